@@ -175,7 +175,7 @@ def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
 
 def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
     python = lock.interpreter.file
-    if python is not None and not session.store.has(python.sha256):
+    if python is not None and python.url and not session.store.has(python.sha256):
         wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.

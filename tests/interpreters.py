@@ -148,3 +148,20 @@ def needed_packages() -> list[str]:
     listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     found = re.findall(r"(?m)^(\S+)/\S+ (\S+) (\S+) \[installed(?:,upgradable to: ([^]\s]+))?", listed)
     return [f"{name}/stable,now {newer or has} {machine} [installed]" for name, has, machine, newer in found]
+
+
+def site_python(folder: Path, *, only: Sequence[str] = ()) -> Path:
+    """Install a Python as a site does, into `folder/python`, and return its program: no package has it."""
+    prefix = folder / "python"
+    config = f"python/lib/python{MINOR}/_sysconfigdata__linux_x86_64-linux-gnu.py"
+    more = {
+        config: SYSCONFIG.replace(b"/install", str(prefix).encode()),
+        f"python/bin/python{MINOR}-config": f"#!{prefix}/bin/python{MINOR}\nprint('made')\n".encode(),
+        f"python/include/python{MINOR}/Python.h": b"/* made */\n",
+    }
+    archive = make_build(folder / "python.tar.gz", more=more, only=only)
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="fully_trusted") if hasattr(tarfile, "data_filter") else tar.extractall(
+            folder
+        )
+    return prefix / "bin" / f"python{MINOR}"

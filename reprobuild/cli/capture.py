@@ -24,7 +24,8 @@ from reprobuild.cli import common
 )  # fmt: skip
 @click.option(
     "--include", metavar="FILE", multiple=True,
-    help="Capture this file, which is in no repository or which git ignores; again for more.",
+    help="Capture this file, which is in no repository or which git ignores; `interpreter` packs the Python itself; "
+    "again for more.",
 )  # fmt: skip
 @common.json_option
 def command(

@@ -31,6 +31,13 @@ class Elf(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...]
 
 
+class SearchPath(Struct, frozen=True, kw_only=True):
+    """Where an ELF file has the loader look for libraries (DT_RUNPATH, else DT_RPATH), and where in it that stands."""
+
+    place: int
+    text: bytes
+
+
 def read_elf(stream: IO[bytes]) -> Elf | None:
     """Return what an ELF file asks the loader for, or None where it is damaged: no loader would take it either.
 
@@ -40,3 +47,14 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
     from reprobuild.guard import elf_reading  # pyelftools takes 50 ms, and most files were read before
 
     return elf_reading.read(stream)
+
+
+def read_search_path(stream: IO[bytes]) -> SearchPath | None:
+    """Return the search path of an ELF file; None where it has none, or is damaged.
+
+    Args:
+        stream: the file; it must be able to seek.
+    """
+    from reprobuild.guard import elf_reading
+
+    return elf_reading.read_search_path(stream)

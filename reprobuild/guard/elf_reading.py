@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from elftools.common.exceptions import ELFError
 from elftools.common.utils import struct_parse
 from elftools.elf.elffile import ELFFile
 
-from reprobuild.guard.elf import LONGEST_NAME, MOST_SEGMENTS, MOST_TAGS, MOST_VERSIONS, Elf
+from reprobuild.guard.elf import LONGEST_NAME, MOST_SEGMENTS, MOST_TAGS, MOST_VERSIONS, Elf, SearchPath
 
 # What pyelftools raises for damaged files, beside its own: sizes that no file has, text that is none.
 _DAMAGED = (ELFError, ValueError, OverflowError, KeyError, IndexError, TypeError, AttributeError, EOFError)
+_LONGEST_PATH = 4096  # of a search path
+_Found = TypeVar("_Found")
 
 
 def read(stream: IO[bytes]) -> Elf | None:
     """Do what `guard.elf.read_elf` says."""
+    return _undamaged(_read, stream)
+
+
+def read_search_path(stream: IO[bytes]) -> SearchPath | None:
+    """Do what `guard.elf.read_search_path` says."""
+    return _undamaged(_search_path, stream)
+
+
+def _undamaged(read: Callable[[ELFFile, IO[bytes]], _Found], stream: IO[bytes]) -> _Found | None:
     try:
-        return _read(ELFFile(stream), stream)
+        return read(ELFFile(stream), stream)
     except _DAMAGED:
         return None
     except OSError as err:
@@ -46,10 +57,7 @@ class _Strings:
 
 def _read(elf: ELFFile, stream: IO[bytes]) -> Elf:
     header, structs = elf.header, elf.structs
-    segments = [
-        struct_parse(structs.Elf_Phdr, stream, header["e_phoff"] + number * header["e_phentsize"])
-        for number in range(min(header["e_phnum"], MOST_SEGMENTS))
-    ]
+    segments = _segments(elf, stream)
     tags = list(_tags(structs, stream, segments))
     values = dict(reversed(tags))  # the first of a kind counts
     start = _place(values["DT_STRTAB"], segments) if "DT_STRTAB" in values else 0
@@ -66,6 +74,26 @@ def _read(elf: ELFFile, stream: IO[bytes]) -> Elf:
         needed=tuple(dict.fromkeys(name for name in needed if name)),
         versions=tuple(dict.fromkeys(name for name in versions if name)),
     )
+
+
+def _segments(elf: ELFFile, stream: IO[bytes]) -> list[Any]:
+    header = elf.header
+    return [
+        struct_parse(elf.structs.Elf_Phdr, stream, header["e_phoff"] + number * header["e_phentsize"])
+        for number in range(min(header["e_phnum"], MOST_SEGMENTS))
+    ]
+
+
+def _search_path(elf: ELFFile, stream: IO[bytes]) -> SearchPath | None:
+    segments = _segments(elf, stream)
+    values = dict(reversed(list(_tags(elf.structs, stream, segments))))
+    at = values.get("DT_RUNPATH", values.get("DT_RPATH"))
+    if at is None or not 0 <= at < values["DT_STRSZ"]:
+        return None
+    place = _place(values["DT_STRTAB"], segments) + at
+    stream.seek(place)
+    text, end, _ = stream.read(min(_LONGEST_PATH, values["DT_STRSZ"] - at)).partition(b"\0")
+    return SearchPath(place=place, text=text) if end else None
 
 
 def _tags(structs: Any, stream: IO[bytes], segments: list[Any]) -> Iterator[tuple[str, int]]:

@@ -31,14 +31,15 @@ from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, Setting
 class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The Python of the image. `executable` is a path in the image; `evidence` says how it was found.
 
-    `system`: a package of the base; `standalone`: an archive of its own, `file`; `conda`: one of conda's packages.
+    `system`: a package of the base; `standalone`: a published build, whose archive is `file`; `captured`: one that
+    `capture` packed, with its archive as `file`; `conda`: one of conda's packages.
     `shared` tells that the environment sees the distributions of the base's own Python, too.
     """
 
     version: Version
     executable: PlainPath
     evidence: Text
-    kind: Literal["system", "standalone", "conda"] = "system"
+    kind: Literal["system", "standalone", "captured", "conda"] = "system"
     file: Artefact | None = None
     shared: bool = False
 
@@ -55,7 +56,7 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def home(self) -> str:
         """The folder of its own tree in the image; empty for the base's Python, which has none."""
-        return {"system": "", "standalone": STANDALONE, "conda": PREFIX}[self.kind]
+        return {"system": "", "conda": PREFIX}.get(self.kind, STANDALONE)
 
 
 class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,9 +1,10 @@
-"""A standalone build of Python, unpacked to its place in the image, and told where that is.
+"""A standalone build of Python, or one that `capture` packed, unpacked to its place in the image and told where it is.
 
 Archives of https://github.com/astral-sh/python-build-standalone hold one folder `python`, with `bin` and `lib`
 (https://gregoryszorc.com/docs/python-build-standalone/main/distributions.html#install-only-archive). They say of
 themselves that they were installed to /install by a clang; extensions that are built against them need the place and a
-compiler that are there, which uv writes into its installations as well.
+compiler that are there, which uv writes into its installations as well. What `capture` packs has the same layout, names
+the prefix of the captured machine, and may look for its own libraries there.
 """
 
 from __future__ import annotations
@@ -17,22 +18,26 @@ from typing import IO, cast
 
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
+from reprobuild.guard.elf import read_elf, read_search_path
 from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import is_unlinked, open_plain
+from reprobuild.guard.relocation import built_for, moved_program, moved_search_path, moved_text
 from reprobuild.lock import Interpreter
 from reprobuild.realise.unpack import extract
 from reprobuild.store import Store
 
 _TOP = "python"
 _LARGEST = 4 << 20  # of a text that is rewritten; real ones have some 50 KB
-_INSTALLED = re.compile(r"(?<![\w./-])/install(?![\w.-])|(?<=-[IL])/install(?![\w.-])")
-_COMPILER = re.compile(r"('(AR|BLDSHARED|CC|CXX|LDCXXSHARED|LDSHARED|LINKCC)': ')[^\s']+")
+_LARGEST_PROGRAM = 128 << 20  # as `capture` packs
+_INSTALLED = "/install"
+_COMPILER = re.compile(r"('(AR|BLDSHARED|CC|CXX|LDCXXSHARED|LDSHARED|LINKCC)': ')([^\s']+)")
+_EVERYWHERE = ("ar", "c++", "cc", "g++", "gcc")
 _NAMES = {"AR": "ar", "CXX": "c++", "LDCXXSHARED": "c++"}  # of the others: cc
 _HINT = "take a build of the kind install_only, of this version of Python"
 
 
 def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> None:
-    """Unpack the archive of a standalone interpreter into a folder, at its place in the image.
+    """Unpack the archive of a standalone or captured interpreter into a folder, at its place in the image.
 
     Args:
         interpreter: `file` is in the store.
@@ -66,19 +71,84 @@ def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> Non
 
 
 def _tell_place(place: Path, interpreter: Interpreter) -> None:
-    """Rewrite what `sysconfig` and pkg-config say of the place and the compilers."""
-    library = place / "lib" / f"python{interpreter.minor}"
-    for path in (*library.glob("_sysconfigdata_*.py"), *place.glob("lib/pkgconfig/*.pc")):
-        if not is_unlinked(place, path.relative_to(place).as_posix()):
-            continue  # it is of the machine
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            stream, size = open_plain(path, links=False)
-            with stream:
-                text = stream.read(_LARGEST).decode() if size <= _LARGEST else ""
-            told = _COMPILER.sub(_compiler, _INSTALLED.sub(interpreter.home, text))
-            if told != text:
-                path.write_text(told)
+    """Rewrite what the files of an interpreter say of the place and the compilers."""
+    library = f"lib/python{interpreter.minor}"
+    configs = sorted(place.glob(f"{library}/_sysconfigdata_*.py"))
+    scripts = place.glob(f"bin/python{interpreter.minor}-config")
+    texts = [
+        *configs,
+        *place.glob("lib/pkgconfig/*.pc"),
+        *place.glob(f"{library}/config-*/Makefile"),
+        *place.glob(f"{library}/config-*/python-config.py"),
+        *scripts,
+    ]
+    captured = interpreter.kind == "captured"
+    old = _INSTALLED
+    if captured:
+        old = next(filter(None, (built_for(_text(place, path)) for path in configs)), "")
+    compiler = _captured_compiler if captured else _compiler
+    for path in texts if old else ():
+        text = _text(place, path)
+        told = _COMPILER.sub(compiler, moved_text(text, old, interpreter.home))
+        if told != text:
+            path.write_text(told)
+    if captured:
+        _move_program(place, place / "bin" / f"python{interpreter.minor}", old, interpreter.home)
+        libraries = [*place.glob("lib/*.so*"), *place.glob(f"{library}/lib-dynload/*.so")]
+        for path in sorted(libraries) if old else ():
+            _move_search_path(place, path, old, interpreter.home)
+
+
+def _text(place: Path, path: Path) -> str:
+    """Return a text below the place; nothing where a link leads to it, or where it is none that is rewritten."""
+    if not is_unlinked(place, path.relative_to(place).as_posix()):
+        return ""  # it is of the machine
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        stream, size = open_plain(path, links=False)
+        with stream:
+            return stream.read(_LARGEST).decode() if size <= _LARGEST else ""
+    return ""
+
+
+def _move_program(place: Path, path: Path, old: str, new: str) -> None:
+    """Have the program look for its own libraries where they are now, where it has any."""
+    if not is_unlinked(place, path.relative_to(place).as_posix()):
+        return
+    with contextlib.suppress(OSError):
+        with open_plain(path, links=False)[0] as stream:
+            found, search = read_elf(stream), read_search_path(stream)
+            stream.seek(0)
+            data = stream.read(_LARGEST_PROGRAM)
+        own = found is not None and any(
+            (place / "lib" / name).exists() for name in found.needed if "/" not in name
+        )
+        moved = moved_program(data, search, old, new) if own else None
+        if moved is not None and moved != data:
+            path.write_bytes(moved)
+
+
+def _move_search_path(place: Path, path: Path, old: str, new: str) -> None:
+    """Have an ELF file look for its libraries where they are now.
+
+    Only the string itself is replaced: what a linker put into its end as another string would be gone, which no path
+    shares with a name of a symbol.
+    """
+    if not is_unlinked(place, path.relative_to(place).as_posix()):
+        return
+    with contextlib.suppress(OSError):
+        with open_plain(path, links=False)[0] as stream:
+            found = read_search_path(stream)
+        moved = moved_search_path(found.text, old, new) if found else None
+        if found and moved is not None and moved != found.text:
+            with path.open("r+b") as stream:
+                stream.seek(found.place)
+                stream.write(moved)
 
 
 def _compiler(found: re.Match[str]) -> str:
     return found[1] + _NAMES.get(found[2], "cc")
+
+
+def _captured_compiler(found: re.Match[str]) -> str:
+    """Return a compiler by its name where that is one that every machine with compilers has."""
+    return found[0] if found[3] in _EVERYWHERE else _compiler(found)

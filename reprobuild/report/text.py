@@ -132,6 +132,7 @@ def render_snapshot(snapshot: Snapshot, drop: Collection[str] = (), origin: Orig
         f"environment   {len(snapshot.variables)} variables",
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
         *_also(snapshot),
+        *_packed(snapshot),
         *machine_lines(snapshot),
         *(f"image         {safe(line, 600)}" for line in (origin.lines() if origin else ())),
         *_cuda(snapshot),
@@ -147,6 +148,16 @@ def render_snapshot(snapshot: Snapshot, drop: Collection[str] = (), origin: Orig
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
     lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version(line)}" for line in hard]
     return "\n".join(lines)
+
+
+def _packed(snapshot: Snapshot) -> list[str]:
+    """Return the line on the interpreter that the snapshot holds, if it holds one."""
+    packed = snapshot.captured.interpreter if snapshot.captured else None
+    if not packed:
+        return []
+    return [
+        f"interpreter   Python {safe(packed.build)}, packed from {packed.prefix} ({packed.size >> 20} MB)"
+    ]
 
 
 def _lost(snapshot: Snapshot) -> list[str]:

@@ -46,6 +46,7 @@ from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
 from reprobuild.resolve.ground import Ground, Subject, find_ground
+from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.settings.places import Places, text_of
@@ -215,10 +216,13 @@ def _with_libraries(
     fetch(missing, around.store, around.net, around.progress)
     around.say("system: what the shared libraries of the wheels need")
     opened = open_wheels(wheels, subject.machine, around.store)
+    own = asks_of(ground.interpreter, subject.machine, around.store)
+    asked = asked_of_system(own)
     needed, drop = asks(opened), subject.decisions.drop
-    libraries, _ = system_libraries(needed, subject.snapshot, system.index, base, drop)
+    libraries, _ = system_libraries((*asked, *needed), subject.snapshot, system.index, base, drop)
     if libraries:
-        around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
+        whose = "shared libraries of the wheels" + (" and of the captured Python" if own else "")
+        around.say(f"system: {len(libraries)} packages more, for the {whose}")
     called = _called(wheels, sources, subject, around)
     if called:
         around.say(f"system: {len(called)} packages whose programs are called")
@@ -230,7 +234,13 @@ def _with_libraries(
             f"{_some(left)}; `--system all` installs every one, `--package NAME` one of them"
         )
     _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
-    return base, [*packages, *left_out, *too_new(opened, base)]
+    _, lost = system_libraries(asked, subject.snapshot, system.index, base, drop)
+    return base, [
+        *packages,
+        *left_out,
+        *judged(ground.interpreter, lost, asked),
+        *too_new((*own, *opened), base),
+    ]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.freeze.asking import asked_of_indexes
 from reprobuild.resolve.freeze.debian_names import packages_of
 from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.interpreter.captured import take_captured
 from reprobuild.resolve.interpreter.choice import (
     Choice,
     Find,
@@ -106,7 +107,7 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
         return find_build(version, subject.machine, around)
 
     snapshot = subject.snapshot
-    choice = bring(subject.interpreter, snapshot, find)
+    choice = bring(_wanted(subject, around), snapshot, find)
     choice, system = _system(subject, choice, find, files, around)
     listed = _listed(snapshot)
     base, packages = system.pin(called=listed)
@@ -119,6 +120,18 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
         system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
         packages=packages, listed=listed,
     )  # fmt: skip
+
+
+def _wanted(subject: Subject, around: Surroundings) -> Interpreter:
+    """Return the interpreter that the snapshot holds; the chosen one where it holds none, or the user's word counts."""
+    captured = subject.snapshot.captured
+    packed = captured.interpreter if captured else None
+    if not packed or subject.conda:
+        return subject.interpreter
+    if subject.decisions.python:
+        around.say(f"python: the captured Python {packed.version} is not used, because `--python` was given")
+        return subject.interpreter
+    return take_captured(subject.snapshot, subject.machine, around) or subject.interpreter
 
 
 def _listed(snapshot: Snapshot) -> dict[str, str]:

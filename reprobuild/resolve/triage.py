@@ -34,7 +34,7 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
         UsageError: `bake` names what cannot be baked.
     """
     placed = place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
-    places = find_places(snapshot.captured, placed, snapshot.variables)
+    places = find_places(snapshot.captured, placed, snapshot.variables, own=not decisions.python)
     loaded = find_loaded(snapshot.modules, snapshot.requirements)
     in_base = bool(decisions.base and is_image(decisions.base) and recognise(snapshot))
     settings, rulings = resolve_environment(

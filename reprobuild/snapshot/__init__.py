@@ -21,7 +21,7 @@ from reprobuild.snapshot.model import Remark, Report, Snapshot
 __all__ = ["digest", "read_snapshot"]
 
 # Ours or for people: neither is a captured line.
-_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
+_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.tar\.gz")
 # Of `reprobuild capture` and its recipe: what no image can be made of is shown, and does not count as unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"

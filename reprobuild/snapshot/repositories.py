@@ -12,11 +12,13 @@ from packaging.utils import canonicalize_name
 from reprobuild.guard.strings import (
     Line,
     OptionalSha256,
+    PlainPath,
     QuotedPath,
     QuotedRelativePath,
     RemoteAddress,
     Sha256,
     ShortLine,
+    Size,
     Text,
     Value,
     Word,
@@ -114,6 +116,21 @@ class Command(Struct, frozen=True, kw_only=True):
     folder: QuotedPath = ""
 
 
+class PackedInterpreter(Struct, frozen=True, kw_only=True):
+    """The captured interpreter itself, in an archive beside capture.json.
+
+    `build` is what `python -VV` prints behind its name; `prefix` is where it was installed.
+    """
+
+    file: Literal["interpreter.tar.gz"]
+    sha256: Sha256
+    size: Size = msgspec.field(name="bytes")
+    version: Annotated[str, Meta(pattern=r"\A3\.\d{1,3}\.\d{1,3}[0-9a-z+]{0,10}\Z")]
+    build: Line
+    prefix: PlainPath
+    left_out: tuple[LeftOut, ...] = ()
+
+
 class Captured(Struct, frozen=True, kw_only=True):
     """What `capture.json` says beside the text files: whole repositories, and where things lay."""
 
@@ -121,6 +138,7 @@ class Captured(Struct, frozen=True, kw_only=True):
     python: Python | None = None
     command: Command | None = None
     notes: tuple[Text, ...] | UnsetType = UNSET  # what people should know; older captures have none
+    interpreter: PackedInterpreter | UnsetType | None = UNSET  # UNSET where it was not asked for
 
     def installs(self, name: str) -> Repository | None:
         """Return the repository that a distribution is installed from, by its canonical name."""

@@ -59,6 +59,7 @@ SILENT: dict[Owner, str] = {
     (repositories.Captured, "python"): _FOLDER,
     (repositories.Captured, "command"): _FOLDER,
     (repositories.Captured, "notes"): "say in words what the parts and the repositories say, and name folders",
+    (repositories.Captured, "interpreter"): "its version is compared, and the sha256 of its archive between locks",
     (repositories.Repository, "folder"): _FOLDER,
     (repositories.Repository, "object_format"): "another one has other ids of trees, which are compared",
     (repositories.Repository, "branch"): _TREE,
@@ -152,6 +153,10 @@ def full_snapshot() -> model.Snapshot:
         remarks=(model.Remark(place=place("env.txt"), text="odd", reason="nobody knows", understood=False),),
         absent=("x.txt",),
         captured=repositories.Captured(
+            interpreter=repositories.PackedInterpreter(
+                file="interpreter.tar.gz", sha256="4" * 64, size=1, version="3.11.7", build="3.11.7 (main)",
+                prefix="/sw/python", left_out=(repositories.LeftOut(path="lib/x.py", reason="secret"),),
+            ),
             repositories=(
                 repository("job", "1"),
                 repository("inner", "2", parent="outer", path="a/b"),

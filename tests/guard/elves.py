@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 
 X86_64, AARCH64 = 62, 183
 _HEADER, _SEGMENT, _AT = 64, 56, 64 + 2 * 56
-_NEEDED, _STRTAB, _SONAME, _STRSZ, _VERNEED, _VERNEEDNUM = 1, 5, 14, 10, 0x6FFFFFFE, 0x6FFFFFFF
+_NEEDED, _STRTAB, _SONAME, _STRSZ, _RPATH, _RUNPATH = 1, 5, 14, 10, 15, 29
+_VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 
 
 def elf(
@@ -16,6 +17,8 @@ def elf(
     soname: str = "",
     versions: Mapping[str, Iterable[str]] | None = None,
     machine: int = X86_64,
+    search: str = "",
+    old_search: str = "",
 ) -> bytes:
     """Return a shared object of 64 bits.
 
@@ -24,6 +27,8 @@ def elf(
         soname: its own name.
         versions: library to the versions of its symbols that it needs (`GLIBC_2.34`).
         machine: of the header.
+        search: where it has the loader look (DT_RUNPATH).
+        old_search: the same in the older form (DT_RPATH).
     """
     strings = bytearray(b"\0")
 
@@ -33,6 +38,8 @@ def elf(
 
     tags = [(_NEEDED, at(name)) for name in needed]
     tags += [(_SONAME, at(soname))] if soname else []
+    tags += [(_RPATH, at(old_search))] if old_search else []
+    tags += [(_RUNPATH, at(search))] if search else []
     lists = b""
     for number, (library, names) in enumerate((versions or {}).items(), 1):
         names = list(names)

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from reprobuild.guard.elf import MOST_TAGS, MOST_VERSIONS, Elf, read_elf
+from reprobuild.guard.elf import MOST_TAGS, MOST_VERSIONS, Elf, read_elf, read_search_path
 from tests.guard.elves import AARCH64, elf
 
 VERSIONS = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.34"], "libstdc++.so.6": ["GLIBCXX_3.4.29"]}
@@ -105,3 +105,23 @@ def test_a_place_that_no_file_has(place: int, tmp_path: Path) -> None:
     path.write_bytes(data)
     with path.open("rb") as stream:
         assert read_elf(stream) is None
+
+
+def test_where_it_has_the_loader_look() -> None:
+    both = elf(["libx.so.1"], search="/sw/python/lib:/sw/lib", old_search="/other")
+    for data, text in ((both, b"/sw/python/lib:/sw/lib"), (elf(old_search="/other"), b"/other")):
+        found = read_search_path(io.BytesIO(data))
+        assert found is not None
+        assert found.text == text
+        assert data[found.place :].startswith(text + b"\0")
+    assert read_search_path(io.BytesIO(WHOLE)) is None
+    assert read_search_path(io.BytesIO(elf(search="/" + "x" * 5000))) is None  # longer than any path
+    for size in range(len(both)):  # its strings stand at the end
+        cut = read_search_path(io.BytesIO(both[:size]))
+        assert cut is None or cut.text == b"/sw/python/lib:/sw/lib"
+    random = Random(7)
+    for _ in range(2_000):
+        data = bytearray(both)
+        data[random.randrange(len(data))] = random.randrange(256)
+        changed = read_search_path(io.BytesIO(bytes(data)))
+        assert changed is None or 0 <= changed.place <= len(data)

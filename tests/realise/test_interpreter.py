@@ -17,6 +17,7 @@ import pytest
 from reprobuild.archive import Entry, list_tar
 from reprobuild.compare import compare_locks
 from reprobuild.errors import BuildError
+from reprobuild.guard.elf import read_elf, read_search_path
 from reprobuild.guard.names import HOSTILE
 from reprobuild.image.build import build_image
 from reprobuild.image.inputs import BASE, INTERPRETER, TREE, Origins, candidates
@@ -30,8 +31,9 @@ from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.render import render
 from reprobuild.sandbox import Root
 from reprobuild.store import hash_file
+from tests.guard.elves import elf
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
-from tests.interpreters import MINOR, SYSCONFIG, VERSION, fake_build, make_build, small_root
+from tests.interpreters import MINOR, PROGRAM, SYSCONFIG, VERSION, fake_build, make_build, small_root
 from tests.recipe.test_install import install, native, seen
 
 ONLY = ("encodings", "collections", "importlib", "json", "re", "lib-dynload")
@@ -114,6 +116,83 @@ def test_it_knows_its_place_and_compilers_that_are_there(made: Made, build: Path
         "LINKCC": "", "prefix": "/opt/python",
     }  # fmt: skip
     assert (tree / HOME / "lib/pkgconfig/python3.pc").read_text().startswith("prefix=/opt/python\n")
+
+
+CAPTURED = {
+    f"python/lib/python{MINOR}/_sysconfigdata__linux_x86_64-linux-gnu.py": b"""build_time_vars = {'AR': '/tools/ar',
+ 'CC': 'gcc -pthread',
+ 'CXX': '/apps/gcc/bin/g++ -pthread',
+ 'LDSHARED': 'gcc -shared -L/sw/python/3.11.7/lib -Wl,-rpath,/sw/python/3.11.7/lib',
+ 'prefix': '/sw/python/3.11.7'}
+""",
+    f"python/lib/python{MINOR}/config-x/Makefile": b"prefix=/sw/python/3.11.7\n",
+    f"python/bin/python{MINOR}-config": f"#!/sw/python/3.11.7/bin/python{MINOR}\n".encode(),
+    "python/lib/pkgconfig/python3.pc": b"prefix=/sw/python/3.11.7\nother=/install\n",
+    "python/lib/libmine.so.1": elf(["libz.so.1"], search="/sw/python/3.11.7/lib:/usr/lib"),
+    f"python/lib/python{MINOR}/lib-dynload/_x.so": elf(["libmine.so.1"], old_search="/sw/python/3.11.7/lib"),
+    "python/lib/libshort.so": elf(search="/other/lib"),
+}
+
+
+def test_a_captured_one_is_told_its_new_place(made: Made, tmp_path: Path) -> None:
+    path, tree = tmp_path / "python.tar.gz", tmp_path / "tree"
+    members = [
+        file(f"python/bin/python{MINOR}", b"", 0o755),
+        *(file(name, text) for name, text in CAPTURED.items()),
+    ]
+    path.write_bytes(gzip.compress(make_tar(members)))
+    (tree / HOME).mkdir(parents=True)
+    interpreter = msgspec.structs.replace(standalone(made, path), kind="captured")
+    unpack_standalone(interpreter, made.store, tree)
+    place = tree / HOME
+    assert ast.literal_eval((place / CONFIG).read_text().partition(" = ")[2]) == {
+        "AR": "ar", "CC": "gcc -pthread", "CXX": "c++ -pthread", "prefix": "/opt/python",
+        "LDSHARED": "gcc -shared -L/opt/python/lib -Wl,-rpath,/opt/python/lib",
+    }  # fmt: skip
+    assert (place / f"lib/python{MINOR}/config-x/Makefile").read_text() == "prefix=/opt/python\n"
+    assert (place / f"bin/python{MINOR}-config").read_text() == f"#!/opt/python/bin/python{MINOR}\n"
+    assert (place / "lib/pkgconfig/python3.pc").read_text() == "prefix=/opt/python\nother=/install\n"
+    for name, search in {
+        "lib/libmine.so.1": b"/opt/python/lib:/usr/lib", f"lib/python{MINOR}/lib-dynload/_x.so": b"/opt/python/lib",
+        "lib/libshort.so": b"/other/lib",
+    }.items():  # fmt: skip
+        before, after = CAPTURED[f"python/{name}"], (place / name).read_bytes()
+        found = read_search_path(io.BytesIO(after))
+        assert found is not None
+        assert found.text == search
+        assert len(after) == len(before)
+        assert read_elf(io.BytesIO(after)) == read_elf(io.BytesIO(before))
+
+
+def test_a_captured_program_without_a_search_path_gets_one(made: Made, tmp_path: Path) -> None:
+    """As one has that a site's module sets LD_LIBRARY_PATH for; one without libraries of its own stays as it is."""
+    needed = read_elf(io.BytesIO(PROGRAM.read_bytes()))
+    assert needed is not None
+    for own, search in ((True, b"/opt/python/lib"), (False, None)):
+        path, tree = tmp_path / f"{own}.tar.gz", tmp_path / f"tree-{own}"
+        members = [file(f"python/bin/python{MINOR}", PROGRAM.read_bytes(), 0o755)]
+        members += [file(f"python/lib/{needed.needed[0]}", b"")] if own else []
+        path.write_bytes(gzip.compress(make_tar(members)))
+        (tree / HOME).mkdir(parents=True)
+        unpack_standalone(msgspec.structs.replace(standalone(made, path), kind="captured"), made.store, tree)
+        program = tree / HOME / "bin" / f"python{MINOR}"
+        found = read_search_path(io.BytesIO(program.read_bytes()))
+        assert (found and found.text) == search
+        assert program.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_link_of_a_captured_one_moves_nothing_outside(made: Made, tmp_path: Path) -> None:
+    outside, tree, path = tmp_path / "outside", tmp_path / "tree", tmp_path / "python.tar.gz"
+    library = elf(search="/sw/python/3.11.7/lib")
+    outside.write_bytes(library)
+    members = [
+        file(f"python/bin/python{MINOR}", b"", 0o755), symlink("python/lib/libx.so", str(outside)),
+        *(file(name, text) for name, text in CAPTURED.items() if "sysconfig" in name),
+    ]  # fmt: skip
+    path.write_bytes(gzip.compress(make_tar(members)))
+    (tree / HOME).mkdir(parents=True)
+    unpack_standalone(msgspec.structs.replace(standalone(made, path), kind="captured"), made.store, tree)
+    assert outside.read_bytes() == library
 
 
 def test_the_machines_own_paths_change_nothing(made: Made, build: Path, root: Path, tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def store(tmp_path: Path) -> Store:
         ("libgthread-2.0.so.0", "libglib2.0-0"), ("libm.so.6", "libc6"), ("libbz2.so.1.0", "libbz2-1.0"),
         ("libnspr4.so", "libnspr4"), ("libdbus-1.so.3", "libdbus-1-3"), ("libxkbcommon-x11.so.0", "libxkbcommon-x11-0"),
         ("libgssapi_krb5.so.2", "libgssapi-krb5-2"), ("libibverbs.so.1", "libibverbs1"),
-        ("libpython3.11.so.1.0", "libpython3.11"),
+        ("libpython3.11.so.1.0", "libpython3.11"), ("libpanelw.so.6", "libncursesw6"),
+        ("libform.so.6", "libncurses6"),
     ],
 )  # fmt: skip
 def test_debians_names(soname: str, first: str) -> None:

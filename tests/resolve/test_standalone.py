@@ -99,7 +99,8 @@ def test_other_bytes_than_uv_knows_are_refused(tmp_path: Path, variables: dict[s
     with pytest.raises(NoBuild, match="Hash mismatch") as caught:
         find_build("3.11.7", "x86_64", here)
     assert caught.value.hint == (
-        "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`"
+        "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`; "
+        "where the environment still is, `reprobuild capture --include interpreter` packs its own Python"
     )
     assert not (here.store.root / "blobs").exists()
 

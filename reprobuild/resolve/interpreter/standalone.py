@@ -27,7 +27,8 @@ _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
 _FREE = "freethreaded"  # uv's word for PEP 703
 _MASK = "****"  # in the place of a password, where uv prints an address
 _HINT = (
-    "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`"
+    "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`; where the "
+    "environment still is, `reprobuild capture --include interpreter` packs its own Python"
 )
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.decisions import is_named
-from reprobuild.lock import PREFIX
+from reprobuild.lock import PREFIX, STANDALONE
 from reprobuild.snapshot.captured import unquoted
 from reprobuild.snapshot.model import Requirement, Variable
 from reprobuild.snapshot.repositories import Captured, Repository
@@ -38,10 +38,12 @@ class Places(Struct, frozen=True, kw_only=True):
     """Folders of the captured machine with their folders in the image, the longest first.
 
     `environment` is the folder of the captured environment, of which only the distributions are in the image.
+    `interpreter` is the prefix of the captured Python where the image has it, of which `lib` has its own libraries.
     """
 
     moved: tuple[tuple[str, str], ...] = ()
     environment: str = ""
+    interpreter: str = ""
 
     def move(self, path: str) -> str | None:
         """Return the path in the image of a captured one, or None where it is below no known folder."""
@@ -52,7 +54,7 @@ class Places(Struct, frozen=True, kw_only=True):
         rest = clean[len(self.environment) :]
         if self.environment and clean.startswith(self.environment + "/") and _SITE.match(rest):
             return PREFIX + rest
-        return None
+        return f"{STANDALONE}/lib" if self.interpreter and clean == f"{self.interpreter}/lib" else None
 
 
 def source_path(name: str) -> str:
@@ -90,9 +92,9 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def find_places(
-    captured: Captured | None, placed: Iterable[Placed], variables: Iterable[Variable] = ()
-) -> Places:
-    """Return what is known of the places of an environment."""
+    captured: Captured | None, placed: Iterable[Placed], variables: Iterable[Variable] = (), *, own: bool = True,
+) -> Places:  # fmt: skip
+    """Return what is known of the places of an environment; `own` where the captured Python itself will be used."""
     folders = [(text_of(one.repository.folder), one.path) for one in placed]
     found = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
     values = {variable.name: variable.value or "" for variable in variables}
@@ -103,7 +105,8 @@ def find_places(
     )
     prefix = next((posixpath.normpath(folder) for folder in known if _is_own(folder)), "")
     moved = tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
-    return Places(moved=moved, environment=prefix)
+    packed = captured.interpreter.prefix if own and captured and captured.interpreter else ""
+    return Places(moved=moved, environment=prefix, interpreter=packed)
 
 
 def text_of(folder: str) -> str:

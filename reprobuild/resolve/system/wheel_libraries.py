@@ -24,7 +24,7 @@ from reprobuild.store import CHUNK, Store
 WORKERS = 4  # unpacking leaves Python's lock alone; each needs room for the largest file of its wheel
 VERSION = 2  # of what is remembered
 MOST_NAMES = 200_000  # of all files of a wheel together; vtk, which has the most of those seen, has 10 000
-_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 # What Python imports: an extension module's file tells the interpreter, or the stable ABI.
 _EXTENSION = re.compile(r"\.(cpython-3\d+[^/]*|abi3|cpython-3\d+)\.so$")
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,3}(?:\.\d{1,4}){1,3})")
@@ -85,8 +85,8 @@ def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ..
                 elf = _member(archive, members[name], folder)
             except UNREADABLE as err:
                 raise BuildError(f"{origin} is damaged at {name}: {err}", hint=HOSTILE) from None
-            if elf and elf.machine == _MACHINES[machine]:
-                found.append(_file(name, elf))
+            if elf and elf.machine == MACHINES[machine]:
+                found.append(file_of(name, elf))
                 names += len(elf.needed) + len(elf.versions)
             if names > MOST_NAMES:
                 raise BuildError(f"{origin} asks for more than {MOST_NAMES} libraries", hint=HOSTILE)
@@ -106,7 +106,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> El
             return read_elf(whole)
 
 
-def _file(name: str, elf: Elf) -> File:
+def file_of(name: str, elf: Elf) -> File:
+    """Return what an ELF file at a path brings and asks for."""
     versions: dict[str, tuple[int, ...]] = {}
     for match in filter(None, map(_VERSION.fullmatch, elf.versions)):
         numbers = tuple(int(part) for part in match[2].split("."))

@@ -1,0 +1,255 @@
+"""The interpreter that a snapshot holds: `capture --include interpreter` packed it beside capture.json.
+
+Its archive is checked member by member before it is kept: one folder `python` of plain files, folders and links that
+stay in it, within bounds. What its programs and libraries ask the system for is read from it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import posixpath
+import shlex
+import tarfile
+import zlib
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, cast
+
+import msgspec
+
+from reprobuild import secrets
+from reprobuild.errors import BuildError, LockError, SnapshotError
+from reprobuild.guard import tars
+from reprobuild.guard.elf import MAGIC, read_elf, read_search_path
+from reprobuild.guard.names import check_path
+from reprobuild.guard.plain import open_within
+from reprobuild.guard.relocation import built_for, moved_program
+from reprobuild.guard.strings import Line
+from reprobuild.lock import STANDALONE, Artefact, Interpreter, Ruling, Wheel
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.shared_libraries import Ask, asks
+from reprobuild.resolve.system.wheel_libraries import MACHINES, File, file_of
+from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.repositories import PackedInterpreter
+from reprobuild.snapshot.text import escaped
+from reprobuild.store import CHUNK, Store
+
+LIBRARY = "interpreter-library"  # the kind of a deviation: a module of the standard library lacks a library
+# The bounds of `capture`, which packs nothing larger.
+MOST_PACKED = 256 << 20
+MOST_UNPACKED = 512 << 20
+MOST_MEMBERS = 25_000  # the files of `capture`, and their folders
+_LARGEST_TEXT = 4 << 20
+_LARGEST_PROGRAM = 128 << 20  # as `capture` packs
+_TOP = "python"
+_FOLDERS = ("bin", "include", "lib")
+_VERSION = 1  # of what is remembered
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What the archive of an interpreter holds: its ELF files, and whether the program finds its own library."""
+
+    files: tuple[File, ...]
+    lost: Line = ""
+
+
+def take_captured(snapshot: Snapshot, machine: str, around: Surroundings) -> Interpreter | None:
+    """Return the interpreter that the snapshot holds, whose archive is then in the store; None where it holds none.
+
+    Raises:
+        SnapshotError: the archive is not there, is not the one that was captured, or is damaged or hostile.
+        LockError: the program would not find its own library in the image.
+    """
+    packed = snapshot.captured.interpreter if snapshot.captured else None
+    if not packed:
+        return None
+    around.say(f"python: Python {packed.version}, which the snapshot holds")
+    _keep(packed, around.captured, around.store)
+    minor = ".".join(packed.version.split(".")[:2])
+    file = Artefact(
+        filename=f"python-{packed.version}-captured.tar.gz", sha256=packed.sha256, size=packed.size
+    )
+    interpreter = Interpreter(
+        version=packed.version.rstrip("+"), executable=f"{STANDALONE}/bin/python{minor}", kind="captured", file=file,
+        evidence=f"captured: Python {packed.build}, installed in {packed.prefix}",
+    )  # fmt: skip
+    if lost := _held(interpreter, machine, around.store).lost:
+        raise LockError(
+            f"Python {packed.version} of the snapshot needs {escaped(lost)} of its own, and has no room for a "
+            "search path: the captured machine found it by LD_LIBRARY_PATH or by the loader's configuration",
+            hint=_another(interpreter),
+        )
+    return interpreter
+
+
+def asks_of(
+    interpreter: Interpreter, machine: str, store: Store
+) -> tuple[tuple[Wheel, tuple[File, ...]], ...]:
+    """Return the ELF files of a captured interpreter as those of a wheel, which is how they are judged."""
+    if interpreter.kind != "captured" or interpreter.file is None:
+        return ()
+    held = _held(interpreter, machine, store)
+    wheel = Wheel(name="python", version=interpreter.version, role="environment", file=interpreter.file)
+    return ((wheel, held.files),)
+
+
+def asked_of_system(own: tuple[tuple[Wheel, tuple[File, ...]], ...]) -> tuple[Ask, ...]:
+    """Return what a captured interpreter needs of the system; each of its files is one that an import may load."""
+    return tuple(msgspec.structs.replace(ask, imported=True) for ask in asks(own))
+
+
+def judged(
+    interpreter: Interpreter, left_out: tuple[Ruling, ...], needed: tuple[Ask, ...]
+) -> tuple[Ruling, ...]:
+    """Return the libraries that no package brings as deviations: modules of the standard library cannot be imported.
+
+    Raises:
+        LockError: the program itself needs one.
+    """
+    program = {
+        escaped(ask.soname) for ask in needed if ask.path.startswith(("python/bin/", "python/lib/libpython"))
+    }
+    for ruling in left_out:
+        if ruling.subject in program:
+            raise LockError(
+                f"the captured Python does not start without {ruling.subject}: {ruling.reason}",
+                hint=_another(interpreter),
+            )
+    return tuple(
+        msgspec.structs.replace(
+            ruling,
+            outcome="unresolved",
+            kind=LIBRARY,
+            reason=f"{ruling.reason}: that module cannot be imported",
+        )
+        for ruling in left_out
+    )
+
+
+def _another(interpreter: Interpreter) -> str:
+    return f"take a standalone build of the same version: --python {shlex.quote(interpreter.version)}"
+
+
+def _keep(packed: PackedInterpreter, folder: Path, store: Store) -> None:
+    """Copy the archive into the store, if it is the one of capture.json, and checked."""
+    if store.has(packed.sha256):
+        return
+    with store.scratch() as scratch:
+        part, digest, size = scratch / "interpreter", hashlib.sha256(), 0
+        try:
+            stream, _ = open_within(folder, packed.file)
+        except OSError as err:
+            raise _damaged(packed.file, f"it cannot be read: {err.strerror}") from None
+        with stream, part.open("xb") as target:
+            while (piece := stream.read(CHUNK)) and size <= packed.size:
+                digest.update(piece)
+                size += len(piece)
+                target.write(piece)
+        if size > MOST_PACKED:
+            raise _damaged(packed.file, f"it has more than {MOST_PACKED} bytes")
+        if (digest.hexdigest(), size) != (packed.sha256, packed.size):
+            raise _damaged(packed.file, "it is not the file that capture.json names")
+        store.adopt(part, packed.sha256)
+
+
+def _damaged(file: str, why: str) -> SnapshotError:
+    return SnapshotError(f"{file}: {why}", hint=DAMAGED)
+
+
+def _held(interpreter: Interpreter, machine: str, store: Store) -> Held:
+    """Return what the archive holds, which is remembered."""
+    assert interpreter.file is not None
+    origin, sha256 = interpreter.file.filename, interpreter.file.sha256
+    parts = f"interpreter {_VERSION} {machine} {interpreter.executable} {sha256}"
+    key = hashlib.sha256(parts.encode()).hexdigest()
+    try:
+        return msgspec.convert(store.recall(key), type=Held)
+    except msgspec.ValidationError:  # not there yet, or damaged
+        pass
+    archive = store.verified(sha256, origin)
+    try:
+        with gzip.open(archive) as stream, tars.open_stream(cast("IO[bytes]", stream)) as tar:
+            found = _read(tar, interpreter, machine, archive.stat().st_size)
+    except (*tars.UNREADABLE, gzip.BadGzipFile, zlib.error, BuildError) as err:
+        raise _damaged(origin, escaped(str(err))) from None
+    store.remember(key, msgspec.to_builtins(found))
+    return found
+
+
+def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: int) -> Held:
+    """Return what an archive holds; each member is checked.
+
+    Raises:
+        SnapshotError: a member is none that `capture` packs, or holds a secret.
+    """
+    origin = interpreter.file.filename if interpreter.file else ""
+    program = f"{_TOP}/bin/{posixpath.basename(interpreter.executable)}"
+    kinds: dict[str, bool] = {}
+    files: list[File] = []
+    config, content, path, total = "", b"", None, 0
+    for info in tars.members(tar, origin, packed=packed):
+        total += info.size
+        _check(info, kinds, origin)
+        if total > MOST_UNPACKED or len(kinds) > MOST_MEMBERS:
+            raise _damaged(origin, f"it has more than {MOST_MEMBERS} members or {MOST_UNPACKED} bytes")
+        stream = tar.extractfile(info) if info.isreg() else None
+        if stream is None:
+            continue
+        with TemporaryFile() as whole:
+            while piece := stream.read(CHUNK):
+                whole.write(piece)
+            whole.seek(0)
+            if whole.read(len(MAGIC)) == MAGIC:
+                elf = read_elf(whole)
+                if elf and elf.machine == MACHINES[machine]:
+                    files.append(file_of(info.name, elf))
+                if info.name == program:
+                    path = read_search_path(whole)
+                    whole.seek(0)
+                    content = whole.read(_LARGEST_PROGRAM)
+            elif info.size <= _LARGEST_TEXT:
+                whole.seek(0)
+                text = whole.read(_LARGEST_TEXT)
+                _check_secret(info.name, text, origin)
+                if posixpath.basename(info.name).startswith("_sysconfigdata_"):
+                    config = config or built_for(text.decode("utf-8", "replace"))
+    minor = posixpath.basename(interpreter.executable)
+    for needed in (program, f"{_TOP}/lib/{minor}/os.py"):
+        if not kinds.get(needed):
+            raise _damaged(origin, f"it holds no {needed}")
+    own = {name for file in files for name in file.names}
+    asked = [name for file in files if file.path == program for name in file.needed if name in own]
+    lost = asked if asked and moved_program(content, path, config, STANDALONE) is None else []
+    return Held(files=tuple(files), lost=lost[0] if lost else "")
+
+
+def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
+    """Refuse a member that is none of a packed interpreter; `kinds` tells of each path whether it is a plain file."""
+    name = info.name
+    check_path(name, origin)
+    top, _, below = name.partition("/")
+    if top != _TOP or (below and below.partition("/")[0] not in _FOLDERS):
+        raise _damaged(origin, f"it holds {escaped(name)[:200]!r}, which is no part of an interpreter")
+    if not (info.isreg() or info.isdir() or info.issym()):
+        raise _damaged(
+            origin, f"it holds {escaped(name)[:200]!r}, which is neither file, folder nor symbolic link"
+        )
+    if info.mode & 0o7000:
+        raise _damaged(origin, f"{escaped(name)[:200]!r} would run with the rights of another user")
+    if name in kinds:
+        raise _damaged(origin, f"it holds {escaped(name)[:200]!r} twice")
+    if info.issym():
+        inside = posixpath.normpath(posixpath.join(posixpath.dirname(name), info.linkname))
+        if info.linkname.startswith("/") or not inside.startswith(f"{_TOP}/"):
+            raise _damaged(origin, f"the link {escaped(name)[:200]!r} leads out of it")
+    kinds[name] = info.isreg()
+
+
+def _check_secret(name: str, text: bytes, origin: str) -> None:
+    if secrets.secret_file(name, text):
+        raise _damaged(origin, f"{escaped(name)} is a secret by its name")
+    if found := secrets.find(text, most=1):
+        line, rule = found[0]
+        raise _damaged(origin, f"line {line} of {escaped(name)} looks like a secret ({rule})")
