@@ -184,6 +184,7 @@ class Case(Struct, frozen=True, kw_only=True):
         capture: `capture` for `reprobuild capture`, `recipe` for the Bash recipe of the README.
         python: the Python that runs the job.
         project: Bash that makes the repository in `job`, or more of them, before the environment.
+        options: of `capture`.
         slurm: whether job and capture run in a job of a Slurm cluster of three nodes, which has Lmod.
     """
 
@@ -194,6 +195,7 @@ class Case(Struct, frozen=True, kw_only=True):
     capture: str
     python: str = "env/bin/python"
     project: str = ""
+    options: str = ""
     slurm: bool = False
 
 
@@ -210,7 +212,7 @@ def _pyenv(version: str, *packages: str) -> str:
 
 
 def _git_install(name: str) -> str:
-    return f'env/bin/pip install -q "git+file://$PWD/{name}"'
+    return f'env/bin/pip install -q "git+$REMOTE/{name}.git"'
 
 
 _CPU = "torch==2.13.0+cpu"
@@ -218,10 +220,11 @@ _GIT = """
 git config --global user.name Ada && git config --global user.email ada@example.org
 git init -q -b main job && git -C job add -A && git -C job commit -q -m first
 """
-# A repository in place, pushed to a bare one.
+# A repository in place, pushed to a bare one, which a server has.
 _PUSHED = """
 git init -q -b main {0} && git -C {0} add -A && git -C {0} commit -q -m first && git init -q --bare -b main {0}.git
-git -C {0} remote add origin "$PWD/{0}.git" && git -C {0} push -q -u origin main
+git -C {0} remote add origin "$PWD/{0}.git" && git -C {0} push -q -u origin main && git -C {0}.git update-server-info
+git -C {0} remote set-url origin "$REMOTE/{0}.git" && git -C {0} fetch -q
 """
 # A project that is installed in place, and changed since.
 _EDITABLE = (
@@ -245,7 +248,12 @@ END
 _COMPILED = (
     _GIT
     + """
-mkdir ext && cat > ext/setup.py <<'END'
+mkdir ext && cat > ext/pyproject.toml <<'END'
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+END
+cat > ext/setup.py <<'END'
 from setuptools import Extension, setup
 setup(name="quick", version="0.1", ext_modules=[Extension("quick", ["quick.c"])])
 END
@@ -321,6 +329,8 @@ CASES: tuple[Case, ...] = (
          make="python3 -m venv --system-site-packages env && env/bin/pip install -q scikit-learn",
          job=SKLEARN, capture="capture"),
     Case(name="pyenv 3.11.7, NumPy", machine="pyenv", make=_pyenv("3.11.7", "numpy"), job=NUMPY, capture="capture"),
+    Case(name="pyenv 3.11.7, itself captured", machine="pyenv", make=_pyenv("3.11.7", "numpy"),
+         job=NUMPY, capture="capture", options="--include interpreter"),
     Case(name="pyenv 3.12.1, pandas", machine="pyenv", make=_pyenv("3.12.1", "pandas"), job=PANDAS, capture="recipe"),
     Case(name="uv on pyenv 3.10.13", machine="pyenv",
          make=_uv("scikit-learn", python="$PYENV/versions/3.10.13/bin/python"),

@@ -77,6 +77,7 @@ class Environments:
         return [done[case.name] for case in cases]
 
     def _one(self, case: Case) -> dict[str, Any]:
+        """Do one case; its repositories have a server that answers until it is done."""
         work = self.folder / re.sub(r"[^a-z0-9.]+", "-", case.name.lower())
         shutil.rmtree(work, ignore_errors=True)
         (work / "job").mkdir(parents=True)
@@ -95,10 +96,10 @@ class Environments:
         machine = Machine(case.machine, self.folder / "machines")
         (work / "job" / "train.py").write_text(PRINT + case.job)
         shutil.copyfile(ROOT / "reprobuild_runtime" / "capture.py", work / "capture.py")
-        tools = f"export UV={_uv()} PYENV={_pyenv()} GIT_CONFIG_NOSYSTEM=1\n"
+        tools = f"export UV={_uv()} PYENV={_pyenv()} REMOTE={remote} GIT_CONFIG_NOSYSTEM=1\n"
         enter = "" if case.python.startswith("/") else f"source {Path(case.python).parent / 'activate'}\n"
         python = case.python if case.python.startswith("/") else "python"
-        take = f"{python} ../capture.py -o ../snapshot" if case.capture == "capture" else recipe(case)
+        take = f"{python} ../capture.py -o ../snapshot {case.options}" if case.capture == "capture" else recipe(case)
         steps = {
             "environment": f"{tools}{case.project}\n{case.make}",
             "job": f"{enter}cd job\n{python} train.py > ../answer.txt",
