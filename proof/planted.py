@@ -55,7 +55,7 @@ class Planted:
 
 def _once(script: Script, image: Image, engine: Engine) -> dict[str, str]:
     folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
-    conditions = Conditions(volumes=((str(folder), "/scripts"),))
+    conditions = Conditions(volumes=((str(folder), "/scripts"),), read_only=frozenset({"/scripts"}))
     work = msgspec.structs.replace(work_of(script), conditions=conditions)
     return verdicts(compare_work(work, SEED, image.reference, engine, os.environ))
 

@@ -238,4 +238,9 @@ def _work(verdict: Verdict) -> dict[str, Any]:
         "identical": sum(comparison.verdict == "identical" for comparison in verdict.comparisons),
         "excused": dict(excused_values(verdict.comparisons)),
         "warnings": [line for comparison in verdict.comparisons for line in comparison.warnings],
+        "artefacts": [
+            {"name": each.name, "verdict": each.verdict, "detail": each.detail, "excused": each.excused}
+            for each in verdict.comparisons
+        ],
+        **({"mounts": list(msgspec.to_builtins(verdict.work.mounts))} if verdict.work else {}),
     }

@@ -117,6 +117,10 @@ def test_what_was_excused_is_in_the_headline() -> None:
     assert document == {
         "runs": 2, "upper": 1.0, "comparisons": 2, "identical": 2, "excused": {"time": 3, "rate": 1, "ignored": 1},
         "warnings": ["w: 1 NaN of 2"],
+        "artefacts": [
+            {"name": "a", "verdict": "identical", "detail": "", "excused": {"time": 2, "rate": 1}},
+            {"name": "b", "verdict": "identical", "detail": "", "excused": {"time": 1, "ignored": 1}},
+        ],
     }  # fmt: skip
     alone = make_verdict(comparisons=(Comparison(name="a", verdict="identical", excused={"time": 1}),))
     text = render_text(make_lock(), IMAGE, alone, Path("out"))

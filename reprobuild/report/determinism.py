@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from reprobuild.report.amounts import in_bytes
 from reprobuild.report.difference import safe
+from reprobuild.verify.against import WORK
 from reprobuild.verify.headline import excused_words, work_bound
 from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
@@ -24,6 +26,7 @@ def certificate_lines(verdict: Verdict) -> list[str]:
         lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical{excused}")
         if verdict.work and same == len(verdict.comparisons):
             lines.append(f"  {work_bound(verdict.work.runs)}")
+        lines += _limited(f"  {line}" for line in _mounts(verdict))
         lines += [f"  warning: {safe(line, 600)}" for c in verdict.comparisons for line in c.warnings]
         lines += [
             f"  {safe(c.name)}: {c.verdict}: {safe(c.detail, 600)}"
@@ -35,6 +38,16 @@ def certificate_lines(verdict: Verdict) -> list[str]:
     if verdict.against:
         lines += against_lines(verdict.against)
     return lines
+
+
+def _mounts(verdict: Verdict) -> Iterator[str]:
+    """Yield what the user's own work mounted, by digest, and which of it no later check can compare."""
+    for mount in verdict.work.mounts if verdict.work else ():
+        if mount.digest:
+            amount = f"{mount.paths:,} paths, {in_bytes(mount.size)}"
+            yield f"mount {safe(mount.place)}: {mount.digest.removeprefix('sha256:')[:BRIEF]} ({amount})"
+        else:
+            yield f"mount {safe(mount.place)}: no digest, so --against cannot compare your work: {safe(mount.why)}"
 
 
 def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
@@ -120,7 +133,8 @@ def against_lines(found: Against) -> list[str]:
         *_limited(f"  {describe(item)}" for item in found.failed),
         *_limited(f"  platform: {describe(item)}" for item in found.platform),
         *_limited(f"  {describe(item)}" for item in found.other),
-        *_limited(f"  {_alone(item)}: {describe(item)}" for item in found.unmatched),
+        *_limited(f"  other mounts, so your work is not compared: {describe(item)}" for item in found.mounts),
+        *_limited(f"  {_alone(item, found)}: {describe(item)}" for item in found.unmatched),
         *_limited(f"  changes no result: {describe(item)}" for item in found.beside),
     ]
 
@@ -131,9 +145,12 @@ def describe(item: Deviation) -> str:
     return f"{safe(item.scope)}: {safe(item.name)}: {values}"
 
 
-def _alone(item: Deviation) -> str:
-    one = item.then is None or item.now is None
-    return "only in one of them" if one else "computed on another kind of device"
+def _alone(item: Deviation, found: Against) -> str:
+    if item.then is None or item.now is None:
+        return "only in one of them"
+    if item.scope == WORK and found.mounts:
+        return "computed with other mounts"
+    return "computed on another kind of device"
 
 
 def _value(text: str) -> str:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 
 from reprobuild.verify.certificate import Certificate
+from reprobuild.verify.conditions import Mount, WorkRecord
 from reprobuild.verify.document import ModeName
 from reprobuild.verify.headline import drifting
 from reprobuild.verify.platform import explains, told
@@ -30,6 +31,7 @@ class _Found:
         self.failed: list[Deviation] = []
         self.other: list[Deviation] = []
         self.unmatched: list[Deviation] = []
+        self.mounts: list[Deviation] = []
         self.compared = 0
         self.open = False
 
@@ -50,6 +52,8 @@ class _Found:
         unknown = not (
             then.smoke and now.smoke
         )  # of platforms without a fingerprint, nothing tells the same ones
+        self.mounts += _other_mounts(then.work, now.work)
+        unknown = unknown or bool(self.mounts)
         self.open |= unknown
         elsewhere = unknown or {smoke.device for smoke in then.smoke} != {smoke.device for smoke in now.smoke}
         self._take(WORK, _work(then), _work(now), explained=bool(self.platform), elsewhere=elsewhere)
@@ -90,7 +94,23 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
                 "other-platform" if found.platform else "same",
         platform=tuple(found.platform), failed=tuple(found.failed), other=tuple(found.other),
         unmatched=tuple(found.unmatched), beside=tuple(found.beside),
+        mounts=tuple(found.mounts),
     )  # fmt: skip
+
+
+def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[Deviation]:
+    """Yield the mounts that only one of both has, that held something else, or of which nothing is known."""
+    one, two = ({mount.place: mount for mount in work.mounts} if work else {} for work in (then, now))
+    places = {place for work in (then, now) if work for place in work.volumes}
+    for place in sorted(places | set(one) | set(two)):
+        before, after = one.get(place), two.get(place)
+        if not (before and after and before.digest and before.digest == after.digest):
+            yield Deviation(scope="mount", name=place, then=_held(before), now=_held(after))
+
+
+def _held(mount: Mount | None) -> str | None:
+    """Return the digest of a mount, or why it has none; None where no record has it."""
+    return None if mount is None else mount.digest.removeprefix("sha256:") or f"no digest: {mount.why}"
 
 
 def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:

@@ -71,7 +71,7 @@ class Index(Struct, frozen=True, kw_only=True):
 
     def timeless(self, path: str) -> str:
         """Return a path with marks for what this run alone can have in it: its times, its host."""
-        return timeless(path, self.began, self.ended, self.host, self.zone)
+        return timeless(path, self.began, self.ended, self.host, self.zone, (self.pid, self.last))
 
 
 class FileAnswer(Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ BEFORE = (
     "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
 )
 OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
+SAME_WORK = "compare the same work: give the command and options of the certificate, or leave --against out"
 _NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -142,19 +143,30 @@ def refuse_other_work(found: Certificate, now: WorkRecord | None) -> None:
         now: what is to be run, as a certificate records it.
 
     Raises:
-        UsageError: the commands or their seeds differ.
+        UsageError: the commands, their seeds, directories or variables differ.
     """
     then = found.verdict.work
     if then is None or now is None:
         return
     for what, before, after in (
-        ("command", then.command, now.command), ("seed of the command", str(then.seed), str(now.seed))
+        ("command", then.command, now.command), ("seed of the command", str(then.seed), str(now.seed)),
+        ("working directory", then.workdir, now.workdir), ("environment", *_environments(then, now)),
     ):  # fmt: skip
         if before != after:
             raise UsageError(
                 f"{found.path} was made with another {what}: {_brief(before)}, and this is {_brief(after)}",
-                hint="compare the same work: give the command and the seed of the certificate, or leave --against out",
+                hint=SAME_WORK,
             )
+
+
+def _environments(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
+    """Return the variables in which two records differ, as each has them; of a secret only the name is known."""
+    one, two = ({**each.variables, **dict.fromkeys(each.secrets, "(secret)")} for each in (then, now))
+    names = sorted(name for name in {*one, *two} if one.get(name) != two.get(name))
+    before, after = (
+        " ".join(f"{name}={each[name]}" if name in each else f"no {name}" for name in names) for each in (one, two)
+    )  # fmt: skip
+    return before, after
 
 
 def refuse_failed(found: Certificate) -> None:

@@ -25,6 +25,7 @@ from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.frozen import read_frozen
 from reprobuild.verify.headline import built_for_cuda, judge_determinism, unprobed_libraries
+from reprobuild.verify.mounts import Mounts
 from reprobuild.verify.probe import short
 from reprobuild.verify.round_trip import (
     FREEZE,
@@ -114,10 +115,13 @@ def verify_image(
         differences, unanswered = compare_lists(lock, container)
     cpu, gpu = _smoke(lock, asked, seed, container, say)
     comparisons: list[Comparison] = []
-    work = asked.work
+    work, mounts = asked.work, Mounts()
     if work and not asked.smoke_only:
+        mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
         gpus = _gpus_of_work(asked, gpu)
-        comparisons += compare_work(work, seed, asked.reference, engine, env, gpus=gpus, say=say)
+        comparisons += compare_work(
+            work, seed, asked.reference, engine, env, gpus=gpus, say=say, mounts=mounts
+        )
     determinism, notes = judge_determinism(
         cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile, left_out=not asked.smoke
     )
@@ -131,7 +135,7 @@ def verify_image(
         round_trip="not-run" if asked.smoke_only else judge_round_trip(differences, unanswered),
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
-        work=record_of(lock, work) if work and comparisons else None,
+        work=record_of(lock, work, mounts) if work and comparisons else None,
         engine=engine.NAME, gpus=asked.gpus,
     )  # fmt: skip
 
@@ -193,9 +197,16 @@ def work_asked(
     return work or (work_of_workload(lock.workload, ignored, runs) if lock.workload else None)
 
 
-def record_of(lock: Lock, work: Work) -> WorkRecord:
-    """Return the entry of the work in a certificate."""
-    return record(work.text, seed_of_work(work, seed_of(lock)), work.conditions, work.runs)
+def record_of(lock: Lock, work: Work, mounts: Mounts | None = None) -> WorkRecord:
+    """Return the entry of the work in a certificate.
+
+    Args:
+        mounts: what it mounted; None before anything is run.
+    """
+    return record(
+        work.text, seed_of_work(work, seed_of(lock)), work.conditions, work.runs, workdir=work.workdir,
+        mounts=mounts.records if mounts else (),
+    )  # fmt: skip
 
 
 def _seeded(seed: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from reprobuild import secrets
 from reprobuild.engines.model import Task
-from reprobuild.guard.strings import Key, Text
+from reprobuild.guard.strings import Key, OptionalDigest, Size, Text
 
 RUNS, MOST_RUNS = 2, 1000  # where the user names no number, and at most
 Runs = Annotated[int, Meta(ge=2, le=MOST_RUNS)]
@@ -46,11 +46,31 @@ class Conditions(Struct, frozen=True, kw_only=True):
         )
 
 
+class Mount(Struct, frozen=True, kw_only=True):
+    """A mount in a certificate.
+
+    Attributes:
+        place: where it is in the container; the place on this machine is not told.
+        digest: of its content before the first run; empty where there is none.
+        paths: how many there are in it, and how many bytes their files have: `size`.
+        size: see `paths`.
+        writable: whether the runs could change it.
+        why: why it has no digest.
+    """
+
+    place: Text
+    digest: OptionalDigest = ""
+    paths: Size = 0
+    size: Size = 0
+    writable: bool = False
+    why: Text = ""
+
+
 class WorkRecord(Struct, frozen=True, kw_only=True):
     """The user's own work in a certificate: which command ran, and with what.
 
     Secrets stand there by name alone. Of a volume only the directory in the container does: the other is this
-    machine's.
+    machine's. `mounts` has what the volumes held; certificates of before have no digests.
     """
 
     command: Text
@@ -60,9 +80,14 @@ class WorkRecord(Struct, frozen=True, kw_only=True):
     secrets: tuple[Key, ...] = ()
     volumes: tuple[Text, ...] = ()
     shared_memory: int = 0
+    workdir: Text = ""
+    mounts: tuple[Mount, ...] = ()
 
 
-def record(command: str, seed: int, conditions: Conditions, runs: int = RUNS) -> WorkRecord:
+def record(
+    command: str, seed: int, conditions: Conditions, runs: int = RUNS, *, workdir: str = "",
+    mounts: tuple[Mount, ...] = (),
+) -> WorkRecord:  # fmt: skip
     """Return what a certificate says of the work."""
     shown = {
         name: secrets.redact(value)
@@ -73,4 +98,5 @@ def record(command: str, seed: int, conditions: Conditions, runs: int = RUNS) ->
         command=secrets.redact(command), seed=seed, runs=runs, variables=dict(sorted(shown.items())),
         secrets=tuple(sorted(set(conditions.variables) - set(shown))),
         volumes=tuple(sorted(inside for _, inside in conditions.volumes)), shared_memory=conditions.shared_memory,
+        workdir=workdir, mounts=mounts,
     )  # fmt: skip

@@ -5,20 +5,27 @@ from __future__ import annotations
 import calendar
 import re
 
-# As `2026-01-31_12-30-00` and `1795321800`.
+# As `2026-01-31_12-30-00`, `2026-01-31/12-30-00` and `1795321800`.
 _TIMED = re.compile(
-    r"(?<!\d)(?:(\d{4})-?(\d\d)-?(\d\d)[T_-]?(\d\d)[:_-]?(\d\d)[:_-]?(\d\d)(?:[._]\d+)?|([12]\d{9}(?:\.\d+)?))(?!\d)"
+    r"(?<!\d)(?:(\d{4})-?(\d\d)-?(\d\d)[T/_-]?(\d\d)[:_-]?(\d\d)[:_-]?(\d\d)(?:[._]\d+)?|([12]\d{9}(?:\.\d+)?))(?!\d)"
 )
 _TEMPORARY = re.compile(r"/tmp/(?:tmp|pymp-)[a-z0-9_]{8}(?![\w.-])")  # names that Python's tempfile draws
+# The folder of a run of MLflow: a random UUID, of version 4 by its form.
+_RUN = re.compile(r"((?:^|/)mlruns/\d{1,20}/)[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}(?=/|$)")
+# An event file of TensorBoard, after its time gave way to a mark: the host, the process, a number.
+_EVENTS = re.compile(r"((?:^|/)events\.out\.tfevents\.<time>\.[^/]{1,255}\.)(\d{1,10})(\.\d{1,9}(?:\.v2)?)$")
 _SLACK = 2.0  # seconds by which clocks of containers start before and end after
 
 
-def timeless(path: str, began: float, ended: float, host: str, zone: int = 0) -> str:
+def timeless(
+    path: str, began: float, ended: float, host: str, zone: int = 0, processes: tuple[int, int] = (0, 0)
+) -> str:
     """Return a path with marks for the times within a run, for its host, and for drawn names.
 
     Args:
         began, ended: in seconds since 1970.
         zone: seconds by which the run's clock is ahead of UTC.
+        processes: the first and the last number of the run's processes.
     """
 
     def mark(found: re.Match[str]) -> str:
@@ -35,4 +42,10 @@ def timeless(path: str, began: float, ended: float, host: str, zone: int = 0) ->
 
     if host:
         path = re.sub(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", "<host>", path)
-    return _TEMPORARY.sub("/tmp/<name>", _TIMED.sub(mark, path))
+
+    def process(found: re.Match[str]) -> str:
+        own = 0 < processes[0] <= int(found[2]) <= processes[1]
+        return f"{found[1]}<process>{found[3]}" if own else found.group()
+
+    path = _RUN.sub(r"\1<run>", _TEMPORARY.sub("/tmp/<name>", _TIMED.sub(mark, path)))
+    return _EVENTS.sub(process, path)

@@ -165,7 +165,8 @@ class Against(Struct, frozen=True, kw_only=True):
     `certificate` is the sha256 of its file. `platform` are differences of the machines, which explain others;
     `failed` are digests that differ though the platform is the same, `other` those on another platform, and
     `unmatched` is what only one of the two has, or was computed on another kind of device. `beside` are differences
-    that change no result, and explain none.
+    that change no result, and explain none. `mounts` of the user's own work that were others, or have no digest: that
+    work is then not compared.
     """
 
     certificate: ImageDigest
@@ -177,6 +178,7 @@ class Against(Struct, frozen=True, kw_only=True):
     other: tuple[Deviation, ...] = ()
     unmatched: tuple[Deviation, ...] = ()
     beside: tuple[Deviation, ...] = ()
+    mounts: tuple[Deviation, ...] = ()
 
 
 class Verdict(Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from reprobuild.guard.strings import Text
 from reprobuild.lock import FILES, PREFIX, Workload
 from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
 from reprobuild.verify.conditions import RUNS, Conditions
+from reprobuild.verify.mounts import Mounts
 from reprobuild.verify.verdict import Comparison
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -47,6 +48,7 @@ class Work(Struct, frozen=True, kw_only=True):
         conditions: what each run gets beside the image.
         runs: how many containers run the command, at least 2.
         text: the command as the user gave it.
+        workdir: where it starts, empty for the image's own; the command goes there itself.
         label: what the artefacts are called in the report.
     """
 
@@ -57,6 +59,7 @@ class Work(Struct, frozen=True, kw_only=True):
     conditions: Conditions = Conditions()
     runs: int = RUNS
     text: str
+    workdir: str = ""
     label: str = "artefact"
 
 
@@ -126,7 +129,7 @@ def work_of_options(
     return Work(
         command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
         distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
-        text=command, runs=runs,
+        text=command, runs=runs, workdir=workdir,
     )  # fmt: skip
 
 
@@ -145,7 +148,7 @@ def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int 
 
 def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None, mounts: Mounts | None = None,
 ) -> list[Comparison]:  # fmt: skip
     """Run a command in fresh containers with one seed, and compare the files of each run with those of the first.
 
@@ -154,12 +157,15 @@ def compare_work(
     Args:
         reference: the image's name in the engine.
         gpus: those that the command sees, as `Task.gpus` has them.
+        mounts: what the work mounts, as it was before; it is read here where nobody read it.
 
     Raises:
         EngineError: the command failed in the first two runs, its files cannot be had, or the engine failed.
     """
     if not work.artefacts:
         return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
+    given = work.conditions
+    mounts = mounts or Mounts(given.volumes, given.read_only, say)
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
         say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.text}")
 
@@ -172,8 +178,10 @@ def compare_work(
         first = run(1)
         rounds: list[list[Comparison]] = []
         for number in range(2, work.runs + 1):
+            changed = mounts.changed()  # what this run reads, while the first one read what was there before
             other = run(number)
-            rounds.append(_compare_runs(work, (first, other), reference, engine, env))
+            found = _compare_runs(work, (first, other), reference, engine, env)
+            rounds.append(_with_mounts(found, changed or mounts.changed(writable=False)))
             shutil.rmtree(other.folder)
         return merge_rounds(rounds)
 
@@ -207,6 +215,23 @@ def _compare_runs(
     answers = _compare(work, runs, reference, engine, env)
     first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
     return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
+
+
+def _with_mounts(found: Sequence[Comparison], changed: Sequence[str]) -> list[Comparison]:
+    """Return the comparisons of two runs; those of runs that read other files show no drift.
+
+    Args:
+        changed: a line for each mount that was another one for the second run.
+    """
+    if not changed:
+        return list(found)
+    first, *rest = [_unknown(each, changed) if each.verdict == "drift" else each for each in found]
+    return [msgspec.structs.replace(first, warnings=(*changed, *first.warnings)), *rest]
+
+
+def _unknown(drifted: Comparison, changed: Sequence[str]) -> Comparison:
+    detail = f"{'; '.join(changed)} between the runs, which may be why they differ: {drifted.detail}"
+    return msgspec.structs.replace(drifted, verdict="inconclusive", detail=shown(detail))
 
 
 def merge_rounds(rounds: Sequence[Sequence[Comparison]]) -> list[Comparison]:

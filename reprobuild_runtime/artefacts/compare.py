@@ -26,7 +26,7 @@ if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our f
     del sys.path[0]
 sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from reprobuild_runtime.artefacts import archives, lines, pickles  # noqa: E402  after the path
+from reprobuild_runtime.artefacts import archives, events, lines, pickles  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.excuses import Rules  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.found import Found, Unreadable  # noqa: E402  after the path
@@ -71,14 +71,16 @@ def format_of(name: str, path: str) -> str:
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return "pickle"
     if b"\0" in head:
-        return "bytes"
+        return "event file of TensorBoard" if events.is_event_file(name, head) else "bytes"
     if lower.endswith((".jsonl", ".ndjson")):
         return "JSON lines"
     if lower.endswith((".csv", ".tsv")):
         return "csv"
+    first, _, rest = head.lstrip().partition(b"\n")
     if lower.endswith(".json"):
-        return "JSON"
-    first = head.lstrip().partition(b"\n")[0]
+        # Records that were added to a file one by one are no document.
+        several = first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip()[:1] == b"{"
+        return "JSON lines" if several else "JSON"
     return "JSON lines" if first.startswith(b"{") and first.rstrip().endswith(b"}") else "text"
 
 
@@ -114,6 +116,7 @@ def compare_format(kind: str, name: str, one: str, two: str, found: "Found") -> 
 _COMPARE = {
     "npy": archives.compare_npy, "safetensors": archives.compare_safetensors, "JSON lines": lines.compare_json_lines,
     "JSON": lines.compare_json, "csv": lines.compare_csv, "text": lines.compare_text,
+    "event file of TensorBoard": events.compare_events,
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 IGNORED = "ignored"
 _LONGEST = 1 << 17  # characters of a text in which anything is excused
 _TOKENS = 12  # of an envelope
+_OWN = re.compile(r"\d{1,10}")
 _PROCESS = re.compile(r"pid[ =:](\d{1,10})")
 _WORDY = 8  # characters of a host's name that no other text has by chance
 _NUMBER = r"[-+]?(?:\d[\w.]*(?:[eE][-+]\d+)?|\.\d+)"
@@ -213,6 +214,9 @@ class Rules:
         end = moments.of_day_at(text, begin, run)
         if end is not None and self._level.match(text, end):
             return "time", end
+        number = _OWN.match(text, begin) if after else None
+        if number and run.owns(int(number.group())) and self._level.match(text, number.end()):
+            return "process", number.end()
         named = _PROCESS.match(text, begin)
         own = named.group() if named and run.owns(int(named.group(1))) else ""
         host = run.host if after or len(run.host) >= _WORDY else ""

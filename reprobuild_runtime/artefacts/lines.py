@@ -7,7 +7,7 @@ import decimal
 import json
 import math
 import re
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from reprobuild_runtime.artefacts.forms import Exact, canonical
 from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
@@ -222,7 +222,12 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
 
 def _rows(path: str) -> "Iterator[List[str]]":
     try:
-        yield from csv.reader(text + "\n" for text in lines(path))
+        texts = lines(path)
+        head = next(texts, None)
+        if head is not None:
+            tabs = "\t" in head and "," not in head
+            rows = chain([head], texts)
+            yield from csv.reader((text + "\n" for text in rows), delimiter="\t" if tabs else ",")
     except csv.Error as err:
         raise Unreadable("no table: %s" % err) from None
 

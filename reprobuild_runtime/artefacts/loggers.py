@@ -1,8 +1,8 @@
 """Known loggers: which of the numbers in their lines and records are times, rates or memory; data: `loggers.json`.
 
-A pattern is a regular expression in which `<time>`, `<ms>`, `<clock>`, `<eta>`, `<daytime>`, `<rate>` and `<memory>`
-stand for values that may differ, and `<int>`, `<num>` and `<text>` for what is compared. A `word` of the logger's must
-be in a line before its pattern is tried: most lines are no logger's, and trying takes time.
+A pattern is a regular expression in which `<time>`, `<ms>`, `<clock>`, `<eta>`, `<daytime>`, `<moment>`, `<rate>`,
+`<memory>` and `<run>` stand for values that may differ, and `<int>`, `<num>` and `<text>` for what is compared. A
+`word` of the logger's must be in a line before its pattern is tried: most lines are no logger's, and trying takes time.
 """
 
 import json
@@ -25,10 +25,13 @@ _MAY_DIFFER = {
     "time": _LENGTH, "ms": _LENGTH, "clock": _CLOCK, "eta": _CLOCK + r"|\?|-+:-+:-+", "daytime": r"\d\d:\d\d:\d\d",
     "rate": " *" + _NUMBER + r"[kMGT]?|\?", "memory": " *" + _NUMBER + " ?(?:[kKMGT]i?B?)?",
     "moment": r"\d[^|\]]{9,40}?",
+    # uuid4(), with and without its dashes: the version and the variant have their places.
+    "run": r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+           r"|[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}",
 }  # fmt: skip
 _KINDS = {
     "time": "time", "ms": "time", "clock": "time", "eta": "time", "daytime": "time", "moment": "time", "rate": "rate",
-    "memory": "memory", "span": "time", "process": "process", "thread": "process",
+    "memory": "memory", "span": "time", "process": "process", "thread": "process", "run": "run",
 }  # fmt: skip
 _LEAST_THREAD = 1 << 32  # threads are told apart by addresses
 

@@ -21,7 +21,8 @@ _EPOCH = r"(?P<epoch>[12]\d{18}|[12]\d{15}|[12]\d{12}|[12]\d{9}(?:\.\d{1,9})?)"
 _FORMS: "List[Pattern[str]]" = [
     re.compile(form)
     for form in (
-        r"(?P<Y>\d{4})([-/.])(?P<m>\d\d)\2(?P<d>\d\d)(?:[T _]| - )" + _CLOCK + _ZONE,
+        r"(?P<Y>\d{4})([-/.])(?P<m>\d\d)\2(?P<d>\d\d)(?:[T _,]| - )" + _CLOCK + _ZONE,
+        r"(?P<Y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)/(?P<H>\d\d)-(?P<M>\d\d)-(?P<S>\d\d)",
         r"(?P<Y>\d{4})(?P<m>\d\d)(?P<d>\d\d)[-_T ]?(?P<H>\d\d):?(?P<M>\d\d):?(?P<S>\d\d)(?:\.\d{1,9})?"
         + _ZONE,
         r"(?P<m>\d\d)/(?P<d>\d\d)/(?P<Y>\d{4}|\d\d),? " + _CLOCK + r"(?P<half> [AP]M)?",

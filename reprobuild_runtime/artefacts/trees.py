@@ -64,7 +64,8 @@ class Walk:
         elif isinstance(one, dict):
             self._dictionaries(where, key, one, two, depth, granted)
         elif isinstance(one, list):
-            self._sequences(where, key, one, two, depth)
+            # A list below a granted key is one of such values.
+            self._sequences(where, key, one, two, depth, granted)
         elif isinstance(one, Members):
             self._sets(where, one, two)
         elif isinstance(one, Opaque):
@@ -109,12 +110,18 @@ class Walk:
             self.found.excuse(name, "ignored", "--ignore", where, "only in the %s run" % which)
 
     def _sequences(
-        self, where: str, key: "Any", one: "Sequence[Any]", two: "Sequence[Any]", depth: int
+        self,
+        where: str,
+        key: "Any",
+        one: "Sequence[Any]",
+        two: "Sequence[Any]",
+        depth: int,
+        granted: "Any" = None,
     ) -> None:
         if len(one) != len(two):
             self.found.differ("%s: %d and %d entries" % (where or "at the top", len(one), len(two)))
         for index, (a, b) in enumerate(zip(one, two)):
-            self.compare("%s[%d]" % (where, index), key, a, b, depth + 1)
+            self.compare("%s[%d]" % (where, index), key, a, b, depth + 1, granted=granted)
 
     def _keys(self, names: "Dict[Any, Any]") -> "List[Tuple[bool, str, int]]":
         """Return for each key whether it is a text, the text that shows it, and how many of that text precede it.

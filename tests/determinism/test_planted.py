@@ -27,7 +27,8 @@ def answers(built_example: Built) -> dict[str, list[Comparison]]:
     def run(script: Script) -> list[Comparison]:
         folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
         work = msgspec.structs.replace(
-            work_of(script), conditions=Conditions(volumes=((str(folder), "/scripts"),))
+            work_of(script),
+            conditions=Conditions(volumes=((str(folder), "/scripts"),), read_only=frozenset({"/scripts"})),
         )
         return compare_work(work, 42, image.reference, engine, os.environ)
 

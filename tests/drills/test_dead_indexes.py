@@ -17,6 +17,7 @@ from reprobuild.net import Net
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Around, Target, resolve_requirements
+from reprobuild.resolve.freeze.lost import refuse_lost
 from reprobuild.services import read_services
 from tests.drills.dead import FAULTS, LOGIN, MANNERS, Scene, like
 from tests.resolve.repositories import requirement
@@ -74,6 +75,7 @@ def lock(*roots: str, line: str = "tool==1.0") -> tuple[Wheel | None, Ruling]:
     files = FileLists(indexes, Net(manners=MANNERS))
     around = Around(services=read_services({}), bring=never)
     found = resolve_requirements([requirement(line)], files, TARGET, around)
+    refuse_lost(found.lost, (), ())
     return (found.wheels[0] if found.wheels else None), found.rulings[0]
 
 

@@ -14,13 +14,15 @@ import msgspec
 import pytest
 
 from reprobuild.decisions import Decisions
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Artefact, Base, Deb, Outcome, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve import compose
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
 from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lost import refuse_lost
+from reprobuild.resolve.freeze.pages import NoList
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Place, Snapshot
 from reprobuild.store import Store
@@ -249,6 +251,59 @@ def test_all_that_cannot_be_had_is_one_error(around: Surroundings, monkeypatch: 
     words = ("unreachable-index", "unreachable-source", "index-line", "archive-line")
     lock = resolve(snapshot, msgspec.structs.replace(decisions, accept=words), around)
     assert (lock.wheels, lock.sources) == ((), ())
+
+
+def test_an_index_of_the_machine_is_said_with_all_else(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's index, a service, a repository and an open version: one run names each."""
+    closed = "http://127.0.0.1:1"
+    around = msgspec.structs.replace(
+        around, net=Net(), indexes=Indexes(find_links=(), simple=(f"{closed}/simple",), credentials={})
+    )
+    lines = ["six==1.16.0", "torch==2.4.1+cu121", "numpy", f"-e git+{closed}/a.git@{'a' * 40}#egg=a"]
+    snapshot = Snapshot(
+        digest="5" * 64, packages=(package("python3.11", "3.11.2-6"), package("libc6", "2.36-9", line=3)),
+        requirements=tuple(
+            msgspec.structs.replace(requirement(text), place=Place("requirements.txt", number))
+            for number, text in enumerate(lines, 1)
+        ),
+    )  # fmt: skip
+    made = index(
+        stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
+        stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
+    )  # fmt: skip
+    monkeypatch.setattr("reprobuild.resolve.system.base.configured_index", lambda *_, **__: made)
+    decisions = Decisions(base="debian/bookworm", services={"torch-index": f"{closed}/whl/{{local}}"})
+    with pytest.raises(FetchError) as caught:
+        resolve(snapshot, decisions, around)
+    first, besides, *more = str(caught.value).splitlines()
+    assert first.startswith(f"{closed}/simple cannot be reached: ")
+    assert besides == "beside what these indexes have, 3 captured lines cannot be repeated exactly:"
+    said = re.findall(r"  requirements\.txt:(\d): ([\w-]+): unresolved \(([\w-]+)\): ", "\n".join(more))
+    assert sorted(said) == [
+        ("2", "torch", "unreachable-index"), ("3", "numpy", "index-line"), ("4", "a", "unreachable-source"),
+    ]  # fmt: skip
+    network, *hints = caught.value.hint.splitlines()
+    assert network == "check the network and the proxy settings, or name another address with --service"
+    assert "name a bundle, a clone or another remote with --source a=PATH|URL" in hints
+    # What is accepted is said no more; without the index there is no lock all the same.
+    words = ("unreachable-index", "unreachable-source", "index-line")
+    with pytest.raises(FetchError) as caught:
+        resolve(snapshot, msgspec.structs.replace(decisions, accept=words), around)
+    assert str(caught.value) == first
+    assert caught.value.hint == network
+
+
+def test_an_index_that_refuses_each_project_is_told_in_short() -> None:
+    lost = [NoList(f"refused {number}", hint=f"login {number}", place="x") for number in range(9)]
+    with pytest.raises(FetchError) as caught:
+        refuse_lost(lost, FINE, ())
+    assert str(caught.value).splitlines() == [
+        *(f"refused {number}" for number in range(5)), "and 4 more answers like these",
+    ]  # fmt: skip
+    assert caught.value.listing == tuple(str(err) for err in lost)
+    refuse_lost((), FINE, ())
 
 
 @pytest.mark.parametrize(

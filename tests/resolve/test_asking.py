@@ -167,15 +167,40 @@ def test_a_service_that_cannot_be_reached_is_asked_once_and_loses_its_own_lines_
     assert len({one.reason for one in found.rulings[1:]}) == 1
 
 
-def test_an_index_of_the_machine_that_cannot_be_reached_stops_at_once(tmp_path: Path) -> None:
-    """No line can be found then: one error is better than one for each line."""
-    around = around_of(tmp_path, [], "http://127.0.0.1:1/simple")
-    files = file_lists(Decisions(), read_services({}), around)
+def test_an_index_of_the_machine_that_cannot_be_reached_is_said_once(tmp_path: Path) -> None:
+    """No line of it can be found then: one error is better than one for each line."""
+    closed = ("http://127.0.0.1:1/simple", "http://127.0.0.1:2/simple")
+    around = around_of(tmp_path, [], *closed)
+    places = {"torch-index": "http://127.0.0.1:3/whl/{local}"}
+    files = file_lists(Decisions(), read_services(places), around)
     known = known_of(
-        Snapshot(digest=""), read_services({}), Base(distribution="x", release="x", packages=()), around
+        Snapshot(digest=""), read_services(places), Base(distribution="x", release="x", packages=()), around
     )
-    with pytest.raises(FetchError, match=r"http://127\.0\.0\.1:1/simple cannot be reached: "):
-        resolve_requirements([requirement("tool==1.0")], files, TARGET, known)
+    texts = ("torch==2.3.0+cu121", "open", *(f"tool{number}==1.0" for number in range(40)))
+    began = time.monotonic()
+    assert (
+        files.of("tool0", "1.0") == []
+    )  # what a base is chosen by, before the lines are resolved and refused
+    found = resolve_requirements([requirement(text) for text in texts], files, TARGET, known)
+    assert time.monotonic() - began < 40  # the patience of one try is 7.5 s, and 16 lines are asked at once
+    assert [(ruling.subject, ruling.kind) for ruling in found.rulings] == [
+        ("torch", "unreachable-index"), ("open", "index-line"),
+    ]  # fmt: skip
+    assert [err.place for err in found.lost] == list(closed)
+
+
+def test_a_list_that_was_refused_once_is_not_had_later(served: Served, tmp_path: Path) -> None:
+    """A base that was chosen without a list must not become that of a lock that has the list."""
+    public = Index(served, "/public")
+    public.add("tool-1.0-py3-none-any.whl")
+    files = file_lists(Decisions(), read_services({}), around_of(tmp_path, [], public.url))
+    path = f"{public.url.removeprefix(served.url)}/tool/"
+    kept = served.replies[path]
+    served.give(path, Reply(status=401))
+    assert files.of("tool", "1.0") == []
+    served.replies[path] = kept
+    with pytest.raises(FetchError, match="gives no list of the files of tool"):
+        files.offers("tool", "1.0")
 
 
 def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from reprobuild.resolve.freeze.indexes import Index as Place
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Around, Resolved, Target, newest, resolve_requirements
 from reprobuild.resolve.freeze.lookup import by_rule
+from reprobuild.resolve.freeze.lost import refuse_lost
 from reprobuild.resolve.freeze.pythons import in_words
 from reprobuild.services import read_services
 from reprobuild.snapshot import conda
@@ -100,6 +101,7 @@ AROUND = Around(services=read_services({}), bring=nothing)
 
 def resolved(files: FileLists, text: str, target: Target = TARGET, around: Around = AROUND) -> Resolved:
     found = resolve_requirements([requirement(text)], files, target, around)
+    refuse_lost(found.lost, (), ())
     assert [ruling.captured for ruling in found.rulings] == [text]
     return found
 

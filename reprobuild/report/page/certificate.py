@@ -36,15 +36,20 @@ def work(verdict: Verdict) -> Section:
     ]
     made = (table("Your own work", ("work", "answer", "detail"), rows),) if rows else ()
     runs = (tag("p", f"{work_bound(verdict.work.runs)}."),) if rows and verdict.work else ()
+    mounts = [
+        (m.place, digest(m.digest) if m.digest else m.why, f"{m.paths:,}", in_bytes(m.size))
+        for m in (verdict.work.mounts if verdict.work else ())
+    ]
+    held = (table("What it mounted", ("mount", "digest", "paths", "size"), mounts),) if mounts else ()
     note = "None was compared: no workload is in the lock, and none was given to verify."
-    return Section(id="work", title="Your own work", parts=(*runs, *made), note=note)
+    return Section(id="work", title="Your own work", parts=(*runs, *made, *held), note=note)
 
 
 def against(found: Against) -> Section:
     """Return the comparison with an earlier certificate."""
     lists = (
         ("failed", found.failed), ("platform", found.platform), ("expected there", found.other),
-        ("not comparable", found.unmatched), ("changes no result", found.beside),
+        ("other mounts", found.mounts), ("not comparable", found.unmatched), ("changes no result", found.beside),
     )  # fmt: skip
     rows = [
         (d.name, d.scope, what, *(_then(value) for value in (d.then, d.now)))

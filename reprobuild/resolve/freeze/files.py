@@ -94,6 +94,16 @@ class FileLists:
         """Tell whether a place that gives no list is one of the machine's own, in which every line is looked for."""
         return any(index.url == err.place for index in self._places)
 
+    def lost(self, name: str) -> list[NoList]:
+        """Return an error for each of the machine's own places that gives no list for a project."""
+        found = []
+        for index in self._places:
+            try:
+                self._pages.files(index, canonicalize_name(name), name)
+            except NoList as err:
+                found.append(err)
+        return found
+
     def offers(self, name: str, version: str) -> list[Offer]:
         """Return what each index has of one version, in the order of preference.
 
@@ -112,15 +122,12 @@ class FileLists:
     def of(self, name: str, version: str) -> list[Distribution]:
         """Return the files of one version on all indexes; those of a service only where no index has it.
 
-        A place that is not one of the machine's own and cannot be reached counts as empty: its lines are refused when
-        they are resolved.
+        A place that cannot be reached counts as empty: its lines are refused when they are resolved.
         """
         try:
             found = [item for offer in self.offers(name, version) for item in offer.files]
             return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
-        except NoList as err:
-            if self.is_common(err):
-                raise
+        except NoList:
             return []
 
     def releases(self, name: str) -> list[Distribution]:

@@ -52,13 +52,15 @@ WORKERS = 16  # most of the time is that of the index, far away
 class Resolved(Struct, frozen=True, kw_only=True):
     """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line.
 
-    `pythons` are the `X.Y` for which every pinned release has a file, where one has no file for the target.
+    `pythons` are the `X.Y` for which every pinned release has a file, where one has no file for the target. `lost` are
+    the machine's own indexes that gave no list: the rulings lack the lines that could not be looked for.
     """
 
     wheels: tuple[Wheel, ...]
     sdists: tuple[Sdist, ...]
     rulings: tuple[Ruling, ...]
     pythons: tuple[str, ...] = ()
+    lost: tuple[NoList, ...] = ()
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -94,18 +96,19 @@ def resolve_requirements(
         around: the system packages, the services, and how a file is fetched.
 
     Raises:
-        FetchError: an index cannot be reached, or is none.
+        FetchError: the network is forbidden.
     """
     lines = tuple(requirements)
     finder = _Finder(files, target, around)
     with ThreadPoolExecutor(WORKERS) as pool:
-        answers = list(pool.map(finder.find, lines))
+        answers = [answer for answer in pool.map(finder.find, lines) if answer is not None]
     unfit = any(ruling.kind in UNFIT for _, ruling in answers)
     return Resolved(
         wheels=tuple(one for one, _ in answers if isinstance(one, Wheel)),
         sdists=tuple(one for one, _ in answers if isinstance(one, Sdist)),
         rulings=tuple(ruling for _, ruling in answers),
         pythons=common_pythons(lines, files, target) if unfit else (),
+        lost=finder.lost(),
     )
 
 
@@ -120,20 +123,40 @@ _WITHOUT_FILE = {
 class _Finder:
     def __init__(self, files: FileLists, target: Target, around: Around) -> None:
         self._files, self._target, self._around = files, target, around
+        self._unasked: list[
+            tuple[str, NoList]
+        ] = []  # names of lines, and the index that gave no list of them
 
-    def find(self, line: Requirement) -> Answer:
-        """Return what one line becomes.
+    def find(self, line: Requirement) -> Answer | None:
+        """Return what one line becomes; None where an index of the machine gives no list.
 
-        Raises:
-            FetchError: an index of the machine cannot be reached, so that no line can be found.
+        Such an index loses all lines, and the lock with them, so a ruling on each would tell nothing. Other lines are
+        looked for all the same: one run names all that cannot be had.
         """
         try:
             found, ruling = self._find(line)
         except NoList as err:
-            if self._files.is_common(err):
-                raise
-            found, ruling = None, unlisted(line, err)
+            service = self._lost_service(line) if self._files.is_common(err) else err
+            if service is None:
+                self._unasked.append((line.name, err))
+                return None
+            found, ruling = None, unlisted(line, service)
         return found, ruling if found else rule_of_base(line, ruling, self._around.below)
+
+    def _lost_service(self, line: Requirement) -> NoList | None:
+        """Return the error of a service that a line's version leads to, where that gives no list either."""
+        try:
+            self._files.elsewhere(line.name, line.version or "")
+        except NoList as err:
+            return err
+        return None
+
+    def lost(self) -> tuple[NoList, ...]:
+        """Return an error for each index of the machine that gave no list, by its words, and for others beside it."""
+        found = {str(err): err for _, err in self._unasked}
+        for err in self._files.lost(self._unasked[0][0]) if self._unasked else ():
+            found.setdefault(str(err), err)
+        return tuple(found.values())
 
     def _find(self, line: Requirement) -> Answer:
         around = self._around

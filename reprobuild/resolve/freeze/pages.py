@@ -75,7 +75,7 @@ class Pages:
         self._pages: dict[str, Page | None] = {}
         self._links: dict[str, list[Listed]] = {}
         self._refused: set[str] = set()
-        self._lost: dict[str, FetchError] = {}  # by address of a place, which is asked no more
+        self._lost: dict[str, FetchError] = {}  # by address of a place or a page, which is asked no more
 
     def files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
         """Return the files whose name has the needle in it, and whether the place has the project at all.
@@ -86,17 +86,19 @@ class Pages:
             NoList: the place cannot be reached, or is none.
             FetchError: the network is forbidden.
         """
-        if index.url in self._lost:
-            raise _no_list(index, self._lost[index.url])
+        address = _address(index, project)
+        if lost := self._lost.get(index.url) or self._lost.get(address):
+            raise _no_list(index, lost)
         try:
             return self._files(index, project, needle)
         except Unreached as err:
-            what = str(err).replace(_address(index, project), index.url, 1)
+            what = str(err).replace(address, index.url, 1)
             self._lost[index.url] = FetchError(what, hint=_way_on(index) or err.hint)
             raise _no_list(index, self._lost[index.url]) from None
         except FetchError as err:
             if self._net.offline:
                 raise
+            self._lost[address] = err
             raise _no_list(index, err) from None
 
     def _files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
