@@ -13,8 +13,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +63,10 @@ class Environments:
         self.store, self.folder = store, folder
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "done.json"
+        # The remotes of repositories: a folder that a server publishes, as git's "dumb" protocol has it.
+        files = partial(SimpleHTTPRequestHandler, directory=str(folder))
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), files)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def done(self) -> dict[str, dict[str, Any]]:
         """Return what came out so far, by the names of the environments."""
@@ -77,7 +84,6 @@ class Environments:
         return [done[case.name] for case in cases]
 
     def _one(self, case: Case) -> dict[str, Any]:
-        """Do one case; its repositories have a server that answers until it is done."""
         work = self.folder / re.sub(r"[^a-z0-9.]+", "-", case.name.lower())
         shutil.rmtree(work, ignore_errors=True)
         (work / "job").mkdir(parents=True)
@@ -94,12 +100,17 @@ class Environments:
     def _capture(self, case: Case, work: Path) -> str:
         """Make the environment, run its job and take the snapshot; return what failed."""
         machine = Machine(case.machine, self.folder / "machines")
+        remote = f"http://127.0.0.1:{self.server.server_port}/{work.name}"
         (work / "job" / "train.py").write_text(PRINT + case.job)
         shutil.copyfile(ROOT / "reprobuild_runtime" / "capture.py", work / "capture.py")
         tools = f"export UV={_uv()} PYENV={_pyenv()} REMOTE={remote} GIT_CONFIG_NOSYSTEM=1\n"
         enter = "" if case.python.startswith("/") else f"source {Path(case.python).parent / 'activate'}\n"
         python = case.python if case.python.startswith("/") else "python"
-        take = f"{python} ../capture.py -o ../snapshot {case.options}" if case.capture == "capture" else recipe(case)
+        take = (
+            f"{python} ../capture.py -o ../snapshot {case.options}"
+            if case.capture == "capture"
+            else recipe(case)
+        )
         steps = {
             "environment": f"{tools}{case.project}\n{case.make}",
             "job": f"{enter}cd job\n{python} train.py > ../answer.txt",

@@ -107,7 +107,11 @@ def _login(home: Path) -> dict[str, str]:
     network = {name: value for name, value in os.environ.items() if _NETWORK.fullmatch(name)}
     indexes = read_indexes(os.environ)
     # uv does not read pip's settings.
-    uv = {"UV_FIND_LINKS": ",".join(indexes.find_links), "UV_EXTRA_INDEX_URL": " ".join(indexes.simple[1:])}
+    uv = {
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_FIND_LINKS": ",".join(indexes.find_links),
+        "UV_EXTRA_INDEX_URL": " ".join(indexes.simple[1:]),
+    }
     return {
         **network, **uv, "HOME": str(home), "USER": "ada", "LOGNAME": "ada", "LANG": "C.UTF-8", "SHELL": "/bin/bash",
         "TERM": "xterm-256color", "XDG_SESSION_ID": "7", "SSH_CONNECTION": "192.0.2.7 50022 192.0.2.1 22",

@@ -55,9 +55,9 @@ def packages_of(name: str) -> tuple[str, ...]:
     """Return the names that the system package of a distribution may have, the likeliest first."""
     project = canonicalize_name(name)
     known = _names().only.get(project) or _names().bindings.get(project)
-    # The last with dots as they are: python3-lazr.uri.
+    # The third with dots as they are: python3-lazr.uri. The last is a program's package: gyp, meson.
     return (
-        known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}",
+        known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}", project,
     )  # fmt: skip
 
 
