@@ -23,7 +23,7 @@ from typing import Any
 
 from proof.environments.cases import PRINT, Case
 from proof.environments.machine import Machine
-from proof.evidence import ROOT
+from proof.evidence import ROOT, machine
 
 ROOMS = (
     "environments",
@@ -87,7 +87,12 @@ class Environments:
         work = self.folder / re.sub(r"[^a-z0-9.]+", "-", case.name.lower())
         shutil.rmtree(work, ignore_errors=True)
         (work / "job").mkdir(parents=True)
-        facts = {"name": case.name, "machine": case.machine, "capture": case.capture}
+        facts = {
+            "name": case.name,
+            "machine": case.machine,
+            "capture": case.capture,
+            "commit": machine()["commit"],
+        }
         made = self._capture(case, work)
         if made:
             return {**facts, "not made": made}
@@ -99,7 +104,7 @@ class Environments:
 
     def _capture(self, case: Case, work: Path) -> str:
         """Make the environment, run its job and take the snapshot; return what failed."""
-        machine = Machine(case.machine, self.folder / "machines")
+        computer = Machine(case.machine, self.folder / "machines")
         remote = f"http://127.0.0.1:{self.server.server_port}/{work.name}"
         (work / "job" / "train.py").write_text(PRINT + case.job)
         shutil.copyfile(ROOT / "reprobuild_runtime" / "capture.py", work / "capture.py")
@@ -118,7 +123,7 @@ class Environments:
         }
         for name, script in steps.items():
             in_job = case.slurm and name != "environment"
-            done = machine.run(self._srun(script) if in_job else script, home=work)
+            done = computer.run(self._srun(script) if in_job else script, home=work)
             if done.returncode != 0:
                 return f"{name}: {done.stderr[-600:]}"
         return ""
