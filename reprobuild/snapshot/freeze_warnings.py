@@ -41,5 +41,5 @@ def without_first_letters(requirements: Iterable[Requirement]) -> frozenset[str]
 
 
 def has_successor(name: str, rests: frozenset[str]) -> bool:
-    """Tell whether a freeze has the distribution of which a leftover is; `rests` are its names without first letters."""
+    """Tell whether a freeze has the distribution of which a leftover is; `rests` lack their first letters."""
     return str(canonicalize_name(name[1:])) in rests
