@@ -440,6 +440,8 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         if part["outcome"] == "untrusted"
     ]
     for one in document["repositories"]:
+        if one["elsewhere"]:
+            notes.append(f"{one['name']} is a worktree: its commits are those of {one['elsewhere']}")
         if one["only_here"]:
             notes.append(
                 f"{one['name']}: commit {one['base']} and those before it are with no remote but "
@@ -1747,6 +1749,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
         "inner": files.inner,
+        # A worktree has the commits of a repository that lies elsewhere.
+        "elsewhere": None if repository.common == repository.folder else _path(repository.common),
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # where a remote has all there is
