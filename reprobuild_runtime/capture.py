@@ -4934,7 +4934,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     if len(report["warnings"]) > SAID:
         lines.append(f"and {len(report['warnings']) - SAID} more: capture.json lists them under `warnings`")
     with contextlib.suppress(OSError):
-        for line in lines:
+        for line in map(without_logins, lines):
             print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)
         if as_json:
             print(json.dumps(report, indent=1))

@@ -194,7 +194,7 @@ def test_the_other_program_takes_layers_that_are_refused_here_and_says_so(
         del files["verdict.json"]
 
     remade(results, tmp_path, harm, image=stated)
-    with pytest.raises(ShipError, match="holds /etc/.wh.evil behind an entry that engines delete"):
+    with pytest.raises(ShipError, match=r"holds /etc/\.wh\.evil behind an entry that engines delete"):
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "new")
     said = alone(tmp_path / "bad.tar", "-o", tmp_path / "theirs")
     assert said.returncode == 0
