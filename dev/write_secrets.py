@@ -21,7 +21,18 @@ DATA = PACKAGE / "tokens.toml"
 TOKENS = PACKAGE / "tokens.py"
 PROGRAM = ROOT / "reprobuild_runtime" / "capture.py"
 # Each after those that it imports.
-MODULES = ("templates", "words", "commands", "tokens", "rules", "search", "cut", "variables", "files")
+MODULES = (
+    "templates",
+    "words",
+    "commands",
+    "pairs",
+    "tokens",
+    "rules",
+    "search",
+    "cut",
+    "variables",
+    "files",
+)
 START = "# --- Secrets, written by dev/write_secrets.py: do not edit ---\n"
 END = "# --- End of the secrets ---"
 HEAD = '''\

@@ -25,6 +25,7 @@ from reprobuild.whole import naming
 CONTEXT = "context"
 _RUNTIME = f"{FILES[1:]}/lib/reprobuild_runtime/"
 _PAYLOAD = "payload.tar"
+_DEEPEST = 32  # of folders in each other; ours are three, and more than the stack holds would end the program
 _LARGEST = 64 << 20  # of our own files, which are read into memory
 
 
@@ -38,8 +39,9 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
     """
     missing = {sha256 for sha256 in named_files(lock) if not store.has(sha256)}
     taken = 0
+    top = str(out).count("/")
     for folder, folders, names in os.walk(out / CONTEXT):
-        folders.sort()
+        folders[:] = () if folder.count("/") - top > _DEEPEST else sorted(folders)
         for name in sorted(names):
             if not missing:
                 return taken

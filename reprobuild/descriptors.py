@@ -7,6 +7,7 @@ one above it, without following a link (openat(2)), and rights are changed of wh
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -38,18 +39,36 @@ def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Yield each regular file below a directory: its relative path, the descriptors of its directory and of itself.
 
     The caller gets all rights over the caller's own files and directories on the way. No link is followed.
+
+    Raises:
+        OSError: there is no such directory, or its directories stand too deep in each other.
     """
-    for above, names, files, number in os.fwalk(folder):
-        for name in names:
-            with contextlib.suppress(OSError), opened(number, name):
-                pass  # os.fwalk enters it next
-        for name in files:
-            file = _open_file(number, name)
-            if file is not None:
-                try:
-                    yield str((Path(above) / name).relative_to(folder)), number, file
-                finally:
-                    os.close(file)
+    number = os.open(folder, _DIRECTORY)
+    try:
+        yield from _files_below(number, "", 0)
+    finally:
+        os.close(number)
+
+
+def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(number) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in found:
+        file = None if is_directory else _open_file(number, name)
+        if file is not None:
+            try:
+                yield above + name, number, file
+            finally:
+                os.close(file)
+    for name in (name for name, is_directory in found if is_directory):
+        if depth == _DEEPEST:
+            raise OSError(errno.ELOOP, f"more than {_DEEPEST} directories stand in each other", above[:100])
+        with contextlib.ExitStack() as stack:
+            try:
+                lower = stack.enter_context(opened(number, name))
+            except OSError:
+                continue  # closed to the caller, or gone
+            yield from _files_below(lower, f"{above}{name}/", depth + 1)
 
 
 def _open_file(above: int, name: str) -> int | None:

@@ -465,6 +465,8 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         named = ", ".join(f"{file['path']} ({file['reason']})" for file in lost[:NAMED])
         notes.append(f"the packed interpreter is without {len(lost)} of its files: {named}")
     for one in document["repositories"]:
+        if one["elsewhere"]:
+            notes.append(f"{one['name']} is a worktree: its commits are those of {one['elsewhere']}")
         if one["only_here"]:
             notes.append(
                 f"{one['name']}: commit {one['base']} and those before it are with no remote but "
@@ -1946,6 +1948,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
         "inner": files.inner,
+        # A worktree has the commits of a repository that lies elsewhere.
+        "elsewhere": None if repository.common == repository.folder else _path(repository.common),
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # where a remote has all there is
@@ -3187,6 +3191,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
+    (COUNT, rf"{_NO_OTHER}(?!.*(ACCESS|REFRESH|SESSION|BOT|LOGIN))(.*_)?TOKENS(_.*)?"),
     (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
     (
         "named",
@@ -3198,7 +3203,13 @@ NAMES: tuple[tuple[str, str], ...] = (
     ),
     ("token", r".*(TOKEN|BEARER|JWT).*"),
     (PATTERN, r"(.*_)?PAT"),
-    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"),
+    (
+        "password",
+        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"
+        # Not `COMPASS`, `BYPASS` and `LOWPASS`.
+        r"|(.*_)?(ADMIN|APP|BACKUP|CERT|DATABASE|DB|FTP|IMAP|JUPYTER|KEY|KEYSTORE|LDAP|LOGIN|MAIL|MONGO|MQ|MYSQL|PG"
+        r"|POSTGRES|RABBIT|RDP|REDIS|ROOT|SFTP|SMTP|SQL|SSH|SSL|STORE|SUDO|SVN|TLS|USER|VNC|VPN|WEB|WIFI|ZIP)(PASS|PW)",
+    ),
     ("secret", r".*SECRET.*"),
     ("credential", r".*(CREDENTIAL|CREDS).*"),
     (
@@ -3491,6 +3502,66 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
         r"@//|@[\w.-]{1,200}:1521",
         False,
+    ),
+)
+
+
+_NAMED = ("key", "token", "secret", "pass", "pwd")
+_KEYED = r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"']"
+_VALUE = r"[bru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']"
+
+# The name must be one of a secret, and the value may be one.
+PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    (  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
+        "assigned-typed",
+        _NAMED,
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
+        r"(?:(?P<type>:[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?=)"
+        r"[ \t]{0,4}(?P<call>(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"(?(type)|(?(call)|(?!)))"  # what has neither is `assigned`
+        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
+        r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    (  # in three quotes
+        "assigned-block",
+        _NAMED,
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
+        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
+        r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
+    ),
+    (  # words of a command in a list, and the default of an option
+        "option-word",
+        _NAMED,
+        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
+        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[\"']--?[A-Za-z]",
+    ),
+    (  # what is taken where a variable is not set
+        "or-value",
+        (" or ",),
+        rf"{_KEYED}[)\]][ \t]{{1,4}}or[ \t]{{1,4}}\\?[\"'](?P<secret>[^\s\"'\\]{{8,200}})\\?[\"']",
+        r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
+    ),
+    (  # the same as an argument: `getenv("NAME", "value")`, `env("NAME", default="value")`
+        "default-value",
+        _NAMED,
+        r"(?:getenv|setenv|putenv|get|setdefault|pop|env|environ|config)\([ \t]{0,4}"
+        rf"{_KEYED}[ \t]{{0,4}},[ \t]{{0,4}}(?:(?:default|fallback)[ \t]{{0,4}}=[ \t]{{0,4}})?{_VALUE}[ \t]{{0,4}}[,)]",
+        r"[\"'][ \t]{0,4},[ \t]{0,4}(?:(?:default|fallback)[ \t]{0,4}=[ \t]{0,4})?[bru]{0,2}\\?[\"']",
+    ),
+    (  # the same in JavaScript
+        "or-variable",
+        _NAMED,
+        r"process\.env(?:\.|\[\\?[\"'])(?P<name>[A-Za-z][A-Za-z0-9_]{1,60})(?:\\?[\"']\])?"
+        rf"[ \t]{{0,4}}(?:\|\||\?\?)[ \t]{{0,4}}{_VALUE}",
+        r"process\.env",
+    ),
+    (
+        "element",
+        ("key>", "token>", "secret>", "password>", "passphrase>"),
+        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
+        r">[^\s<>]{8,200}</",
     ),
 )
 
@@ -4033,6 +4104,14 @@ def _names_quoted(value: str, name: str) -> bool:
     return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and _quoted(value)
 
 
+def _names_format(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
+    return any(
+        len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
+        for part in re.split(r"\{[^{}]{0,80}\}", value)
+    )
+
+
 def _mixed(value: str) -> bool:
     """Whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
@@ -4274,8 +4353,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-"
-        r"9_])bearer)"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:[bfru]{0,2}[\"'])?"
+        r"(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
     ),
@@ -4362,33 +4441,30 @@ VALUES: tuple[Rule, ...] = (
         _quoted,
         near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
-    Rule(  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
-        "assigned-typed",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
-        r"(?:(?P<type>:[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?=)"
-        r"[ \t]{0,4}(?P<call>(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
-        r"(?(type)|(?(call)|(?!)))"  # what has neither is `assigned`
-        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
-        _names_quoted,
-        near=r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
-        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
-    ),
-    Rule(  # in three quotes
-        "assigned-block",
+    *(Rule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
+    Rule(  # a text of Python with places to fill in; the other part is the secret
+        "assigned-format",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
-        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
-        _names_quoted,
-        near=r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
+        r"[rR]?[fF][rR]?\\?[\"'](?P<secret>[^\s\"'\\]{0,100}\{[^\s\"'\\]{0,100}\}[^\s\"'\\]{0,100})\\?[\"']",
+        _names_format,
+        near=r"[fF][rR]?\\?[\"'][^\s\"'\\]{0,100}\{",
     ),
-    Rule(  # words of a command in a list, and the default of an option
-        "option-word",
+    Rule(  # what a shell takes where a variable is not set
+        "default-variable",
         ("key", "token", "secret", "pass", "pwd"),
-        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
-        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        _names_quoted,
-        near=r"[\"']--?[A-Za-z]",
+        r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60}):?[-=](?P<before>[\"']?)(?P<secret>[^\s\"'`${}]{8,200})[\"']?\}",
+        _names_secret,
+        near=r"\$\{[A-Za-z_]\w{0,60}:?[-=]",
+    ),
+    Rule(  # user and password, as requests and others take them
+        "auth-pair",
+        ("auth",),
+        r"(?:(?<![A-Za-z0-9])auth[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\[(]|(?i:Auth)\()"
+        r"[ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"']"
+        r"[ \t]{0,4},[ \t]{0,4}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"'][ \t]{0,4},?[ \t]{0,4}[\])]",
+        _quoted,
+        near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
     ),
     Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
         "set-variable",
@@ -4406,21 +4482,6 @@ VALUES: tuple[Rule, ...] = (
         _names_quoted,
         near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
         lines=1,
-    ),
-    Rule(  # what is taken where a variable is not set
-        "or-value",
-        (" or ",),
-        r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']"
-        r"(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        _names_quoted,
-        near=r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
-    ),
-    Rule(
-        "element",
-        ("key>", "token>", "secret>", "password>", "passphrase>"),
-        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
-        _names_quoted,
-        near=r">[^\s<>]{8,200}</",
     ),
     Rule(  # the whole address is percent-encoded
         "url-encoded-whole",
@@ -4546,6 +4607,7 @@ def find(
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
+    text = _without_nuls(text)
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
@@ -4563,6 +4625,18 @@ def find(
         if places:
             _add_lines(rule, text, sorted(places), found, most, look)
     return sorted(found.items())[:most]
+
+
+def _without_nuls(text: bytes) -> bytes:
+    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
+    head = text[: _EDGE & ~1]
+    marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
+    if marked is None and len(head) >= _LONG:
+        halves = {"utf-16-be": head[::2], "utf-16-le": head[1::2]}
+        marked = next((name for name, half in halves.items() if half.count(0) > 0.9 * len(half)), None)
+        if marked and min(half.count(0) for half in halves.values()) > 0:  # compiled code has zeros anywhere
+            return text
+    return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
 
 
 def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:
@@ -5129,7 +5203,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     if len(report["warnings"]) > SAID:
         lines.append(f"and {len(report['warnings']) - SAID} more: capture.json lists them under `warnings`")
     with contextlib.suppress(OSError):
-        for line in lines:
+        for line in map(without_logins, lines):
             print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)
         if as_json:
             print(json.dumps(report, indent=1))

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from proof.evidence import states
 from proof.kinds import KINDS, ON_OTHER_PAGES
+from reprobuild.descriptors import remove
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.results import read_image
@@ -234,3 +235,19 @@ def podman_env() -> Mapping[str, str]:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
+    """Make a directory below `tmp_path` with 1500 in each other, more than a recursive walk can enter."""
+    made: list[Path] = []
+
+    def make(folder: Path) -> Path:
+        for number in range(1500):
+            os.mkdir(f"{folder}{'/d' * number}")  # noqa: PTH102  Path recurses
+        made.append(folder)
+        return folder
+
+    yield make
+    for folder in made:
+        remove(folder)  # of `descriptors`; what pytest has for it recurses

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,11 @@ def test_files_are_read_of_the_directories_that_were_listed(tmp_path: Path) -> N
     (tmp_path / "folder").symlink_to("/etc")
     os.mkfifo(tmp_path / "pipe")
     assert {path: os.read(file, 9) for path, _, file in files_below(tmp_path)} == {"a/file": b"1"}
+
+
+def test_directories_deeper_than_the_stack_are_an_error(deep: Callable[[Path], Path], tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="more than 100 directories stand in each other"):
+        list(files_below(deep(tmp_path / "top")))
 
 
 def test_what_another_user_left_is_left_and_no_pipe_is_waited_for(place: Path) -> None:

@@ -14,8 +14,7 @@ from reprobuild.cli import common
 from reprobuild.errors import FetchError
 from reprobuild.net.model import split_credentials
 
-# These take no address. `capture` is a program of its own, and both name the folders that the user gave.
-WITHOUT = ("capture", "doctor", "completion")
+WITHOUT = ("completion",)  # it takes the name of a shell
 PASSWORD = "ErrPwSecret77"
 LOGINS = (
     f"https://ada:{PASSWORD}@127.0.0.1:1/x.git",

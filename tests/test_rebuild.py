@@ -11,7 +11,7 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from reprobuild.archive import Entry, TarWriter, read_tar
-from reprobuild.brought import take_runtime
+from reprobuild.brought import take_context, take_runtime
 from reprobuild.compare import Change
 from reprobuild.image.blobs import LEVEL, write_layer
 from reprobuild.image.content import arranged, text
@@ -134,6 +134,14 @@ def test_nothing_is_taken_through_a_linked_context(linked: str, out: Path, tmp_p
     assert not any(
         (tmp_path / "empty" / "blobs" / file.name[:2] / file.name).exists() for file in stored(out)
     )
+
+
+def test_a_context_deeper_than_the_stack_is_passed_over(
+    out: Path, deep: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    deep(out / "context" / "aside")
+    lock, empty = read_lock(out / "reprobuild.lock"), Store(tmp_path / "empty")
+    assert take_context(out, lock, empty) >= len(stored(out))
 
 
 def stored(out: Path) -> list[Path]:

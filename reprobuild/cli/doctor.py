@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from reprobuild import secrets
 from reprobuild.cli import common, documents
 from reprobuild.doctor import diagnose, read_subject
 from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.disks import default_folders
 from reprobuild.doctor.fitting import judge_fit
 from reprobuild.doctor.host import this_host
-from reprobuild.doctor.text import render_diagnosis
+from reprobuild.doctor.text import render_diagnosis, without_logins
 from reprobuild.services import read_services
 
 
@@ -50,10 +51,11 @@ def command(
         found = judge_fit(*subject, host, cuda_code(*subject, session.store))
     else:
         found = diagnose(host, probed, offline=offline, netrc=session.net.netrc)
+    found = without_logins(found)
     what = f"this machine for {image}" if image else "this machine"
     if as_json:
         findings = msgspec.to_builtins(found.findings)
         documents.print_json({"state": found.state, "findings": findings, "host": msgspec.to_builtins(host)})
     else:
-        common.tell(render_diagnosis(found, what, shutil.get_terminal_size().columns))
+        common.tell(render_diagnosis(found, secrets.without_logins(what), shutil.get_terminal_size().columns))
     return found.exit_code

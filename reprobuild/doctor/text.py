@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from reprobuild import secrets
 from reprobuild.doctor.model import Diagnosis, Finding, State
 from reprobuild.report.difference import safe
 
+_TEXTS = ("name", "seen", "meaning", "fix")
 _LONGEST = 600
 _MANY = 4  # findings that say the same are told as one
 _STATE, _COLUMN, _NARROWEST = 11, 24, 60
@@ -28,6 +30,16 @@ _WORDS: dict[State, Callable[[int], str]] = {
     "not-asked": lambda _: "not asked",
     "ok": lambda _: "ok",
 }
+
+
+def without_logins(diagnosis: Diagnosis) -> Diagnosis:
+    """Return a diagnosis without the logins of addresses: a path of the user may look like one."""
+
+    def cut(finding: Finding) -> Finding:
+        texts = {name: secrets.without_logins(getattr(finding, name)) for name in _TEXTS}
+        return msgspec.structs.replace(finding, **texts)
+
+    return msgspec.structs.replace(diagnosis, findings=tuple(map(cut, diagnosis.findings)))
 
 
 def render_diagnosis(diagnosis: Diagnosis, what: str, width: int = 100) -> str:

@@ -23,6 +23,7 @@ from reprobuild.guard.tars import UNREADABLE
 CHUNK = 1 << 20
 LARGEST = 256 << 20  # bytes of all files that are read into memory; lists of a capture have some megabytes
 _ROOM = "free space there, or let TMPDIR name a folder with more room"
+_PLAIN = "let the command write plain files, in few folders"
 _STRANGE = "let the command write it under a plain name"
 
 
@@ -70,11 +71,19 @@ def keep_folder(source: Path, folder: Path) -> None:
     """Move the regular files below one folder into another, which may be on another file system.
 
     Raises:
-        EngineError: a name is hostile, or the folder cannot take a file.
+        EngineError: a name is hostile, the folders are too deep, or the folder cannot take a file.
     """
-    for path, above, number in files_below(source):
+    for path, above, number in _written(source):
         with _possible(folder, path):
             move_below(path.rpartition("/")[2], folder, path, above=above, file=number)
+
+
+def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield what `files_below` does, and say in the words of a container why it cannot."""
+    try:
+        yield from files_below(folder)
+    except OSError as err:
+        raise EngineError(f"what a container wrote cannot be read: {err.strerror}", hint=_PLAIN) from None
 
 
 def _room_for(size: int, folder: Path) -> None:
@@ -151,11 +160,11 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     """Return the regular files below a folder, by their path relative to it. No link is followed.
 
     Raises:
-        EngineError: they are too large together.
+        EngineError: they are too large together, or too deep.
     """
     found: dict[str, bytes] = {}
     whole = 0
-    for path, _, number in files_below(folder):
+    for path, _, number in _written(folder):
         with os.fdopen(os.dup(number), "rb") as stream:
             whole += os.fstat(number).st_size
             refuse_large(whole)

@@ -117,11 +117,7 @@ def compare_sides(one: Side, other: Side) -> Comparison:
         unsaid += [
             *_doubled(side, without, called), *_doubts(side, without, called), *_unread(side, without, called)
         ]  # fmt: skip
-    for doubt in doubted(one, other):
-        if doubt.reason:
-            unsaid.append(Unsaid(kind=doubt.kind, reason=doubt.reason, names=(doubt.name,), grave=True))
-        else:
-            differences.append(_stated_alike(doubt))
+    differences += map(_stated_alike, doubted(one, other))
     differences += _fields(one, other, differences)
     differences.sort(key=_order)
     return Comparison(
@@ -134,11 +130,11 @@ def compare_sides(one: Side, other: Side) -> Comparison:
 
 
 def _stated_alike(doubt: Doubted) -> Difference:
-    """Return the difference of a repository whose files differ, though one tree is stated."""
+    """Return the difference of a repository whose files do not prove the one tree that is stated for it."""
     place, rule = rank(doubt.kind, doubt.name)
     return Difference(
         rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,
-        other=doubt.other, note=f"its {doubt.one.split()[0]} differs, and capture.json states one tree for both",
+        other=doubt.other, note=doubt.note,
     )  # fmt: skip
 
 

@@ -20,18 +20,19 @@ from reprobuild.snapshot.repositories import Captured, Repository
 ABSENT = "absent"
 _PIECE = 1 << 20
 _LARGEST = 4 << 30  # as `restore` reads
-STARTS = "the diffs start at two commits, so nothing but capture.json says that the files are the same"
-BUNDLES = "the bundles have other bytes: git may have packed the same files otherwise, and `restore` tells"
+_STATED = "its {} differs, and capture.json states one tree for both"
+STARTS = "its diffs start at two commits, so nothing but capture.json says that the files are the same"
+BUNDLES = "its bundles have other bytes: git may have packed the same files otherwise, and `restore` tells"
 
 
 class Doubted(Struct, frozen=True, kw_only=True):
-    """A repository of which two captures state one tree, and whose files say otherwise; `reason` where they may not."""
+    """A repository of which two captures state one tree, and whose files do not prove it; `note` says why."""
 
     kind: Kind
     name: str
     one: str
     other: str
-    reason: str = ""
+    note: str
 
 
 def hash_bundles(captured: Captured | None, folder: Path) -> dict[str, str]:
@@ -82,12 +83,15 @@ def doubted(one: Side, other: Side) -> Iterator[Doubted]:
 
 
 def _doubted(kind: Kind, name: str, mine: Evidence, theirs: Evidence) -> Doubted | None:
+    bundles = f"bundle {mine.bundle}", f"bundle {theirs.bundle}"
     if mine.bundle != theirs.bundle and not (mine.stated and theirs.stated):
-        return Doubted(kind=kind, name=name, one=f"bundle {mine.bundle}", other=f"bundle {theirs.bundle}")
-    if mine.start != theirs.start:
-        return Doubted(kind=kind, name=name, one=mine.start, other=theirs.start, reason=STARTS)
-    if mine.diff != theirs.diff:
-        return Doubted(kind=kind, name=name, one=f"diff {mine.diff}", other=f"diff {theirs.diff}")
-    if mine.bundle != theirs.bundle:
-        return Doubted(kind=kind, name=name, one=mine.bundle, other=theirs.bundle, reason=BUNDLES)
-    return None
+        note, shown = _STATED.format("bundle"), bundles
+    elif mine.start != theirs.start:
+        note, shown = STARTS, (f"diff from {mine.start}", f"diff from {theirs.start}")
+    elif mine.diff != theirs.diff:
+        note, shown = _STATED.format("diff"), (f"diff {mine.diff}", f"diff {theirs.diff}")
+    elif mine.bundle != theirs.bundle:
+        note, shown = BUNDLES, bundles
+    else:
+        return None
+    return Doubted(kind=kind, name=name, one=shown[0], other=shown[1], note=note)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from reprobuild.secrets.commands import COMMANDS
+from reprobuild.secrets.pairs import PAIRS
 from reprobuild.secrets.templates import is_single_quoted, stands_in
 from reprobuild.secrets.tokens import TOKENS
 from reprobuild.secrets.words import (
@@ -81,6 +82,14 @@ def _quoted(value: str, before: str = "") -> bool:
 def _names_quoted(value: str, name: str) -> bool:
     """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
     return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and _quoted(value)
+
+
+def _names_format(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
+    return any(
+        len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
+        for part in re.split(r"\{[^{}]{0,80}\}", value)
+    )
 
 
 def _mixed(value: str) -> bool:
@@ -324,8 +333,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-"
-        r"9_])bearer)"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:[bfru]{0,2}[\"'])?"
+        r"(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
     ),
@@ -412,33 +421,30 @@ VALUES: tuple[Rule, ...] = (
         _quoted,
         near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
-    Rule(  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
-        "assigned-typed",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
-        r"(?:(?P<type>:[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?=)"
-        r"[ \t]{0,4}(?P<call>(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
-        r"(?(type)|(?(call)|(?!)))"  # what has neither is `assigned`
-        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
-        _names_quoted,
-        near=r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
-        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
-    ),
-    Rule(  # in three quotes
-        "assigned-block",
+    *(Rule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
+    Rule(  # a text of Python with places to fill in; the other part is the secret
+        "assigned-format",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
-        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
-        _names_quoted,
-        near=r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
+        r"[rR]?[fF][rR]?\\?[\"'](?P<secret>[^\s\"'\\]{0,100}\{[^\s\"'\\]{0,100}\}[^\s\"'\\]{0,100})\\?[\"']",
+        _names_format,
+        near=r"[fF][rR]?\\?[\"'][^\s\"'\\]{0,100}\{",
     ),
-    Rule(  # words of a command in a list, and the default of an option
-        "option-word",
+    Rule(  # what a shell takes where a variable is not set
+        "default-variable",
         ("key", "token", "secret", "pass", "pwd"),
-        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
-        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        _names_quoted,
-        near=r"[\"']--?[A-Za-z]",
+        r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60}):?[-=](?P<before>[\"']?)(?P<secret>[^\s\"'`${}]{8,200})[\"']?\}",
+        _names_secret,
+        near=r"\$\{[A-Za-z_]\w{0,60}:?[-=]",
+    ),
+    Rule(  # user and password, as requests and others take them
+        "auth-pair",
+        ("auth",),
+        r"(?:(?<![A-Za-z0-9])auth[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\[(]|(?i:Auth)\()"
+        r"[ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"']"
+        r"[ \t]{0,4},[ \t]{0,4}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"'][ \t]{0,4},?[ \t]{0,4}[\])]",
+        _quoted,
+        near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
     ),
     Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
         "set-variable",
@@ -456,21 +462,6 @@ VALUES: tuple[Rule, ...] = (
         _names_quoted,
         near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
         lines=1,
-    ),
-    Rule(  # what is taken where a variable is not set
-        "or-value",
-        (" or ",),
-        r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']"
-        r"(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        _names_quoted,
-        near=r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
-    ),
-    Rule(
-        "element",
-        ("key>", "token>", "secret>", "password>", "passphrase>"),
-        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
-        _names_quoted,
-        near=r">[^\s<>]{8,200}</",
     ),
     Rule(  # the whole address is percent-encoded
         "url-encoded-whole",

@@ -89,6 +89,7 @@ def find(
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
+    text = _without_nuls(text)
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
@@ -106,6 +107,18 @@ def find(
         if places:
             _add_lines(rule, text, sorted(places), found, most, look)
     return sorted(found.items())[:most]
+
+
+def _without_nuls(text: bytes) -> bytes:
+    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
+    head = text[: _EDGE & ~1]
+    marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
+    if marked is None and len(head) >= _LONG:
+        halves = {"utf-16-be": head[::2], "utf-16-le": head[1::2]}
+        marked = next((name for name, half in halves.items() if half.count(0) > 0.9 * len(half)), None)
+        if marked and min(half.count(0) for half in halves.values()) > 0:  # compiled code has zeros anywhere
+            return text
+    return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
 
 
 def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:

@@ -22,7 +22,7 @@ from reprobuild.keep import named_files
 from reprobuild.lock import Lock
 from reprobuild.render import own_folder, render
 from reprobuild.results import VERDICT
-from reprobuild.ship.alone.unbundle import Member
+from reprobuild.ship.alone.unbundle import MOST_DEEP, Member
 from reprobuild.ship.contents import PROGRAM, program
 from reprobuild.ship.readme import render_readme
 from reprobuild.store import Store, hash_file
@@ -82,6 +82,9 @@ def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
             yield top, "a link"
             continue
         for folder, folders, names in os.walk(out / top):
+            deep = Path(folder).relative_to(out).as_posix()
+            if deep.count("/") > MOST_DEEP:  # no bundle has it, and it may be deeper than the stack
+                yield deep, "a directory"
             for name in (*names, *folders):
                 path = Path(folder, name)
                 within = path.relative_to(out).as_posix()

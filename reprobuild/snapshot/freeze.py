@@ -114,8 +114,9 @@ class _Reader:
     def end(self) -> None:
         """Settle, and tell of each leftover that pip ignored whether its distribution is in the freeze."""
         self.settle()
+        rests = freeze_warnings.without_first_letters(self.requirements)
         for number, line, name in self.ignored:
-            known = freeze_warnings.has_successor(name, self.requirements)
+            known = freeze_warnings.has_successor(name, rests)
             missing = (
                 "" if known else ", and the freeze has nothing that it can be of: a package may be missing"
             )

@@ -35,7 +35,11 @@ def leftover(line: str) -> str | None:
     return match["name"] if match else None
 
 
-def has_successor(name: str, requirements: Iterable[Requirement]) -> bool:
-    """Tell whether a freeze has the distribution of which a leftover is: pip changes the first letter (`~orch`)."""
-    rest = str(canonicalize_name(name[1:]))
-    return any(str(canonicalize_name(line.name))[1:] == rest for line in requirements)
+def without_first_letters(requirements: Iterable[Requirement]) -> frozenset[str]:
+    """Return the names of a freeze as `has_successor` takes them: pip changes the first letter (`~orch`)."""
+    return frozenset(str(canonicalize_name(line.name))[1:] for line in requirements)
+
+
+def has_successor(name: str, rests: frozenset[str]) -> bool:
+    """Tell whether a freeze has the distribution of which a leftover is; `rests` lack their first letters."""
+    return str(canonicalize_name(name[1:])) in rests

@@ -811,6 +811,8 @@ def test_worktrees_of_the_user_are_captured(tmp_path: Path, moved: bool) -> None
     found = taken(tree, tmp_path / "out")
     assert found["repositories"][0]["name"] == tree.name
     assert found["repositories"][0]["changed"]["paths"] == ["kept.py"]
+    # A repository that lies elsewhere is read, so it is named.
+    assert f"{tree.name} is a worktree: its commits are those of {top / '.git'}" in found["notes"]
     if not moved:  # those of submodules are not repaired by that command
         assert len(found["repositories"]) == 2
 

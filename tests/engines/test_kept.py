@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -165,6 +165,15 @@ def test_files_for_the_memory(tmp_path: Path) -> None:
     assert read_files(tar(("out/deep/a", b"1"), link("out/l", "/etc/passwd"))) == {"deep/a": b"1"}
     with pytest.raises(EngineError, match="what a container wrote cannot be read"):
         read_files(io.BytesIO(tar(("out/a", b"1" * 5000)).getvalue()[:3000]))
+
+
+@pytest.mark.parametrize("read", [read_folder, lambda source: keep_folder(source, source.parent / "kept")])
+def test_folders_deeper_than_the_stack_are_refused(
+    read: Callable[[Path], object], deep: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(EngineError, match="cannot be read: more than 100 directories") as failed:
+        read(deep(tmp_path / "out"))
+    assert failed.value.hint == "let the command write plain files, in few folders"
 
 
 def test_pieces_are_a_file() -> None:

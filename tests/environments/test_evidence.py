@@ -59,26 +59,31 @@ def test_a_diff_that_is_gone_is_a_difference(pair: tuple[Path, Path]) -> None:
     assert difference.other == "diff absent"
 
 
-def test_another_start_of_the_diff_is_in_doubt(pair: tuple[Path, Path]) -> None:
+def test_another_start_of_the_diff_is_a_difference(pair: tuple[Path, Path]) -> None:
+    """A capture.json that lied about the start, too, had exit code 0 with a doubt."""
     restated(pair[1], lambda one: one["diff"].update({"from": "d" * 40}))
     (pair[1] / "tinytrain.diff").write_text((CAPTURE / "tinytrain.diff").read_text().replace("0.2", "0.9"))
-    found = compared(*pair)
-    assert (doubts(found), found.differences) == ({STARTS: ("tinytrain",)}, [])
-    assert reprobuild("compare", *pair).stdout.startswith("no difference; in doubt: 1 of the things")
+    (difference,) = compared(*pair).differences
+    assert (difference.note, difference.other) == (STARTS, f"diff from {'d' * 40}")
+    done = reprobuild("compare", *pair)
+    assert (done.returncode, STARTS in done.stdout) == (1, True)
 
 
 @pytest.mark.parametrize("stated", [True, False])
-def test_another_bundle_is_in_doubt_or_a_difference(stated: bool, pair: tuple[Path, Path]) -> None:
+def test_another_bundle_is_a_difference(stated: bool, pair: tuple[Path, Path]) -> None:
+    """A capture.json that stated the hash of the other bundle, too, had exit code 0 with a doubt."""
     bundle = pair[1] / "tinytrain.bundle"
     bundle.write_bytes(bytes(bundle.stat().st_size))
     if stated:
         restated(pair[1], lambda one: one["bundle"].update({"sha256": hash_file(bundle)}))
     found, done = compared(*pair), reprobuild("compare", *pair)
-    assert doubts(found) == ({BUNDLES: ("tinytrain",)} if stated else {OTHER: ("tinytrain",)})
-    assert len(found.differences) == (0 if stated else 1)
-    assert done.returncode == (0 if stated else 1)
-    said = "no difference; in doubt: 1 of" if stated else "likeliest: tinytrain: bundle sha256:"
-    assert done.stdout.startswith(said)
+    assert doubts(found) == ({} if stated else {OTHER: ("tinytrain",)})
+    (difference,) = found.differences
+    assert difference.note == (
+        BUNDLES if stated else "its bundle differs, and capture.json states one tree for both"
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("likeliest: tinytrain: bundle sha256:")
 
 
 @pytest.mark.parametrize("kind", ["gone", "link", "folder"])

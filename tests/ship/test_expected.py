@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,7 +84,10 @@ def test_what_does_not_follow_from_the_lock_is_refused(
         assert (said.returncode, (tmp_path / "bad").exists()) == (11, False)
         return
     assert said.returncode == 0
-    assert "only the bytes were compared, with the sender's own list" in said.stderr
+    assert (
+        "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared"
+        in said.stderr
+    )
     with pytest.raises(ShipError, match=SAID):  # nor where the other program unpacked it
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "new")
 
@@ -146,6 +151,76 @@ def test_more_in_a_folder_that_is_there_is_refused(results: Results, tmp_path: P
         with pytest.raises(ShipError, match="evil"):
             take(tmp_path / "b.tar", out, tmp_path / "store")
         shutil.rmtree(out)
+
+
+def test_the_other_program_takes_layers_that_are_refused_here_and_says_so(
+    results: Results, tmp_path: Path
+) -> None:
+    """Engines disagree on a file beside its whiteout; the one that `--load` names would take it."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name in ("etc/evil", "etc/.wh.evil"):
+            tar.addfile(tarfile.TarInfo(name))
+    stated: dict[str, str] = {}
+
+    def replaced(files: Files, former: str, content: bytes) -> str:
+        digest = hashlib.sha256(content).hexdigest()
+        del files[f"image/blobs/sha256/{former.removeprefix('sha256:')}"]
+        files[f"image/blobs/sha256/{digest}"] = content
+        return f"sha256:{digest}"
+
+    def harm(files: Files) -> None:
+        own = json.loads(files["image.json"])
+        form = json.loads(files[f"image/blobs/sha256/{own['manifest'][7:]}"])
+        config = json.loads(files[f"image/blobs/sha256/{own['config'][7:]}"])
+        layer = form["layers"][-1]
+        former = layer["digest"]
+        layer |= {
+            "digest": replaced(files, former, stream.getvalue()), "size": len(stream.getvalue()),
+            "mediaType": "application/vnd.oci.image.layer.v1.tar",
+        }  # fmt: skip
+        config["rootfs"]["diff_ids"][-1] = layer["digest"]
+        form["config"]["digest"] = replaced(files, own["config"], content := json.dumps(config).encode())
+        form["config"]["size"] = len(content)
+        stated["config"] = form["config"]["digest"]
+        stated["manifest"] = replaced(files, own["manifest"], whole := json.dumps(form).encode())
+        index = json.loads(files["image/index.json"])
+        index["manifests"][0] |= {"digest": stated["manifest"], "size": len(whole)}
+        files["image/index.json"] = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
+        for old, new in ((former, layer["digest"]), (own["config"], stated["config"])):
+            told = files["image/manifest.json"].replace(old[7:].encode(), new[7:].encode())
+            files["image/manifest.json"] = told
+        files["image.json"] = json.dumps({**own, **stated}).encode()
+        del files["verdict.json"]
+
+    remade(results, tmp_path, harm, image=stated)
+    with pytest.raises(ShipError, match=r"holds /etc/\.wh\.evil behind an entry that engines delete"):
+        take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "new")
+    said = alone(tmp_path / "bad.tar", "-o", tmp_path / "theirs")
+    assert said.returncode == 0
+    assert (
+        "of the image's layers, recipe, context, sources, README.md and programs only the bytes"
+        in said.stderr
+    )
+
+
+@pytest.mark.parametrize("top", ["context", "sources", "image", "image/blobs/sha256"])
+def test_folders_deeper_than_the_stack_are_refused(
+    top: str, results: Results, deep: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """Somebody handed over the folder, unpacked: a walk that recurses ended with a traceback."""
+    results.bundle(tmp_path / "b.tar")
+    out = tmp_path / "out"
+    take(tmp_path / "b.tar", out, tmp_path / "store")
+    deep(out / top / "e")
+    if not top.startswith("image"):
+        with pytest.raises(ShipError, match=f"{top}/e/d/.* of the bundle does not follow from its lock"):
+            take(tmp_path / "b.tar", out, tmp_path / "store")
+        return
+    said = alone(tmp_path / "b.tar", "-o", out)
+    assert (said.returncode, said.stderr) == (
+        11, f"error: {top}/e is no file of an image\n\nhint: is it a file that `reprobuild bundle` wrote?\n",
+    )  # fmt: skip
 
 
 def test_an_honest_bundle_of_less_has_no_doubts(results: Results, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -282,9 +282,16 @@ def deep(files: dict[str, bytes]) -> None:
 
 
 def remade(
-    results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], None], reference: str = ""
+    results: Results,
+    tmp_path: Path,
+    harm: Callable[[dict[str, bytes]], None],
+    reference: str = "",
+    image: Mapping[str, str] | None = None,
 ) -> None:
-    """Write `bad.tar`, a bundle that is whole, and in which something was changed before it was made."""
+    """Write `bad.tar`, a bundle that is whole, and in which something was changed before it was made.
+
+    `image` is what its manifest states of the image, filled by `harm`.
+    """
     results.bundle(tmp_path / "b.tar")
     take(tmp_path / "b.tar", tmp_path / "good", tmp_path / "store")
     told = json.loads((tmp_path / "good" / "bundle.json").read_bytes())
@@ -292,7 +299,7 @@ def remade(
     files = {name: (tmp_path / "good" / name).read_bytes() for name in names}
     harm(files)
     members = [item(name, hashlib.sha256(data).hexdigest(), len(data)) for name, data in files.items()]
-    told["image"]["reference"] = reference or told["image"]["reference"]
+    told["image"] |= {**(image or {}), "reference": reference or told["image"]["reference"]}
     raw = form.encode({**told, "members": members})
     given = [File(path=name, content=data) for name, data in files.items()]
     write_bundle(tmp_path / "bad.tar", given, raw, b"", 0)

@@ -115,6 +115,11 @@ MORE = {
     "or-value": 'os.environ.get("API_KEY") or "{a32}"', "element": "<password>{a32}</password>",
     "url-encoded-whole": "https%3A%2F%2Fada%3A{a16}%40h.example%2Fx",
     "wandb-notebook": '"wandb.login(key=\\"{h40}\\")\\n"',
+    "default-value": 'os.getenv("DB_PASSWORD", "{a16}")', "default-named": 'env("DB_PASSWORD", default="{a16}")',
+    "or-variable": 'process.env.API_KEY || "{a32}"', "default-variable": "${DB_PASSWORD:-{a16}}",
+    "assigned-format": 'api_key = f"{prefix}-{a32}"', "auth-pair": 'get(u, auth=("ada", "{a16}"))',
+    "auth-call": 'HTTPBasicAuth("ada", "{a16}")', "header-format": 'headers={"Authorization": f"Token {a32}"}',
+    "joined-name": "VNCPASS={a16}",
     "basic-header": "Authorization: Basic login:", "json-password": '{"host": "x", "password": "{a16}"}',
 }  # fmt: skip
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import msgspec
 import pytest
 
@@ -275,3 +278,26 @@ def test_a_leftover_that_pip_ignored_is_harmless_where_its_distribution_is_liste
         (remark,) = remarks
         assert remark.reason.startswith("pip ignored ~orch, a leftover of an interrupted installation")
         assert remark.understood == understood
+
+
+def test_leftovers_take_time_in_proportion_to_their_number() -> None:
+    """Each leftover was compared with each requirement: a freeze of a megabyte took minutes."""
+
+    def calls(number: int) -> int:
+        counted = 0
+
+        def count(_frame: FrameType, event: str, _arg: object) -> None:
+            nonlocal counted
+            counted += event == "call"
+
+        rows = (f"pkg{i}==1.0\nWARNING: Ignoring invalid distribution ~zz{i}\n" for i in range(number))
+        data = "".join(rows).encode()
+        sys.setprofile(count)
+        try:
+            freeze.parse(data)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    calls(1)  # what the first call imports and compiles
+    assert calls(400) < 4.4 * calls(100)

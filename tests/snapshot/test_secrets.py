@@ -596,3 +596,59 @@ def test_a_long_value_takes_no_more_than_its_length(part: str) -> None:
             secrets.redact(text[:length])
         times[length] = time.process_time() - began
     assert times[160_000] < 4 * times[20_000] + 0.2, times
+
+
+@pytest.mark.parametrize(
+    "name", ["VNCPASS", "DBPASS", "MYSQLPASS", "APP_DBPASS", "smtppass", "KEYSTOREPASS", "DBPW", "WEB_PGPASS"]
+)
+def test_names_of_passwords_that_are_joined(name: str) -> None:
+    assert secrets.secret_variable(name, "hunter2pass9X") == "password"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["COMPASS", "BYPASS", "LOWPASS", "BANDPASS", "NPASS", "TRESPASS", "ENCOMPASS", "MULTIPASS", "SINGLEPASS"],
+)
+def test_words_that_end_in_pass(name: str) -> None:
+    assert secrets.secret_variable(name, "north-4x") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VOCAB_TOKENS", "50257"), ("VOCAB_TOKENS", "32k"), ("TOKENS", "4096"), ("TOKENS_SEEN", "3e9"),
+        ("PROMPT_TOKENS", "256"), ("EVAL_TOKENS", "100M"), ("SEEN_TOKENS", "1_000"),
+    ],
+)  # fmt: skip
+def test_counts_of_tokens(name: str, value: str) -> None:
+    """A secret under the same name is still one, and so is a number under a name of access."""
+    assert secrets.secret_variable(name, value) is None
+    assert secrets.secret_variable(name, "q7Zx2Lm9Vb4T") == "token"
+    assert secrets.secret_variable(f"ACCESS_{name}", value) == "token"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'os.getenv("API_KEY", "")', 'os.getenv("API_KEY", "your-key-1234")', 'getenv("TOKEN", "<unk>1234567")',
+        'getenv("TOKENIZER", "bert-base-v2-x1")', 'cfg.get("cache_key", "created_at_v2")',
+        'get("token", "$TOKEN_12345")',
+        'auth=("user", "password")', 'auth=("user", "passwd")', 'auth=("ada", os.environ["PASSWORD_1"])',
+        'auth = ("basic_user_1", "{password_1}")', "${API_KEY:-changeme1}", "${DB_PASSWORD:-$OTHER_1234}",
+        "${CACHE_KEY:-linux-py311}", 'key = f"layers.{i}.attn.weight_12"', 'token = f"<extra_id_{i}>12345678"',
+        "process.env.TOKEN || process.env.OTHER_1234", 'process.env.API_KEY || "undefined"',
+        'headers={"Authorization": f"Token {token_12345678}"}',
+    ],
+)  # fmt: skip
+def test_defaults_and_templates_without_a_secret(line: str) -> None:
+    assert secrets.find(line.encode()) == []
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_texts_of_utf_16_are_searched(codec: str) -> None:
+    """Windows and its editors write them, and each character has a zero beside it."""
+    line = f"DB_PASSWORD = '{fill('{a20}', random.Random(codec))[0]}'"
+    assert secrets.find(f"first\n{line}\nlast Größe\n".encode(codec)) == [(2, "assigned")]
+    if codec == "utf-16":
+        assert secrets.find("\n".join(["Größe 你好"] * 99 + [line]).encode(codec)) == [(100, "assigned")]
+    assert secrets.find(bytes(5000) + b"plain" + bytes(5000)) == []

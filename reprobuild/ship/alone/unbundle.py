@@ -60,6 +60,7 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _LINE = re.compile("[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]{0,200}")
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
 # An OCI layout, and what a Docker with the classic image store reads of it.
+_FOLDERS = ("blobs", "blobs/sha256")
 _LAYOUT = re.compile("index\\.json|manifest\\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
@@ -1056,10 +1057,10 @@ def _check_layout(folder: str, manifest: str) -> None:
         raise err
 
     for above, folders, names in os.walk(folder, onerror=fail):
-        links = [name for name in folders if os.path.islink(os.path.join(above, name))]
-        for path in (os.path.join(above, name) for name in names + links):
+        for path in (os.path.join(above, name) for name in names + folders):
             inner = os.path.relpath(path, folder)
-            if not _LAYOUT.fullmatch(inner) or os.path.islink(path):
+            known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
+            if not known or os.path.islink(path):  # before a folder is entered that is deeper than the stack
                 raise Refused("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
     for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
         if not os.path.isfile(os.path.join(folder, inner)):
@@ -1156,9 +1157,9 @@ def main(argv: Sequence[str]) -> int:
                 "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
             )
             say(
-                "of image, recipe, context, sources, README.md and programs only the bytes were compared, with the"
-                " sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and follow"
-                " them if you trust the sender"
+                "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared,"
+                " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"
+                " follow them if you trust the sender"
             )
             gone = _moved(bundle, out)
             if gone:
