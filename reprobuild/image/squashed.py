@@ -15,11 +15,11 @@ from reprobuild import proc
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard.jsons import RUNTIME, parse_image_json
-from reprobuild.guard.layers import layer_members
-from reprobuild.image.files import CUT_SHORT, DAMAGED, Folder, bounded, written
+from reprobuild.image.files import CUT_SHORT, Folder, bounded, written
 from reprobuild.image.opened import LARGEST_JSON, Opened, Packed, check_configuration
 from reprobuild.image.sif import JSON, MAGIC, Sif, read_sif
 from reprobuild.image.squash import Compressor
+from reprobuild.image.squashfs_tables import check_tables
 
 SQUASHFS = b"hsqs"
 CONFIG = "oci-config.json"
@@ -82,10 +82,13 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
         document = _document(path, sif)
         squashfs = scratch / "system.sqsh"
         _cut(path, sif.system.offset, sif.system.size, squashfs)
+    try:
+        check_tables(squashfs)
+    except ValueError as err:
+        raise BuildError(f"{path} is a damaged image: {err}", hint=CUT_SHORT) from None
     tree = scratch / "tree.tar"
     argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
     _run_bounded(argv, env, path, tree)
-    _check_order(tree, path)
     layer = Packed(file=tree.name, diff_id=_sha256(tree))
     return Opened(
         name=str(path), form="squashfs" if plain else "SIF", files=Folder(scratch), layers=(layer,),
@@ -111,22 +114,6 @@ def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target
         raise BuildError(
             f"{path} is a damaged image: `{argv[0]}` ended with code {code}: {said}", hint=CUT_SHORT
         )
-
-
-def _check_order(tree: Path, path: Path) -> None:
-    """Refuse folders whose names do not rise by their bytes: the kernel finds the first of two, and stops early."""
-    last: dict[bytes, bytes] = {}
-    try:
-        with tree.open("rb") as stream:
-            for info, _ in layer_members(stream, str(path)):
-                place = info.name.encode(errors="surrogateescape").strip(b"/").removeprefix(b"./")
-                folder, _, name = place.rpartition(b"/")
-                if place != b"." and name <= last.get(folder, b""):
-                    shown = place.decode(errors="surrogateescape")[:100]
-                    raise ValueError(f"the name {shown!r} stands in its folder twice, or out of order")
-                last[folder] = name
-    except DAMAGED as err:
-        raise BuildError(f"{path} is a damaged image: {err}", hint=CUT_SHORT) from None
 
 
 def _document(path: Path, sif: Sif) -> dict[str, Any]:

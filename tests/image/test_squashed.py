@@ -115,22 +115,22 @@ def test_names_as_mksquashfs_orders_them(tmp_path: Path, squashfs: dict[str, str
 
 
 @pytest.mark.parametrize(
-    ("names", "old", "new", "place"),
+    ("names", "old", "new", "name"),
     [
-        (("runY", "runZ"), b"runY", b"runZ", "d/runZ"),
-        (("aQ", "bb"), b"aQ", b"zz", "d/bb"),
-        (("Aa", "Bb"), b"Bb", b"AB", "d/AB"),
+        (("runY", "runZ"), b"runY", b"runZ", "runZ"),
+        (("aQ", "bb"), b"aQ", b"zz", "bb"),
+        (("Aa", "Bb"), b"Bb", b"AB", "AB"),
     ],
 )
 def test_a_folder_in_which_the_kernel_finds_other_files(
-    tmp_path: Path, squashfs: dict[str, str], names: tuple[str, ...], old: bytes, new: bytes, place: str
+    tmp_path: Path, squashfs: dict[str, str], names: tuple[str, ...], old: bytes, new: bytes, name: str
 ) -> None:
     """The kernel opens the first of two names, and ends where a name is greater: the reader here gives both."""
     path = squashed(tmp_path, "evil", names, squashfs)
     content = path.read_bytes()
     assert old in content
     path.write_bytes(content.replace(old, new))
-    words = f"is a damaged image: the name '{place}' stands in its folder twice, or out of order"
+    words = f"is a damaged image: the name '{name}' stands in its folder twice, or out of order"
     with pytest.raises(BuildError, match=words) as failed:
         explained(path, path, squashfs)
     assert failed.value.hint == CUT_SHORT

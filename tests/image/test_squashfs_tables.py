@@ -1,0 +1,144 @@
+"""A squashfs in which the kernel would find other files than `sqfs2tar` lists is refused; honest ones are taken."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import BuildError
+from reprobuild.explain import explain
+from reprobuild.image.squashfs_tables import check_tables
+
+INODES, DIRECTORIES = 64, 72  # where the superblock says where these tables begin
+EXTENDED = 8
+TIME = 1_700_000_000
+CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
+Change = Callable[[bytearray], None]
+
+
+def write(tree: Path, env: Mapping[str, str], *options: str) -> Path:
+    """Write the squashfs of a folder; its tables are not packed where `options` says so."""
+    path = tree.with_suffix(".sqsh")
+    argv = ["mksquashfs", tree, path, "-quiet", "-no-progress", "-noappend", "-all-root", *options]
+    subprocess.run([*argv, "-all-time", str(TIME)], check=True, env=dict(env), stdout=subprocess.DEVNULL)
+    return path
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder that is large enough for an index, and a hard link."""
+    folder = tmp_path / "tree"
+    (folder / "bin").mkdir(parents=True)
+    for number in range(600):
+        (folder / "bin" / f"f{number:03d}-{'x' * 60}").touch()
+    (folder / "bin" / "python3").write_text("honest")
+    (folder / "bin" / "link").hardlink_to(folder / "bin" / "python3")
+    return folder
+
+
+def numbers(content: bytes) -> tuple[int, int]:
+    inodes, directories = struct.unpack_from("<2Q", content, INODES)
+    return inodes, directories
+
+
+def inodes_of(content: bytes, *kinds: int) -> list[int]:
+    """Return where inodes of some types stand, in a file whose tables are not packed."""
+    start, end = numbers(content)
+    heads = ((at, *struct.unpack_from("<4HI", content, at)) for at in range(start, end - 16))
+    return [at for at, kind, mode, _, _, when in heads if kind in kinds and when == TIME and mode < 0o1000]
+
+
+@pytest.mark.parametrize("packer", ["gzip", "xz", "zstd"])
+def test_what_mksquashfs_writes_is_taken(packer: str, tree: Path, squashfs: dict[str, str]) -> None:
+    check_tables(write(tree, squashfs, "-comp", packer))
+
+
+def test_a_real_tree_is_taken(tmp_path: Path, squashfs: dict[str, str]) -> None:
+    path = tmp_path / "library.sqsh"
+    argv = ["mksquashfs", Path(os.__file__).parent, path, "-quiet", "-no-progress", "-noD", "-noF"]
+    subprocess.run(argv, check=True, env=squashfs, stdout=subprocess.DEVNULL)
+    check_tables(path)
+
+
+def another_block(content: bytearray) -> None:
+    (at,) = [at for at in inodes_of(content, EXTENDED) if struct.unpack_from("<H", content, at + 32)[0]]
+    (position,) = struct.unpack_from("<I", content, at + 40)
+    struct.pack_into("<I", content, at + 40, position + 1)
+
+
+def another_name(content: bytearray) -> None:
+    (at,) = [at for at in inodes_of(content, EXTENDED) if struct.unpack_from("<H", content, at + 32)[0]]
+    content[at + 40 + 12] = ord("a")
+
+
+def the_number_of_another(content: bytearray) -> None:
+    first, second, *_ = inodes_of(content, 2, 9)
+    content[second + 12 : second + 16] = content[first + 12 : first + 16]
+
+
+def the_type_in_the_mode(content: bytearray) -> None:
+    first, *_ = inodes_of(content, 2, 9)
+    struct.pack_into("<H", content, first + 2, 0o020755)
+
+
+def an_unknown_type(content: bytearray) -> None:
+    first, *_ = inodes_of(content, 2, 9)
+    struct.pack_into("<H", content, first, 15)
+
+
+def no_inodes(content: bytearray) -> None:
+    struct.pack_into("<Q", content, INODES, len(content) - 1)
+
+
+def another_packer(content: bytearray) -> None:
+    struct.pack_into("<H", content, 20, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (another_block, "the index of a directory leads elsewhere than its rows"),
+        (another_name, "the index of a directory leads elsewhere than its rows"),
+        (the_number_of_another, "is another one than the row of its directory says"),
+        (the_type_in_the_mode, "an inode has the impossible mode 20755"),
+        (an_unknown_type, "an inode has the unknown type 15"),
+        (no_inodes, "a table of metadata cannot be read"),
+        (another_packer, "it is packed by another program than gzip, xz or zstd"),
+    ],
+)
+def test_what_programs_would_read_in_two_ways_is_refused(
+    change: Change, words: str, tree: Path, squashfs: dict[str, str]
+) -> None:
+    path = write(tree, squashfs, "-noI")
+    honest = tree.with_suffix(".honest")
+    honest.write_bytes(path.read_bytes())
+    content = bytearray(path.read_bytes())
+    change(content)
+    assert content != honest.read_bytes()
+    path.write_bytes(content)
+    with pytest.raises(BuildError, match=words) as failed:
+        explain(str(honest), str(path), squashfs, lambda text: None)
+    assert failed.value.hint == CUT_SHORT
+
+
+def test_two_inodes_with_one_number_are_refused(tree: Path, squashfs: dict[str, str]) -> None:
+    """Rows and inodes agree, and the second file has the number of the first."""
+    (tree / "bin" / "zz").write_text("other")
+    path = write(tree, squashfs, "-noI")
+    content = bytearray(path.read_bytes())
+    row = content.index(b"zz", numbers(content)[1]) - 8
+    (difference,) = struct.unpack_from("<h", content, row + 2)
+    (inode,) = [
+        at for at in inodes_of(content, 2) if struct.unpack_from("<I", content, at + 28)[0] == len("other")
+    ]  # fmt: skip
+    (number,) = struct.unpack_from("<I", content, inode + 12)
+    struct.pack_into("<I", content, inode + 12, number - 1)
+    struct.pack_into("<h", content, row + 2, difference - 1)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"two inodes have the number {number - 1}"):
+        check_tables(path)
