@@ -144,7 +144,7 @@ class _Restored:
         branch = unquoted(self.one.branch).decode("utf-8", "replace") if self.one.branch else None
         return Restored(
             name=self.one.name, folder=self.target, head=self.one.head, branch=branch,
-            address=shown(address.place) if address else None, bare=bare_repositories(files),
+            address=shown(address.place) if address else None, bare=bare_repositories(files, inner),
         )  # fmt: skip
 
     def git(
@@ -197,7 +197,7 @@ class _Restored:
         return None
 
     def _absent(self) -> list[str]:
-        return [oid for oid in self.one.prerequisites if not self._has(oid)]
+        return self._lacking(self.one.prerequisites)
 
     def _fetch(self, address: Address) -> None:
         program.check_address(address.place, SnapshotError)
@@ -219,16 +219,13 @@ class _Restored:
             configured=address.named,
         )
 
-    def _has(self, oid: str) -> bool:
-        try:
-            self.git("cat-file", "-e", oid, purpose="look for a commit")
-        except proc.Failed:
-            return False
-        return True
+    def _lacking(self, oids: Sequence[str]) -> list[str]:
+        stdin, most = program.asked_for(oids)
+        words = ("cat-file", "--batch-check=%(objectname)")
+        return program.lacking(self.git(*words, purpose="look for commits", stdin=stdin, most=most))
 
     def _mark_shallow(self) -> None:
-        absent = [oid for oid in self.one.shallow if not self._has(oid)]
-        if absent:
+        if absent := self._lacking(self.one.shallow):
             (self.target / ".git" / "shallow").write_text("".join(f"{oid}\n" for oid in absent))
 
     def _unpack(self, pack: bytes) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import SnapshotError
+from reprobuild.guard.packs import check_pack
 from reprobuild.guard.plain import open_plain
 from reprobuild.snapshot.captured import DAMAGED
 from reprobuild.snapshot.repositories import Bundle, Repository
@@ -16,6 +17,7 @@ from reprobuild.snapshot.text import escaped
 # https://git-scm.com/docs/gitformat-bundle
 _MAGIC = b"# v"
 _HEADERS = {"sha1": b"# v2 git bundle\n", "sha256": b"# v3 git bundle\n@object-format=sha256\n"}
+_ID_SIZES = {"sha1": 20, "sha256": 32}
 
 # A capture has budgets of some hundred megabytes; git takes the pack from memory.
 LARGEST = 4 << 30
@@ -56,7 +58,12 @@ def read_pack(one: Repository, folder: Path) -> bytes:
         raise damaged(one, f"{bundle.file} holds other refs or prerequisites than capture.json says")
     if one.head is not None and bundle.refs.get("head") != one.head:
         raise damaged(one, f"{bundle.file} holds another HEAD than capture.json says")
-    return data[len(header) :]
+    pack = data[len(header) :]
+    try:
+        check_pack(pack, _ID_SIZES[one.object_format])
+    except ValueError as err:
+        raise damaged(one, f"{bundle.file}: {err}") from None
+    return pack
 
 
 def _checked(one: Repository, bundle: Bundle, stream: IO[bytes]) -> bytes:

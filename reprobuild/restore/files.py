@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -170,15 +170,17 @@ def _contents(work: WorkTree, files: Sequence[File]) -> Iterator[tuple[File, byt
         start = end
 
 
-def bare_repositories(files: Sequence[File]) -> tuple[str, ...]:
+def bare_repositories(files: Sequence[File], inner: Collection[bytes] = ()) -> tuple[str, ...]:
     """Return the folders of a tree that git takes for repositories, or that have the configuration of one.
 
-    A repository has `HEAD`, `objects` and `refs`, or `HEAD` and `commondir`, which leads to the folder with the rest.
-    git follows the configuration in such a folder where a command starts in it (`safe.bareRepository`).
+    `inner` are the folders of captured repositories inside of it: one of them can be the `objects` of a repository
+    whose other parts are files of the tree. A repository has `HEAD`, `objects` and `refs`, or `HEAD` and `commondir`,
+    which leads to the folder with the rest. git follows the configuration in such a folder where a command starts in it
+    (`safe.bareRepository`).
     """
     tops: dict[bytes, set[bytes]] = {}
-    for file in files:
-        steps = file.path.split(b"/")
+    for path in (*(file.path for file in files), *inner):
+        steps = path.split(b"/")
         for number, step in enumerate(steps):
             if step.lower() in _OF_REPOSITORY:
                 tops.setdefault(b"/".join(steps[:number]), set()).add(step.lower())

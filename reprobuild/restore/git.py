@@ -30,6 +30,7 @@ SLOWEST, PATIENCE = 1000, 120
 SILENCE = 180  # seconds without a word of progress, by any transport
 TOO_SLOW = "Operation too slow"  # libcurl's words
 _KEPT = 64 << 10  # of what git says
+_LACKING = " missing"
 _SCHEMES = (*PROTOCOLS, "ssh+git", "git+ssh")
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
 _SCHEME = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
@@ -81,6 +82,18 @@ def _danger(place: str) -> str:
     if scheme and scheme[1] not in _SCHEMES:
         return f"{scheme[1]} is not a transport of git's own"
     return "a program would take it for an option" if _OPTION.match(place) else ""
+
+
+def asked_for(oids: Sequence[str]) -> tuple[bytes, int]:
+    """Return the input of `git cat-file --batch-check` for some objects, and the most bytes of its answer."""
+    stdin = "".join(f"{oid}\n" for oid in oids).encode()
+    return stdin, len(stdin) + len(_LACKING) * (len(oids) + 1)
+
+
+def lacking(answer: bytes) -> list[str]:
+    """Return the objects that are not there, from the answer of `git cat-file --batch-check=%(objectname)`."""
+    rows = answer.decode().splitlines()
+    return [row.removesuffix(_LACKING) for row in rows if row.endswith(_LACKING)]
 
 
 def fetching(env: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,13 @@ import pytest
 from reprobuild.restore.files import File, bare_repositories
 
 
+def test_a_captured_repository_can_be_a_part_of_one() -> None:
+    files = [File(b"100644", b"0" * 40, 1, path) for path in (b"x/HEAD", b"x/config", b"x/refs/keep")]
+    assert bare_repositories(files) == ()
+    assert bare_repositories(files, {b"x/objects"}) == ("x",)
+    assert bare_repositories(files, {b"x/objects/deep", b"y"}) == ("x",)
+
+
 @pytest.mark.parametrize(
     ("paths", "folders"),
     [

@@ -207,11 +207,18 @@ def test_a_bundle_that_is_a_link(snapshot: Path) -> None:
     refused(snapshot, "missing or no file")
 
 
-def test_a_bundle_that_is_cut(snapshot: Path) -> None:
-    data = (snapshot / "clone.bundle").read_bytes()[:-30]
+@pytest.mark.parametrize(
+    ("damage", "match"),
+    [
+        (lambda data: data[:-30], "its pack is cut short"),
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "damaged or lacks objects"),
+    ],
+)
+def test_a_damaged_bundle(damage: Callable[[bytes], bytes], match: str, snapshot: Path) -> None:
+    data = damage((snapshot / "clone.bundle").read_bytes())
     (snapshot / "clone.bundle").write_bytes(data)
     change(snapshot, lambda r: r["bundle"].update(sha256=hashlib.sha256(data).hexdigest()))
-    refused(snapshot, "damaged or lacks objects")
+    refused(snapshot, match)
 
 
 @pytest.mark.parametrize(

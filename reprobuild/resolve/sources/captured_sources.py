@@ -92,7 +92,7 @@ def _tree(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str
     needed = one.prerequisites if pack else tuple(oid for oid in (one.head,) if oid)
     _bring(one, needed, origin, git)
     work = one.head
-    git.mark_shallow([oid for oid in one.shallow if not git.has(oid)])
+    git.mark_shallow(git.lacking(one.shallow))
     try:
         if pack and one.bundle:
             git.unpack(pack)
@@ -122,10 +122,10 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
             why = without_login(secrets.redact(str(err)).splitlines()[0])
             said.append(f"  {_shown(place)}: {why}")
             continue
-        if all(git.has(oid) for oid in needed):
+        if not git.lacking(needed):
             return
         said.append(f"  {_shown(place)}: it does not have the commit")
-    missing = [oid for oid in needed if not git.has(oid)]
+    missing = git.lacking(needed)
     if missing:
         here = None if origin else _of_this_machine(one)
         if here:

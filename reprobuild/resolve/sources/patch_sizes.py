@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from reprobuild.errors import LockError
 from reprobuild.guard.names import HOSTILE, most_bytes
+from reprobuild.guard.packs import read_number
 from reprobuild.resolve.sources.repository import Blob
 from reprobuild.snapshot.model import Patch
 
@@ -80,17 +81,7 @@ def _result(rows: Sequence[bytes], at: int, file: str) -> int:
             at += 1
             size = row[0] - (64 if row[0] < 97 else 70)  # as the reader of the snapshot has checked
             header += inflate.decompress(base64.b85decode(row[1:])[:size], _HEADER - len(header))
-        _, rest = _number(header)
-        return _number(rest)[0]
+        _, rest = read_number(header)
+        return read_number(rest)[0]
     except (ValueError, IndexError, zlib.error):
         raise LockError(f"{file}:{line}: a damaged delta of a binary file", hint=HOSTILE) from None
-
-
-def _number(data: bytes) -> tuple[int, bytes]:
-    """Return a number of a delta's header and the bytes behind it; the lowest seven bits come first."""
-    value = 0
-    for place, byte in enumerate(data):
-        value |= (byte & 127) << 7 * place
-        if byte < 128:
-            return value, data[place + 1 :]
-    raise ValueError("a number without an end")

@@ -138,6 +138,12 @@ class Repository:
             return False
         return True
 
+    def lacking(self, oids: Sequence[str]) -> list[str]:
+        """Return those of some objects that are not here."""
+        stdin, most = program.asked_for(oids)
+        words = ("cat-file", "--batch-check=%(objectname)")
+        return program.lacking(self._git(*words, purpose="look for objects", stdin=stdin, most=most))
+
     def unpack(self, pack: bytes) -> None:
         """Take the objects of a bundle's pack, which may be deltas of objects that are here."""
         self._git("index-pack", "--stdin", "--fix-thin", purpose="unpack a bundle", stdin=pack)

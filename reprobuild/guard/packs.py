@@ -1,0 +1,97 @@
+"""What the objects of a git pack unpack to, read of the pack before git holds one: a few bytes can state gigabytes.
+
+https://git-scm.com/docs/pack-format. Git streams large files, and holds every other object and each result of a delta
+in memory. It makes no delta of a file above `core.bigFileThreshold`, 512 MiB.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+LARGEST = 512 << 20
+_HEAD = struct.Struct(">4sII")
+_FILE, _BY_OFFSET, _BY_NAME = 3, 6, 7
+_START = 20  # bytes of a delta's two sizes, seven bits in each
+_PIECE = 64 << 10
+_UNPACKED = 1 << 20
+
+
+def check_pack(pack: bytes, id_size: int) -> None:
+    """Refuse a pack of which git would hold a huge object in memory.
+
+    Args:
+        pack: without the header of a bundle.
+        id_size: bytes of an object's id, 20 or 32.
+
+    Raises:
+        ValueError: an object or the result of a delta has more than `LARGEST` bytes, or the pack is damaged.
+    """
+    try:
+        _, _, count = _HEAD.unpack_from(pack)
+        at = _HEAD.size
+        for _ in range(count):
+            at = _check_object(pack, at, id_size)
+    except (struct.error, IndexError, zlib.error):
+        raise ValueError("its pack is damaged") from None
+
+
+def _check_object(pack: bytes, at: int, id_size: int) -> int:
+    """Check the object at a place, and return the place of the next one."""
+    kind, size = pack[at] >> 4 & 7, pack[at] & 15
+    shift = 4
+    while pack[at] & 128:
+        at += 1
+        size |= (pack[at] & 127) << shift
+        shift += 7
+    at += 1
+    if kind != _FILE:
+        _limit(size)
+    if kind == _BY_OFFSET:
+        while pack[at] & 128:
+            at += 1
+        at += 1
+    elif kind == _BY_NAME:
+        at += id_size
+    start, at = _skip(pack, at, size)
+    if kind in (_BY_OFFSET, _BY_NAME):
+        base, rest = read_number(start)
+        _limit(base)
+        _limit(read_number(rest)[0])
+    return at
+
+
+def _skip(pack: bytes, at: int, size: int) -> tuple[bytes, int]:
+    """Unpack one object in pieces; return its first bytes and the place behind it."""
+    unpack, start, total = zlib.decompressobj(), b"", 0
+    while not unpack.eof:
+        piece = pack[at : at + _PIECE]
+        if not piece:
+            raise ValueError("its pack is cut short")
+        content = unpack.decompress(piece, _UNPACKED)
+        # Behind the end of the data zlib gives the rest as unused, and can give it as the tail, too.
+        at += len(piece) - len(unpack.unused_data or unpack.unconsumed_tail)
+        total += len(content)
+        if total > size:
+            raise ValueError("an object of its pack is longer than it says")
+        start = (start + content[:_START])[:_START]
+    return start, at
+
+
+def _limit(size: int) -> None:
+    if size > LARGEST:
+        raise ValueError(f"an object of its pack has {size} bytes, and git would hold it in memory")
+
+
+def read_number(data: bytes) -> tuple[int, bytes]:
+    """Return a number of a delta's header and the bytes behind it; the lowest seven bits come first.
+
+    Raises:
+        ValueError: it has no end.
+    """
+    value = 0
+    for place, byte in enumerate(data):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, data[place + 1 :]
+    raise ValueError("a number without an end")
