@@ -36,6 +36,7 @@ _COMPUTING = frozenset(
     }
 )
 _SOURCE = "unreachable-source"
+_PATCH = "python-patch"  # the class of another patch release of Python
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -70,6 +71,7 @@ def accept(
             hint="\n".join(
                 [
                     *_pythons(pythons),
+                    *_capturing(refused),
                     *_pinning(refused),
                     *_naming(refused),
                     *_bringing(refused),
@@ -123,6 +125,15 @@ def _pythons(pythons: Sequence[str]) -> list[str]:
     return [
         f"every pinned release has a file for Python {in_words(pythons)}: the environment ran one of them; "
         f"name it, such as `--python {shlex.quote(pythons[-1])}`"
+    ]
+
+
+def _capturing(refused: Sequence[Ruling]) -> list[str]:
+    """Return how the very Python can be had, where another patch release stands in for it."""
+    if _PATCH not in {ruling.kind for ruling in refused}:
+        return []
+    return [
+        "if the environment still exists, `reprobuild capture --include interpreter` captures it with its own Python"
     ]
 
 

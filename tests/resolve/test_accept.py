@@ -91,6 +91,16 @@ def test_lines_that_are_all_shown_are_not_listed_again() -> None:
     assert caught.value.listing == ()
 
 
+def test_the_hint_for_another_patch_release_leads_to_a_capture_of_the_interpreter() -> None:
+    """The command is followed in `test_captured_interpreter.py`."""
+    with pytest.raises(LockError) as caught:
+        accept([ruling("python", "replaced", "python-patch")], [])
+    assert caught.value.hint.splitlines() == [
+        "if the environment still exists, `reprobuild capture --include interpreter` captures it with its own Python",
+        "to go on without exactly these: --accept python-patch",
+    ]
+
+
 def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
     names = ["torch", "numpy", "pandas", "scipy", "tqdm", "rich"]
     lost = [
