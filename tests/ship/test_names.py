@@ -146,7 +146,7 @@ def no_layout_file(files: dict[str, bytes]) -> None:
     [
         (oldest_form, "image/repositories is no file of an image"),
         (further_file, "image/repositories is no file of an image"),
-        (further_folder, f"image/{OLDEST}/json is no file of an image"),
+        (further_folder, f"image/{OLDEST} is no file of an image"),
         (no_manifest, "its image lacks blobs/sha256/"),
         (no_layout_file, "its image lacks oci-layout"),
     ],
