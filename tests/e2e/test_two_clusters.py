@@ -145,7 +145,7 @@ def check_against_another_digest(built: Built, receiver: Cluster, out: Path) -> 
     assert f"loaded {built.image.reference} into apptainer" in done.stderr
     said = json.loads(done.stdout)
     (artefact,) = said["verdict"]["work"].pop("artefacts")
-    assert (artefact["name"], artefact["verdict"]) == ("checkpoint.pt", "identical")
+    assert (artefact["name"], artefact["verdict"]) == ("workload output checkpoint.pt", "identical")
     assert said["verdict"]["work"].pop("mounts") == []
     assert said["verdict"] == {
         "determinism": {"cpu": "identical", "gpu": "not-applicable", "collectives": "identical"},
