@@ -167,6 +167,19 @@ import sentence_transformers, torch
 torch.manual_seed(0)
 show("layer", torch.nn.Linear(4, 4).weight.detach().numpy())
 """
+NOTEBOOK = """
+import json, papermill
+source = (
+    "import hashlib, pandas\\n"
+    "frame = pandas.DataFrame({'a': range(100)}).rolling(7).mean().dropna()\\n"
+    "print(hashlib.sha256(frame.to_numpy().tobytes()).hexdigest())"
+)
+cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": source}
+kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+json.dump({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, open("/tmp/job.ipynb", "w"))
+done = papermill.execute_notebook("/tmp/job.ipynb", "/tmp/done.ipynb", progress_bar=False)
+print(done.cells[-1].outputs[0]["text"])
+"""
 PLAIN = """
 import json, statistics
 print("mean", statistics.fmean(json.load(open("data/values.json"))))
@@ -185,6 +198,7 @@ class Case(Struct, frozen=True, kw_only=True):
         python: the Python that runs the job.
         project: Bash that makes the repository in `job`, or more of them, before the environment.
         options: of `capture`.
+        here: whether the machine that makes the image has the Pythons of the captured one, as one with the same home.
         slurm: whether job and capture run in a job of a Slurm cluster of three nodes, which has Lmod.
     """
 
@@ -196,6 +210,7 @@ class Case(Struct, frozen=True, kw_only=True):
     python: str = "env/bin/python"
     project: str = ""
     options: str = ""
+    here: bool = False
     slurm: bool = False
 
 
@@ -331,6 +346,10 @@ CASES: tuple[Case, ...] = (
     Case(name="pyenv 3.11.7, NumPy", machine="pyenv", make=_pyenv("3.11.7", "numpy"), job=NUMPY, capture="capture"),
     Case(name="pyenv 3.11.7, itself captured", machine="pyenv", make=_pyenv("3.11.7", "numpy"),
          job=NUMPY, capture="capture", options="--include interpreter"),
+    Case(name="pyenv 3.13.0, frozen where it ran", machine="pyenv", make=_pyenv("3.13.0", "numpy"),
+         job=NUMPY, capture="capture", here=True),
+    Case(name="pyenv 3.11.7 by recipe, frozen where it ran", machine="pyenv", make=_pyenv("3.11.7", "scikit-learn"),
+         job=SKLEARN, capture="recipe", here=True),
     Case(name="pyenv 3.12.1, pandas", machine="pyenv", make=_pyenv("3.12.1", "pandas"), job=PANDAS, capture="recipe"),
     Case(name="uv on pyenv 3.10.13", machine="pyenv",
          make=_uv("scikit-learn", python="$PYENV/versions/3.10.13/bin/python"),
@@ -350,5 +369,15 @@ CASES: tuple[Case, ...] = (
          job=TRANSFORMERS, capture="recipe", slurm=True),
     Case(name="Slurm job, scikit-learn of uv", machine="server", make=_uv("scikit-learn", "wandb"),
          job=SKLEARN, capture="capture", project=_EDITABLE, slurm=True),
+    Case(name="list of 2023, TensorFlow 2.15", machine="server",
+         make=_venv("tensorflow-cpu==2.15.0", "numpy==1.26.2"), job=TENSORFLOW, capture="recipe", project=_GIT),
+    Case(name="list of 2023, scikit-learn 1.3", machine="container",
+         make=_venv("scikit-learn==1.3.2", "pandas==2.1.4", "scipy==1.11.4", "numpy==1.26.2"),
+         job=SKLEARN, capture="recipe"),
+    Case(name="list of 2024, JAX 0.4.30", machine="server",
+         make=_uv("jax==0.4.30", "jaxlib==0.4.30", "flax==0.8.5", "optax==0.2.3", "numpy==1.26.4"),
+         job=FLAX, capture="capture"),
+    Case(name="papermill runs a notebook", machine="server", make=_venv("papermill", "ipykernel", "pandas"),
+         job=NOTEBOOK, capture="capture"),
     Case(name="venv, Polars", machine="container", make=_venv("polars", "numpy"), job=POLARS, capture="recipe"),
 )  # fmt: skip

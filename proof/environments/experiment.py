@@ -21,6 +21,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from proof.environments.cases import PRINT, Case
 from proof.environments.machine import Machine
 from proof.evidence import ROOT, machine
@@ -48,6 +50,8 @@ HEAD = (
     "CPU",
     "its job in the image",
 )
+# The decision that the hint of `lock` offers where a Python cannot be had; the machine is asked for it at once.
+_PACK = "--include interpreter"
 _RECIPE = re.compile(r"```bash\n(REPRO_DIR=.*?)```", re.DOTALL)
 
 
@@ -93,40 +97,44 @@ class Environments:
             "capture": case.capture,
             "commit": machine()["commit"],
         }
-        made = self._capture(case, work)
+        made = self._prepare(case, work) or self._snapshot(case, work)
         if made:
             return {**facts, "not made": made}
-        found = {**facts, **self._image(work)}
+        found = {**facts, **self._image(case, work)}
+        if _PACK in found.get("hint", "") and _PACK not in case.options:
+            shutil.rmtree(work / "snapshot")
+            again = msgspec.structs.replace(case, capture="capture", options=_PACK)
+            if made := self._snapshot(again, work):
+                return {**facts, "not made": made}
+            found = {**facts, "first hint": found["hint"], "decisions": [_PACK], **self._image(case, work)}
         if (work / "frozen" / "image.json").exists():
             found["job"] = self._job(work)
         _forget(work)
         return found
 
-    def _capture(self, case: Case, work: Path) -> str:
-        """Make the environment, run its job and take the snapshot; return what failed."""
-        computer = Machine(case.machine, self.folder / "machines")
+    def _prepare(self, case: Case, work: Path) -> str:
+        """Make the environment and run its job; return what failed."""
         remote = f"http://127.0.0.1:{self.server.server_port}/{work.name}"
         (work / "job" / "train.py").write_text(PRINT + case.job)
         shutil.copyfile(ROOT / "reprobuild_runtime" / "capture.py", work / "capture.py")
         tools = f"export UV={_uv()} PYENV={_pyenv()} REMOTE={remote} GIT_CONFIG_NOSYSTEM=1\n"
-        enter = "" if case.python.startswith("/") else f"source {Path(case.python).parent / 'activate'}\n"
-        python = case.python if case.python.startswith("/") else "python"
-        take = (
-            f"{python} ../capture.py -o ../snapshot {case.options}"
-            if case.capture == "capture"
-            else recipe(case)
+        make = self._step(case, work, "environment", f"{tools}{case.project}\n{case.make}")
+        return make or self._step(
+            case, work, "job", _inside(case, f"{_python(case)} train.py > ../answer.txt")
         )
-        steps = {
-            "environment": f"{tools}{case.project}\n{case.make}",
-            "job": f"{enter}cd job\n{python} train.py > ../answer.txt",
-            "snapshot": f"{enter}cd job\n{take}",
-        }
-        for name, script in steps.items():
-            in_job = case.slurm and name != "environment"
-            done = computer.run(self._srun(script) if in_job else script, home=work)
-            if done.returncode != 0:
-                return f"{name}: {done.stderr[-600:]}"
-        return ""
+
+    def _snapshot(self, case: Case, work: Path) -> str:
+        """Take the snapshot; return what failed."""
+        command = f"{_python(case)} ../capture.py -o ../snapshot {case.options}"
+        script = command if case.capture == "capture" else recipe(case)
+        return self._step(case, work, "snapshot", _inside(case, script))
+
+    def _step(self, case: Case, work: Path, name: str, script: str) -> str:
+        """Run a script on the machine of a case, in its job where it has one; return its error."""
+        in_job = case.slurm and name != "environment"
+        computer = Machine(case.machine, self.folder / "machines")
+        done = computer.run(self._srun(script) if in_job else script, home=work)
+        return f"{name}: {done.stderr[-600:]}" if done.returncode != 0 else ""
 
     def _srun(self, script: str) -> str:
         """Return a script that runs another one as a job of a cluster, with `module` as a login has it."""
@@ -134,7 +142,7 @@ class Environments:
         cluster = f"python3 {ROOT / 'dev' / 'private_slurm.py'} run --folder {self.folder / 'slurm'} --"
         return f"{cluster} srun -n1 bash -euo pipefail -c {shlex.quote(script)}"
 
-    def _image(self, work: Path) -> dict[str, Any]:
+    def _image(self, case: Case, work: Path) -> dict[str, Any]:
         out = work / "frozen"
         argv = [
             *PROGRAM,
@@ -147,7 +155,8 @@ class Environments:
             "--json",
         ]
         began = time.perf_counter()
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        env = os.environ if case.here else self._elsewhere()
+        done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - began
         (work / "stdout.json").write_text(done.stdout)
         (work / "stderr.txt").write_text(done.stderr)
@@ -155,6 +164,13 @@ class Environments:
         document = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         image = [path.stat().st_size for path in (out / "image").rglob("*") if path.is_file()]
         return {**found, **_said(document), "MB": round(sum(image) / 1e6) if image else None}
+
+    def _elsewhere(self) -> dict[str, str]:
+        """Return the environment of a computer that has none of the Pythons of the machine."""
+        nowhere, pyenv = str(self.folder / "nowhere"), _pyenv()
+        path = [each for each in os.environ["PATH"].split(os.pathsep) if not each.startswith(pyenv)]
+        managers = {"PYENV_ROOT": nowhere, "UV_PYTHON_INSTALL_DIR": nowhere}
+        return {**os.environ, **managers, "PATH": os.pathsep.join(path)}
 
     def _job(self, work: Path) -> str:
         """Run the job in the image; return whether it printed what it had printed on the machine."""
@@ -175,6 +191,16 @@ class Environments:
         if done.returncode != 0:
             return "fails"
         return "the same bytes" if done.stdout == (work / "answer.txt").read_text() else "other bytes"
+
+
+def _python(case: Case) -> str:
+    return case.python if case.python.startswith("/") else "python"
+
+
+def _inside(case: Case, script: str) -> str:
+    """Return a script that runs in the folder of the job, within the environment."""
+    enter = "" if case.python.startswith("/") else f"source {Path(case.python).parent / 'activate'}\n"
+    return f"{enter}cd job\n{script}"
 
 
 def row(each: Mapping[str, Any]) -> list[str]:
