@@ -28,7 +28,9 @@ from reprobuild.resolve.interpreter.choice import (
     requested,
     settle,
     standalone,
+    with_build,
 )
+from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild, find_build
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.base import System, Wanted
@@ -104,7 +106,10 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     """
 
     def find(version: str) -> Build:
-        return find_build(version, subject.machine, around)
+        try:
+            return find_build(version, subject.machine, around)
+        except NoBuild as err:
+            return find_local(version, subject.snapshot.reports, subject.machine, err, around)
 
     snapshot = subject.snapshot
     choice = bring(_wanted(subject, around), snapshot, find)
@@ -199,9 +204,7 @@ def _default_release(
             build = find(requested(choice.interpreter))
         except NoBuild as none:
             raise LockError(f"{err}; {none}", hint=err.hint) from None
-        found = msgspec.structs.replace(
-            standalone(choice.interpreter), version=build.version, file=build.file
-        )
+        found = with_build(choice.interpreter, build)
         return Choice(interpreter=found), default_release(_without_python(need), offered)
 
 

@@ -97,8 +97,7 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
                 hint=err.hint,
             ) from None
         return _choice(_interpreter(version, wanted.evidence), snapshot, wanted.version, str(err))
-    found = msgspec.structs.replace(wanted, version=build.version, file=build.file)
-    return _choice(found, snapshot)
+    return _choice(with_build(wanted, build), snapshot)
 
 
 def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice:
@@ -118,9 +117,7 @@ def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice
         build = find(wanted.version)
     except NoBuild as err:
         return _choice(own, snapshot, wanted.version, str(err))
-    return _choice(
-        msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file), snapshot
-    )
+    return _choice(with_build(wanted, build), snapshot)
 
 
 def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Ruling, ...]:
@@ -148,6 +145,14 @@ def standalone(wanted: Interpreter) -> Interpreter:
     """Return the same version as a standalone build, which is still to be found."""
     executable = f"{STANDALONE}/bin/{wanted.executable.rpartition('/')[2]}"
     return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
+
+
+def with_build(wanted: Interpreter, build: Build) -> Interpreter:
+    """Return the interpreter that a build is: a standalone one, or one of this machine as a captured one."""
+    found = msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file)
+    return (
+        msgspec.structs.replace(found, kind="captured", evidence=build.evidence) if build.evidence else found
+    )
 
 
 def requested(wanted: Interpreter) -> str:
