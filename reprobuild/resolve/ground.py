@@ -12,18 +12,19 @@ from msgspec import Struct
 from reprobuild.apt.configured import configured_releases
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import Decisions
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Base, Interpreter, Ruling
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.freeze.asking import asked_of_indexes
 from reprobuild.resolve.freeze.debian_names import packages_of
 from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.lost import refuse_lost
 from reprobuild.resolve.interpreter.captured import take_captured
 from reprobuild.resolve.interpreter.choice import (
     Choice,
     Find,
-    bring,
+    brought,
     guess,
     requested,
     settle,
@@ -87,7 +88,8 @@ class Ground(Struct, frozen=True, kw_only=True):
     """What an environment stands on: the interpreter, the base, and the rulings of its packages.
 
     `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
-    `listed` are names of system packages that bring lines of the freeze, each with why.
+    `listed` are names of system packages that bring lines of the freeze, each with why. `lost` has the error of a
+    Python that cannot be had.
     """
 
     system: Packages
@@ -96,6 +98,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     base: Base
     packages: tuple[Ruling, ...]
     listed: dict[str, str] = {}
+    lost: tuple[LockError, ...] = ()
 
 
 def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Ground:
@@ -112,10 +115,14 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
             return find_local(version, subject.snapshot.reports, subject.machine, err, around)
 
     snapshot = subject.snapshot
-    choice = bring(_wanted(subject, around), snapshot, find)
-    choice, system = _system(subject, choice, find, files, around)
-    listed = _listed(snapshot)
-    base, packages = system.pin(called=listed)
+    choice = brought(_wanted(subject, around), snapshot, find)
+    try:
+        choice, system = _system(subject, choice, find, files, around)
+        listed = _listed(snapshot)
+        base, packages = system.pin(called=listed)
+    except (LockError, FetchError) as err:
+        refuse_lost((choice.lost, err) if choice.lost else (), (), ())
+        raise
     settled = settle(choice, base, snapshot, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
@@ -123,7 +130,7 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return Ground(
         system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
-        packages=packages, listed=listed,
+        packages=packages, listed=listed, lost=(settled.lost,) if settled.lost else (),
     )  # fmt: skip
 
 
@@ -182,7 +189,7 @@ def _system(
         )
     own = choice.interpreter
     if not snapshot.packages and own.kind == "system" and not system.has(f"python{own.minor}"):
-        choice = bring(standalone(own), snapshot, find)
+        choice = brought(standalone(own), snapshot, find)
         system.roots = _roots(subject, choice.interpreter)
     return choice, system
 
@@ -203,7 +210,10 @@ def _default_release(
         try:
             build = find(requested(choice.interpreter))
         except NoBuild as none:
-            raise LockError(f"{err}; {none}", hint=err.hint) from None
+            lost = LockError(f"{err}; {none}", hint=err.hint)
+            return Choice(interpreter=standalone(choice.interpreter), lost=lost), default_release(
+                _without_python(need), offered
+            )
         found = with_build(choice.interpreter, build)
         return Choice(interpreter=found), default_release(_without_python(need), offered)
 
