@@ -11,6 +11,8 @@ from reprobuild.errors import SnapshotError, UsageError
 
 # Of the program: 0 done, 2 usage, 3 the folder cannot be written.
 _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
+# A Python so started runs no code of the current directory, of variables and of its `site-packages`.
+ISOLATED = ("-I", "-S")
 
 
 def recipe() -> str:
@@ -38,6 +40,23 @@ def interpreter(env: Mapping[str, str], own: str, say: Callable[[str], object] =
         elif (found := Path(env[name]) / "bin" / "python").exists():
             return str(found)
     return own
+
+
+def pack_interpreter(program: Path, folder: Path, env: Mapping[str, str]) -> bytes:
+    """Pack a Python into a folder as `capture --include interpreter` does, and return its facts as JSON.
+
+    Args:
+        program: the interpreter, which runs isolated and without its `site-packages`.
+        folder: takes the archive.
+        env: the whole environment of the program.
+
+    Raises:
+        Failed: it cannot be packed; the message ends with the reason.
+        EngineError: it cannot be run.
+    """
+    with as_file(files("reprobuild_runtime").joinpath("capture.py")) as code:
+        argv = [str(program), *ISOLATED, str(code.absolute()), "--pack-interpreter", str(folder.absolute())]
+        return proc.run(argv, env=env, cwd=proc.SAFE, timeout=180, purpose="pack its own files")
 
 
 def given(env: Mapping[str, str], at_start: bytes) -> dict[str, str]:

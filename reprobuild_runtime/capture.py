@@ -5168,7 +5168,14 @@ def main(words: Optional[List[str]] = None) -> int:
         "--include", metavar="FILE", action="append", default=[],
         help="capture this file, which is in no repository or which git ignores, or `interpreter`; again for more",
     )  # fmt: skip
+    parser.add_argument(
+        "--pack-interpreter",
+        metavar="DIR",
+        help="pack this Python into DIR, print its facts, and capture nothing else",
+    )
     asked = parser.parse_args(words)
+    if asked.pack_interpreter:
+        return _pack(asked.pack_interpreter, asked.seconds)
     try:
         out = asked.out or default_folder(os.environ)
         report = _capture(out, asked.seconds, True, asked.accept, asked.include)
@@ -5177,6 +5184,18 @@ def main(words: Optional[List[str]] = None) -> int:
     except Exception as err:
         return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
     return _finish(report, asked.json, 0)
+
+
+def _pack(folder: str, seconds: float) -> int:
+    """Pack the interpreter alone, and print what capture.json would have of it."""
+    context = Context({}, time.monotonic() + seconds, folder, program=True)
+    try:
+        facts = take_interpreter(context).facts
+    except GaveUp as err:
+        print(err.why or err.reason, file=sys.stderr)
+        return 1
+    print(json.dumps(facts))
+    return 0
 
 
 def _where(place: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ class Repodata:
         self._files: dict[str, Path | None] = {}
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], tuple[Listed, ...]] = {}
+        self._lost: dict[str, FetchError] = {}  # by channel, which is asked no more
 
     def load(self, channel: str, subdir: str, names: set[str]) -> None:
         """Look up packages, so that `of` knows them; many at once cost as much as one.
@@ -57,7 +58,13 @@ class Repodata:
             FetchError: the list cannot be had, or is none.
         """
         with self._guard:
-            self._load(channel, subdir, names)
+            if channel in self._lost:
+                raise self._lost[channel]
+            try:
+                self._load(channel, subdir, names)
+            except FetchError as err:
+                self._lost[channel] = err
+                raise
 
     def _load(self, channel: str, subdir: str, names: set[str]) -> None:
         url = f"{channel}/{subdir}"

@@ -43,7 +43,7 @@ from reprobuild.resolve.freeze.asking import file_lists, known_of
 from reprobuild.resolve.freeze.base_distributions import OF_BASE, Below
 from reprobuild.resolve.freeze.closed import rule_list
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
-from reprobuild.resolve.freeze.lost import refuse_lost
+from reprobuild.resolve.freeze.lost import Lost, refuse_lost
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
 from reprobuild.resolve.ground import Ground, Subject, find_ground
@@ -103,7 +103,12 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         around.say(f"warning: {remark}")
     services = read_services(decisions.services)
     files = file_lists(decisions, services, around)
-    ground = find_ground(subject, files, around)
+    lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
+    try:
+        ground = find_ground(subject, files, around)
+    except (LockError, FetchError) as err:
+        refuse_lost((*lost, err) if lost else (), (), ())
+        raise
     base, interpreter = ground.base, ground.interpreter
 
     target = Target(
@@ -128,7 +133,9 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
     files.save()
-    refuse_lost(python.lost, [*others, *python.rulings, *ground.packages], decisions.accept)
+    refuse_lost(
+        (*ground.lost, *lost, *python.lost), [*others, *python.rulings, *ground.packages], decisions.accept
+    )
     accept(
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched

@@ -12,23 +12,26 @@ from msgspec import Struct
 from reprobuild.apt.configured import configured_releases
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import Decisions
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Base, Interpreter, Ruling
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.freeze.asking import asked_of_indexes
 from reprobuild.resolve.freeze.debian_names import packages_of
 from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.lost import refuse_lost
 from reprobuild.resolve.interpreter.captured import take_captured
 from reprobuild.resolve.interpreter.choice import (
     Choice,
     Find,
-    bring,
+    brought,
     guess,
     requested,
     settle,
     standalone,
+    with_build,
 )
+from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild, find_build
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.base import System, Wanted
@@ -85,7 +88,8 @@ class Ground(Struct, frozen=True, kw_only=True):
     """What an environment stands on: the interpreter, the base, and the rulings of its packages.
 
     `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
-    `listed` are names of system packages that bring lines of the freeze, each with why.
+    `listed` are names of system packages that bring lines of the freeze, each with why. `lost` has the error of a
+    Python that cannot be had.
     """
 
     system: Packages
@@ -94,6 +98,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     base: Base
     packages: tuple[Ruling, ...]
     listed: dict[str, str] = {}
+    lost: tuple[LockError, ...] = ()
 
 
 def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Ground:
@@ -104,13 +109,20 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     """
 
     def find(version: str) -> Build:
-        return find_build(version, subject.machine, around)
+        try:
+            return find_build(version, subject.machine, around)
+        except NoBuild as err:
+            return find_local(version, subject.snapshot.reports, subject.machine, err, around)
 
     snapshot = subject.snapshot
-    choice = bring(_wanted(subject, around), snapshot, find)
-    choice, system = _system(subject, choice, find, files, around)
-    listed = _listed(snapshot)
-    base, packages = system.pin(called=listed)
+    choice = brought(_wanted(subject, around), snapshot, find)
+    try:
+        choice, system = _system(subject, choice, find, files, around)
+        listed = _listed(snapshot)
+        base, packages = system.pin(called=listed)
+    except (LockError, FetchError) as err:
+        refuse_lost((choice.lost, err) if choice.lost else (), (), ())
+        raise
     settled = settle(choice, base, snapshot, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
@@ -118,7 +130,7 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return Ground(
         system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
-        packages=packages, listed=listed,
+        packages=packages, listed=listed, lost=(settled.lost,) if settled.lost else (),
     )  # fmt: skip
 
 
@@ -177,7 +189,7 @@ def _system(
         )
     own = choice.interpreter
     if not snapshot.packages and own.kind == "system" and not system.has(f"python{own.minor}"):
-        choice = bring(standalone(own), snapshot, find)
+        choice = brought(standalone(own), snapshot, find)
         system.roots = _roots(subject, choice.interpreter)
     return choice, system
 
@@ -198,10 +210,11 @@ def _default_release(
         try:
             build = find(requested(choice.interpreter))
         except NoBuild as none:
-            raise LockError(f"{err}; {none}", hint=err.hint) from None
-        found = msgspec.structs.replace(
-            standalone(choice.interpreter), version=build.version, file=build.file
-        )
+            lost = LockError(f"{err}; {none}", hint=err.hint)
+            return Choice(interpreter=standalone(choice.interpreter), lost=lost), default_release(
+                _without_python(need), offered
+            )
+        found = with_build(choice.interpreter, build)
         return Choice(interpreter=found), default_release(_without_python(need), offered)
 
 

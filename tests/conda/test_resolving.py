@@ -16,6 +16,7 @@ from reprobuild.lock import EPOCH, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve.conda.packages import Conda, resolve_conda
 from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lost import refuse_lost
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.snapshot import read_snapshot
 from reprobuild.store import Store
@@ -71,6 +72,7 @@ def solve(
         snapshot, Decisions(channels=channels, drop=drop), "linux/amd64", snapshot.requirements, around
     )
     assert found is not None
+    refuse_lost(found.lost, (), ())
     return found
 
 

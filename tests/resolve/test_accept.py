@@ -289,7 +289,7 @@ def test_an_index_of_the_machine_is_said_with_all_else(
         resolve(snapshot, decisions, around)
     first, besides, *more = str(caught.value).splitlines()
     assert first.startswith(f"{closed}/simple cannot be reached: ")
-    assert besides == "beside what these indexes have, 3 captured lines cannot be repeated exactly:"
+    assert besides == "beside that, 3 captured lines cannot be repeated exactly:"
     said = re.findall(r"  requirements\.txt:(\d): ([\w-]+): unresolved \(([\w-]+)\): ", "\n".join(more))
     assert sorted(said) == [
         ("2", "torch", "unreachable-index"), ("3", "numpy", "index-line"), ("4", "a", "unreachable-source"),

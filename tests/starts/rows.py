@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from reprobuild.net import Net
 from reprobuild.preflight import gpus
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.pip_settings import Asking
-from reprobuild.resolve.interpreter import standalone
+from reprobuild.resolve.interpreter import local, standalone
 from reprobuild.resolve.sources.repository import Repository
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.restore import _Restored
@@ -216,6 +217,9 @@ ROWS = {
         "podman", lambda s: podman_builder._built(s.folder, s.folder / "id", "linux/amd64", 0, s.env)
     ),
     "reprobuild/capture.py:capture": Row("python3", run_capture),
+    "reprobuild/capture.py:pack_interpreter": Row(
+        "own-python", lambda s: capturing.pack_interpreter(Path(sys.executable), empty(s, "packed"), s.env)
+    ),
     "reprobuild_runtime/capture.py:_run": Row("git", run_capture),
     "reprobuild/conda/linking.py:ask": Row(
         "own-python", lambda s: linking.ask({}, empty(s, "rattler"), "test")
@@ -249,6 +253,9 @@ ROWS = {
     "reprobuild/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.these_gpus(s.env)),
     "reprobuild/proc/own_python.py:check_installed": Row("own-python", lambda s: proc.check_installed()),
     "reprobuild/resolve/freeze/pip_settings.py:Asking.__init__": Row("own-python", ask_pip),
+    "reprobuild/resolve/interpreter/local.py:_asked": Row(
+        "own-python", lambda s: local._asked(Path(sys.executable))
+    ),
     "reprobuild/resolve/interpreter/standalone.py:_bring": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
     "reprobuild/resolve/sources/repository.py:Repository._git": Row("git", listen),

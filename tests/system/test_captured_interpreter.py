@@ -62,6 +62,32 @@ def test_the_image_has_the_python_that_ran(
     assert said == "/opt/python /opt/env\n"
 
 
+def test_on_its_machine_it_needs_no_include(
+    python: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server has this build, and pyenv has: the image gets it as if the snapshot held it."""
+    folder, out = tmp_path / "snapshot", tmp_path / "out"
+    subprocess.run([python, PROGRAM, "-o", folder], env=LEAN, cwd=tmp_path, check=True, capture_output=True)
+    rows = [row.replace("[installed]", "[installed,automatic]") for row in needed_packages()]
+    (folder / "apt-packages.txt").write_text("Listing...\n" + "\n".join(rows) + "\n")
+    (tmp_path / "pyenv" / "versions").mkdir(parents=True)
+    (tmp_path / "pyenv" / "versions" / VERSION).symlink_to(python.parent.parent)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    done = reprobuild("from-snapshot", folder, "-o", out, "--store", store.root, "--no-verify")
+    assert done.returncode == 0, done.stderr
+    assert (
+        f"python: Python {VERSION} of this machine, {python.parent.parent}: the build that ran" in done.stderr
+    )
+    lock = read_lock(out / "reprobuild.lock")
+    assert (lock.interpreter.kind, lock.interpreter.version) == ("captured", VERSION)
+    assert lock.interpreter.file in python_inputs(lock)
+    root = Root(folder=unpacked(out, tmp_path))
+    said = run_in_root(
+        root, ["/opt/env/bin/python", "-VV"], epoch=EPOCH, purpose="ask for its version"
+    ).decode()
+    assert said == subprocess.run([python, "-VV"], check=True, capture_output=True, text=True).stdout
+
+
 def test_the_users_word_goes_before_it(snapshot: Path, store: Store, tmp_path: Path) -> None:
     """As the hint says where the captured one cannot be used: here the system's own is of the same version."""
     lines = subprocess.run(

@@ -15,7 +15,7 @@ from reprobuild.conda.places import Meaning, Place
 from reprobuild.conda.repodata import Listed, Repodata
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound
+from reprobuild.net import Net, NotFound, Unreached
 from reprobuild.resolve.conda.instead import Earlier, near, told
 from reprobuild.snapshot.model import CondaPackage
 from reprobuild.snapshot.text import escaped
@@ -56,9 +56,13 @@ class Files:
         self._meaning, self._repodata, self._net, self._store = meaning, repodata, net, store
         self._subdirs = (SUBDIRS[platform], "noarch")
         self._earlier = Earlier(store)
+        self._unreached: dict[str, Unreached] = {}  # by scheme and host
 
     def prepare(self, packages: Iterable[CondaPackage]) -> None:
-        """Look up all packages whose channels must be asked, each list of a channel once."""
+        """Look up all packages whose channels must be asked, each list of a channel once.
+
+        A channel that gives no list is an error of each package that `find` looks for there.
+        """
         wanted: dict[tuple[str, str], set[str]] = {}
         for one in packages:
             if not _is_proven(one):
@@ -66,7 +70,12 @@ class Files:
                     for subdir in self._subdirs:
                         wanted.setdefault((place.url, subdir), set()).add(one.name)
         for (url, subdir), names in wanted.items():
-            self._repodata.load(url, subdir, names)
+            try:
+                self._repodata.load(url, subdir, names)
+            except Unreached as err:
+                self._unreached.setdefault(_host(url), err)
+            except FetchError:
+                continue
 
     def find(self, package: CondaPackage) -> Chosen:
         """Return the file of a package.
@@ -187,7 +196,7 @@ class Files:
             return Artefact(filename=filename, sha256=known, size=size, url=url)
         with self._store.scratch() as scratch:
             part = scratch / "package"
-            sha256 = self._net.download(url, part)
+            sha256 = self._download(url, part)
             size, found = part.stat().st_size, _md5(part)
             if md5 and found != md5:
                 raise Refused(
@@ -202,7 +211,7 @@ class Files:
         if not self._store.has(sha256):
             with self._store.scratch() as scratch:
                 part = scratch / "package"
-                found = self._net.download(url, part)
+                found = self._download(url, part)
                 if found != sha256:
                     size = part.stat().st_size
                     raise Refused(
@@ -213,6 +222,16 @@ class Files:
         size = self._store.blob(sha256).stat().st_size
         return Artefact(filename=filename, sha256=sha256, size=size, url=url)
 
+    def _download(self, url: str, part: Path) -> str:
+        """Download a file, unless its host could not be reached for another one."""
+        host = _host(url)
+        if host in self._unreached:
+            raise self._unreached[host]
+        try:
+            return self._net.download(url, part)
+        except Unreached as err:
+            raise self._unreached.setdefault(host, err) from None
+
     def _subdir(self, url: str) -> str:
         subdir = url.rpartition("/")[0].rpartition("/")[2]
         if subdir not in self._subdirs:
@@ -220,6 +239,10 @@ class Files:
                 "conda-platform", f"it is a package for {subdir}, and the image is {self._subdirs[0]}"
             )
         return subdir
+
+
+def _host(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3])
 
 
 def _is_proven(package: CondaPackage) -> bool:

@@ -14,7 +14,7 @@ from reprobuild.conda.package import Facts, activated_variables, read_facts, spl
 from reprobuild.conda.places import Meaning
 from reprobuild.conda.repodata import Repodata
 from reprobuild.decisions import Decisions, is_named
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import fetch
 from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
@@ -41,7 +41,8 @@ class Conda(Struct, frozen=True, kw_only=True):
     `rulings` has one for each package of conda's lists, and one for each line of the freeze that a package of conda
     answers; `lines` are the others. `needs` is the oldest glibc that each package runs with, by its place, where it
     says one. `activated` are {variable: package} that scripts of packages set when the environment is activated.
-    `distributions` are {project: version} of what the packages bring and no line of `lines` replaces.
+    `distributions` are {project: version} of what the packages bring and no line of `lines` replaces. `lost` has an
+    error for each channel or file that cannot be had; then `packages` is empty.
     """
 
     packages: tuple[CondaPackage, ...]
@@ -51,6 +52,7 @@ class Conda(Struct, frozen=True, kw_only=True):
     needs: dict[Place, tuple[str, Glibc]] = {}
     activated: dict[str, str] = {}
     distributions: dict[str, str] = {}
+    lost: tuple[FetchError, ...] = ()
 
     def too_new(self, glibc: Glibc) -> Iterator[Ruling]:
         """Yield a ruling for each package that a base with this glibc is too old for."""
@@ -84,7 +86,7 @@ def resolve_conda(
 
     Raises:
         LockError: there is a package of Python that is not one, or a file of settings cannot be read.
-        FetchError: a channel or a file cannot be had. BuildError: a package is hostile or damaged.
+        FetchError: the network is forbidden, or a file cannot be had. BuildError: a package is hostile or damaged.
     """
     python = python_of_conda(snapshot, decisions)
     if python is None:
@@ -94,7 +96,14 @@ def resolve_conda(
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens, channels.addresses)
     around.say(f"conda: {len(listed)} packages")
-    chosen, refused = _choose(listed, _meaning(channels, decisions), platform, around)
+    chosen, refused, lost = _choose(listed, _meaning(channels, decisions), platform, around)
+    if lost:
+        names = {canonicalize_name(one.name) for one in listed}
+        return Conda(
+            packages=(), rulings=(*_of_pip(snapshot, decisions.drop), *refused.values()), lost=lost,
+            lines=tuple(line for line in lines if canonicalize_name(line.name) not in names),
+            interpreter=_interpreter(python, minor, None, listed),
+        )  # fmt: skip
     fetch([one.file for one in chosen.values()], around.store, around.net, around.progress)
     with ThreadPoolExecutor(WORKERS) as pool:
         read = list(pool.map(lambda one: _facts(one, around), chosen.values()))
@@ -154,26 +163,34 @@ def _meaning(channels: Channels, decisions: Decisions) -> Meaning:
 
 def _choose(
     listed: Sequence[model.CondaPackage], meaning: Meaning, platform: str, around: Surroundings
-) -> tuple[dict[Place, Chosen], dict[Place, Ruling]]:
+) -> tuple[dict[Place, Chosen], dict[Place, Ruling], tuple[FetchError, ...]]:
+    """Return the files, the rulings of packages without one, and an error for each place that gives no answer."""
     chosen: dict[Place, Chosen] = {}
     refused: dict[Place, Ruling] = {}
+    lost: dict[str, FetchError] = {}
     with around.store.scratch() as scratch:
         files = Files(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
         files.prepare(listed)
 
-        def find(one: model.CondaPackage) -> Chosen | Ruling:
+        def find(one: model.CondaPackage) -> Chosen | Ruling | FetchError:
             try:
                 return files.find(one)
             except Refused as err:
                 return _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+            except FetchError as err:
+                if around.net.offline:
+                    raise
+                return err
 
         with ThreadPoolExecutor(WORKERS) as pool:
             for one, found in zip(listed, pool.map(find, listed), strict=True):
                 if isinstance(found, Chosen):
                     chosen[one.place] = found
-                else:
+                elif isinstance(found, Ruling):
                     refused[one.place] = found
-    return chosen, refused
+                else:
+                    lost.setdefault(str(found), found)
+    return chosen, refused, tuple(lost.values())
 
 
 def _facts(chosen: Chosen, around: Surroundings) -> Facts:

@@ -66,16 +66,38 @@ def take_captured(snapshot: Snapshot, machine: str, around: Surroundings) -> Int
     if not packed:
         return None
     around.say(f"python: Python {packed.version}, which the snapshot holds")
-    _keep(packed, around.captured, around.store)
+    return adopt(packed, around.captured, f"captured: {in_full(packed)}", machine, around.store)
+
+
+def in_full(packed: PackedInterpreter) -> str:
+    """Return the build of a packed interpreter, and where it was installed."""
+    return f"Python {packed.build}, installed in {packed.prefix}"
+
+
+def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, store: Store) -> Interpreter:
+    """Return the interpreter of an archive, which is then in the store.
+
+    Args:
+        packed: the facts of the archive.
+        folder: has the archive.
+        evidence: why the image has this one.
+        machine: in the kernel's words.
+        store: takes the archive.
+
+    Raises:
+        SnapshotError: the archive is not there, is not the one of the facts, or is damaged or hostile.
+        LockError: the program would not find its own library in the image.
+    """
+    _keep(packed, folder, store)
     minor = ".".join(packed.version.split(".")[:2])
     file = Artefact(
         filename=f"python-{packed.version}-captured.tar.gz", sha256=packed.sha256, size=packed.size
     )
     interpreter = Interpreter(
         version=packed.version.rstrip("+"), executable=f"{STANDALONE}/bin/python{minor}", kind="captured", file=file,
-        evidence=f"captured: Python {packed.build}, installed in {packed.prefix}",
+        evidence=evidence,
     )  # fmt: skip
-    if lost := _held(interpreter, machine, around.store).lost:
+    if lost := _held(interpreter, machine, store).lost:
         raise LockError(
             f"Python {packed.version} of the snapshot needs {escaped(lost)} of its own, and has no room for a "
             "search path: the captured machine found it by LD_LIBRARY_PATH or by the loader's configuration",

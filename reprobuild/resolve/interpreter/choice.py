@@ -32,11 +32,16 @@ GUESS = "python-guess"  # the system's Python, where the environment may have ru
 Find = Callable[[str], Build]
 
 
+class NoPython(LockError):
+    """The Python that the environment ran cannot be had, and no other stands in for it."""
+
+
 class Choice(Struct, frozen=True, kw_only=True):
-    """The interpreter of the image, and the deviation that it is, if it is one."""
+    """The interpreter of the image, and the deviation that it is, if it is one; `lost` says why it cannot be had."""
 
     interpreter: Interpreter
     rulings: tuple[Ruling, ...] = ()
+    lost: LockError | None = None
 
 
 def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
@@ -77,7 +82,7 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
     Any other interpreter comes back as it is.
 
     Raises:
-        LockError: there is no build, and the captured list has no Python of that minor version.
+        NoPython: there is no build, and the captured list has no Python of that minor version.
     """
     if wanted.kind != "standalone":
         return Choice(interpreter=wanted)
@@ -85,20 +90,19 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
         build = find(requested(wanted))
     except NoBuild as err:
         if wanted.free_threaded:
-            raise LockError(
+            raise NoPython(
                 f"Python {wanted.version} ({wanted.evidence}) is free-threaded, which no package of the system is, "
                 f"and {err}",
                 hint=err.hint,
             ) from None
         version = system_pythons(snapshot).get(wanted.minor)
         if version is None:
-            raise LockError(
+            raise NoPython(
                 f"Python {wanted.version} ({wanted.evidence}) is not among the captured packages, and {err}",
                 hint=err.hint,
             ) from None
         return _choice(_interpreter(version, wanted.evidence), snapshot, wanted.version, str(err))
-    found = msgspec.structs.replace(wanted, version=build.version, file=build.file)
-    return _choice(found, snapshot)
+    return _choice(with_build(wanted, build), snapshot)
 
 
 def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice:
@@ -118,9 +122,7 @@ def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice
         build = find(wanted.version)
     except NoBuild as err:
         return _choice(own, snapshot, wanted.version, str(err))
-    return _choice(
-        msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file), snapshot
-    )
+    return _choice(with_build(wanted, build), snapshot)
 
 
 def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Ruling, ...]:
@@ -148,6 +150,22 @@ def standalone(wanted: Interpreter) -> Interpreter:
     """Return the same version as a standalone build, which is still to be found."""
     executable = f"{STANDALONE}/bin/{wanted.executable.rpartition('/')[2]}"
     return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
+
+
+def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
+    """Return what `bring` does; where it cannot be had, the wanted one without a file, so that resolving goes on."""
+    try:
+        return bring(wanted, snapshot, find)
+    except NoPython as err:
+        return Choice(interpreter=wanted, lost=err)
+
+
+def with_build(wanted: Interpreter, build: Build) -> Interpreter:
+    """Return the interpreter that a build is: a standalone one, or one of this machine as a captured one."""
+    found = msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file)
+    return (
+        msgspec.structs.replace(found, kind="captured", evidence=build.evidence) if build.evidence else found
+    )
 
 
 def requested(wanted: Interpreter) -> str:

@@ -37,10 +37,11 @@ class NoBuild(LockError):
 
 
 class Build(Struct, frozen=True, kw_only=True):
-    """A build of one version, whose archive is in the store."""
+    """A build of one version, whose archive is in the store; `evidence` is that of one of this machine."""
 
     version: str
     file: Artefact
+    evidence: str = ""
 
 
 class _Listed(Struct, frozen=True, kw_only=True):

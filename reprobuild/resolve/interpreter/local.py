@@ -1,0 +1,144 @@
+"""A Python that lies on this machine, where it is the very build that the snapshot states.
+
+Each one that could be it is asked for its build, which runs it: so it must be in a folder of the user's own managers or
+on PATH, and nobody but the user and root may be able to change it. What a snapshot names elsewhere is never run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild import capture
+from reprobuild.errors import EngineError, LockError, SnapshotError
+from reprobuild.guard.strings import AbsolutePath, Line
+from reprobuild.proc import SAFE, Failed, run
+from reprobuild.resolve.interpreter.captured import adopt, in_full
+from reprobuild.resolve.interpreter.places import changeable, installations, is_below_roots
+from reprobuild.resolve.interpreter.standalone import Build, NoBuild
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.snapshot.model import Report
+from reprobuild.snapshot.python_build import StatedBuild, in_words, stated_build
+from reprobuild.snapshot.repositories import PackedInterpreter
+from reprobuild.snapshot.text import escaped
+
+_MOST = 16  # Pythons that are asked
+_SHOWN = 3  # of them in an error
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+_ASK = (
+    "import json, platform, sys, sysconfig; print(json.dumps({'version': platform.python_version(), "
+    "'build': platform.python_build(), 'compiler': platform.python_compiler(), 'text': sys.version.splitlines()[0], "
+    "'platform': sysconfig.get_platform(), 'prefix': sys.base_prefix}))"
+)
+
+
+class _Answer(Struct, frozen=True):
+    """What an interpreter says of itself; `text` is the first line of `python -VV` without its first word."""
+
+    version: Line
+    build: tuple[Line, Line]
+    compiler: Line
+    text: Line
+    platform: Line
+    prefix: AbsolutePath
+
+    @property
+    def words(self) -> str:
+        return in_words(self.version, self.build, self.compiler)
+
+    def is_build(self, stated: StatedBuild) -> bool:
+        """Tell whether this is the very build."""
+        return self.platform == stated.platform and stated.words in (self.words, self.text.strip())
+
+
+class _Passed(Exception):
+    """A Python of this machine is not taken; the message says why."""
+
+
+def find_local(
+    version: str, reports: Sequence[Report], machine: str, none: NoBuild, around: Surroundings
+) -> Build:
+    """Return the Python of this machine that is of the very build which the snapshot states, packed into the store.
+
+    Args:
+        version: that is needed, `X.Y.Z`.
+        reports: of the snapshot.
+        machine: that the image is for, in the kernel's words.
+        none: why there is no standalone build.
+        around: the snapshot's folder, this machine's environment, and the store.
+
+    Raises:
+        NoBuild: there is no such Python here; the message names those that are another build.
+    """
+    stated = stated_build(around.captured, reports)
+    if stated is None or stated.version != version or stated.platform != f"linux-{machine}":
+        raise none
+    minor = ".".join(version.split(".")[:2])
+    passed = []
+    bases = installations(minor, stated.prefix, around.env)
+    for base in bases[:_MOST]:
+        try:
+            return _packed(base, minor, stated, machine, around)
+        except _Passed as err:
+            passed.append(f"{escaped(str(base))} {err}")
+    if _is_elsewhere(stated, bases, around):
+        place = escaped(stated.prefix)
+        passed.insert(
+            0, f"{place} is not looked at: no directory of PATH leads to it, and no manager keeps it"
+        )
+    more = [f"and {len(passed) - _SHOWN} more"] if len(passed) > _SHOWN else []
+    message = "; ".join([str(none), *passed[:_SHOWN], *more])
+    raise NoBuild(message, hint=none.hint)
+
+
+def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: Surroundings) -> bool:
+    """Tell whether the Python of the snapshot may still lie here, in a folder that nobody but the snapshot names."""
+    prefix = stated.prefix
+    if not prefix.startswith("/") or prefix == "/usr" or os.path.realpath(prefix) in map(str, bases):
+        return False
+    try:
+        return Path(prefix).is_dir() and not is_below_roots(prefix, around.env)
+    except OSError:  # a name that is too long
+        return False
+
+
+def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: Surroundings) -> Build:
+    program = base / "bin" / f"python{minor}"
+    if open_to_others := changeable(base, minor):
+        raise _Passed(f"is not run: others can change {escaped(str(open_to_others))}")
+    answer = _asked(program)
+    if not answer.is_build(stated):
+        raise _Passed(f"is another build ({escaped(answer.words)}, not {escaped(stated.words)})")
+    if os.path.realpath(answer.prefix) != str(base):
+        raise _Passed(f"belongs to {escaped(answer.prefix)}")
+    around.say(f"python: Python {stated.version} of this machine, {escaped(str(base))}: the build that ran")
+    with around.store.scratch() as scratch:
+        try:
+            said = capture.pack_interpreter(program, scratch, _ENVIRONMENT)
+            packed = msgspec.json.decode(said, type=PackedInterpreter)
+            evidence = f"on this machine: {in_full(packed)}"
+            taken = adopt(packed, scratch, evidence, machine, around.store)
+        except (Failed, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
+            raise _Passed(f"cannot be packed: {escaped(str(err))}") from None
+    if packed.left_out:
+        around.say(
+            f"python: {len(packed.left_out)} of its files are left out, {packed.left_out[0].path} first"
+        )
+    assert taken.file is not None
+    return Build(version=taken.version, file=taken.file, evidence=evidence)
+
+
+def _asked(program: Path) -> _Answer:
+    """Return what an interpreter says of itself."""
+    argv = [str(program), *capture.ISOLATED, "-c", _ASK]
+    try:
+        said = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)
+        return msgspec.json.decode(said, type=_Answer)
+    except (Failed, EngineError):
+        raise _Passed("does not start") from None
+    except msgspec.DecodeError:
+        raise _Passed("does not tell its build") from None

@@ -1,0 +1,82 @@
+"""The build of the Python that ran: what tells one installation of a version from another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.guard.plain import open_within
+from reprobuild.guard.strings import Line, QuotedPath
+from reprobuild.snapshot.captured import FILE
+from reprobuild.snapshot.model import Report
+
+_LARGEST = 64 << 20  # of capture.json, as it is read whole
+
+
+class StatedBuild(Struct, frozen=True, kw_only=True):
+    """What a snapshot states of its Python.
+
+    `words` are those of `in_words`, or the first line of `python -VV` without its first word. `platform` is that of
+    `sysconfig`, `prefix` where it was installed, if that is known.
+    """
+
+    version: str
+    words: str
+    platform: str
+    prefix: str = ""
+
+
+class _Python(Struct, frozen=True):
+    version: Line
+    build: tuple[Line, Line]
+    compiler: Line
+    platform: Line
+    implementation: Line = ""
+    base_prefix: QuotedPath = ""
+
+
+class _Document(Struct, frozen=True):
+    python: _Python | None = None
+
+
+def stated_build(folder: Path, reports: Sequence[Report]) -> StatedBuild | None:
+    """Return the build that capture.json or python.txt states; None where neither tells version, date and platform.
+
+    Args:
+        folder: of the snapshot.
+        reports: what was read of it.
+    """
+    return _captured(folder) or next(filter(None, map(_of_recipe, reports)), None)
+
+
+def in_words(version: str, build: Sequence[str], compiler: str) -> str:
+    """Return a build as a text, from what Python's `platform` says."""
+    return f"{version} ({', '.join(build)}) [{compiler}]"
+
+
+def _captured(folder: Path) -> StatedBuild | None:
+    try:
+        stream, _ = open_within(folder, FILE)
+        with stream:
+            python = msgspec.json.decode(stream.read(_LARGEST), type=_Document).python
+    except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if python is None or python.implementation != "CPython" or not all((*python.build, python.platform)):
+        return None
+    return StatedBuild(
+        version=python.version.rstrip("+"), words=in_words(python.version, python.build, python.compiler),
+        platform=python.platform, prefix=python.base_prefix,
+    )  # fmt: skip
+
+
+def _of_recipe(report: Report) -> StatedBuild | None:
+    facts = {fact.name: fact.value or "" for fact in report.facts}
+    words = facts.get("Python version", "").removeprefix("Python ")
+    if report.kind != "python" or not report.python or not re.search(r"\(.+\)", words):
+        return None
+    platform = facts.get("platform", "")
+    return StatedBuild(version=report.python, words=words, platform=platform) if platform else None
