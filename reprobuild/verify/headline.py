@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from reprobuild.verify.probe import OTHER_NAMES
 from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V, Verdict
 
 NO_TORCH = (
@@ -19,7 +20,13 @@ NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
 WORK_BY_CHOICE = "the smoke test was left out by --no-smoke: what was checked is your own work alone"
 LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
 # Distributions that compute, as people write them; those without probes are named in a note.
-TITLES = {"numpy": "NumPy", "scipy": "SciPy", "scikit-learn": "scikit-learn", "jax": "JAX"}
+TITLES = {
+    "numpy": "NumPy",
+    "scipy": "SciPy",
+    "scikit-learn": "scikit-learn",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+}
 UNPROBED = (
     "tensorflow", "tensorflow-cpu", "jax", "jax-cuda12-plugin", "jax-cuda13-plugin", "cupy", "numba", "xgboost",
     "lightgbm", "catboost", "mxnet", "paddlepaddle", "onnxruntime", "polars",
@@ -103,7 +110,8 @@ def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
     """Return what is not known of libraries that compute and have no probes; empty where there is none."""
     if smoke is None or not smoke.libraries:
         return ""
-    left = [name for name in UNPROBED if name in names and name not in smoke.libraries]
+    probed = {name for library in smoke.libraries for name in (library, *OTHER_NAMES.get(library, ()))}
+    left = [name for name in UNPROBED if name in names and name not in probed]
     return (
         f"cpu: no probe is of {', '.join(left)}: nothing is known about {'it' if len(left) == 1 else 'them'}"
         if left

@@ -21,6 +21,9 @@ OF_PACKAGES: dict[str, tuple[str, tuple[Device, ...]]] = {
     "transformer_engine_attention": ("transformer-engine", ("cuda",)),
 }  # fmt: skip
 
+# Other distributions that bring the library of a probe.
+OTHER_NAMES = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")}
+
 
 class Rules(Struct, frozen=True, kw_only=True):
     """What the host knows of an image, whatever the image says.
@@ -42,7 +45,8 @@ class Rules(Struct, frozen=True, kw_only=True):
         package, devices = OF_PACKAGES.get(name, (self.expected.libraries.get(name, ""), ("cpu",)))
         if package == "numpy" and self.expected.libraries:  # it is there: only an old one lacks a generator
             return name in self.expected.optional
-        return name in self.expected.optional and not (package in self.pinned and self.device in devices)
+        pinned = not self.pinned.isdisjoint((package, *OTHER_NAMES.get(package, ())))
+        return name in self.expected.optional and not (pinned and self.device in devices)
 
     def promiser(self, name: str) -> str:
         """Return whose promise a probe is about."""

@@ -1,9 +1,11 @@
-"""The child of an image without torch with faults in some of its probes, for tests/runtime/test_smoke_arrays.py."""
+"""The child of an image without torch with faults in some of its probes, for the tests of those probes."""
 
 import os
+import random
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -56,9 +58,28 @@ def dying(b):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def entropy_of_tensorflow(b):
+    generator = b.package("tensorflow").random.Generator.from_non_deterministic_state()
+    return [generator.normal([100]).numpy()]
+
+
+def late_tensorflow(b):
+    """Take the rows of a data set in the order in which threads are done with them."""
+    tf = b.package("tensorflow")
+
+    def slow(number):
+        wait = tf.py_function(lambda: time.sleep(random.SystemRandom().random() / 500), [], [])
+        with tf.control_dependencies([wait]):
+            return tf.cast(number, tf.float32) / 3
+
+    rows = tf.data.Dataset.range(64).map(slow, num_parallel_calls=8, deterministic=False)
+    return [b.numpy.asarray(list(rows.as_numpy_iterator()))]
+
+
 PLANTED = {
     "numpy_sums": racing, "numpy_gram": racing_ahead, "numpy_draw_global": unseeded, "numpy_draw_seeded": forgetful,
     "numpy_moments": uninitialised, "numpy_fft": dying,
+    "tensorflow_draws": entropy_of_tensorflow, "tensorflow_scatter": late_tensorflow,
 }  # fmt: skip
 for name, function in PLANTED.items():
     bench.PROBES[name].function = function

@@ -45,7 +45,7 @@ def test_it_names_exactly_the_probes_that_there_are() -> None:
 
 def test_it_names_exactly_the_probes_of_an_image_without_torch() -> None:
     part = PAGE.partition("## An image without torch")[2].partition("| mode | setting |")[0]
-    named = re.findall(r"`((?:numpy|scipy|sklearn|python|jax)_\w+)`", part)
+    named = re.findall(r"`((?:numpy|scipy|sklearn|python|jax|tensorflow)_\w+)`", part)
     assert named == sorted(named, key=list(arrays.register()).index)
     assert named == list(arrays.register())
 

@@ -44,6 +44,7 @@ NUMPY = sum(name == "numpy" for name in WANTED.libraries.values())
 SCIPY = [name for name, library in WANTED.libraries.items() if library == "scipy"]
 LEARNING = [name for name, library in WANTED.libraries.items() if library == "scikit-learn"]
 JAX = [name for name, library in WANTED.libraries.items() if library == "jax"]
+TENSORFLOW = [name for name, library in WANTED.libraries.items() if library == "tensorflow"]
 (KMEANS,) = WANTED.informational
 RACE = "numpy_matmul_fp64"
 START = {"random": "3", "hash": "4", "numpy": "5", "hook": {"seed": "42"}}
@@ -112,7 +113,7 @@ def check(
     return verify_image(lock, asked, engine, {}), engine
 
 
-ALL = ("numpy", "scipy", "scikit-learn", "jax")
+ALL = ("numpy", "scipy", "scikit-learn", "jax", "tensorflow")
 
 
 def test_all_is_well() -> None:
@@ -129,10 +130,11 @@ def test_all_is_well() -> None:
         "scipy": len(SCIPY),
         "scikit-learn": len(LEARNING) - 1,
         "jax": len(JAX),
+        "tensorflow": len(TENSORFLOW),
     }
     words = (
         f"NumPy: {NUMPY} probes, SciPy: {len(SCIPY)} probes, scikit-learn: {len(LEARNING) - 1} probes, "
-        f"JAX: {len(JAX)} probes"
+        f"JAX: {len(JAX)} probes, TensorFlow: {len(TENSORFLOW)} probes"
     )
     assert scope_words(verdict) == f" ({words})"
     lines = certificate_lines(verdict)
@@ -158,7 +160,7 @@ def test_the_exit_code() -> None:
     assert msgspec.structs.replace(verdict, round_trip="exact").exit_code == 0
     assert scope_words(verdict) == f" (NumPy: {NUMPY} probes)"
     away = {probe.name for probe in verdict.smoke[0].probes if probe.verdict == "not-applicable"}
-    assert away == {*SCIPY, *LEARNING, *JAX}
+    assert away == {*SCIPY, *LEARNING, *JAX, *TENSORFLOW}
     line = f"  not applicable here: {len(away)} probes of libraries that the image does not have"
     assert line in certificate_lines(verdict)
 
@@ -253,7 +255,7 @@ def test_one_thread_is_said() -> None:
     ("names", "said"),
     [
         (("xgboost",), "cpu: no probe is of xgboost: nothing is known about it"),
-        (("tensorflow", "xgboost"), "cpu: no probe is of tensorflow, xgboost: nothing is known about them"),
+        (("cupy", "xgboost"), "cpu: no probe is of cupy, xgboost: nothing is known about them"),
     ],
 )
 def test_libraries_without_probes_are_named(names: tuple[str, ...], said: str) -> None:
@@ -284,3 +286,14 @@ def test_the_threads_of_blas_explain_other_digests() -> None:
 def test_only_some_probes() -> None:
     first, second = questions("cpu", WANTED, seed=7, controls=True, thorough=False, probes=[RACE])
     assert (first["only"], first["subject"], second["subject"]) == ([RACE], "arrays", "arrays")
+
+
+def test_tensorflow_has_several_names() -> None:
+    """Its probes are those of `tensorflow-cpu`, too: a lock with that needs answers, and no note says otherwise."""
+    others = ("numpy", "tensorflow-cpu")
+    known = ("scipy", "scikit-learn", "jax")
+    fine, _ = check(lock_of(*others), answer(without=known), answer(quick=True, without=known))
+    assert (fine.determinism.cpu, fine.notes) == ("identical", ())
+    without = (*known, "tensorflow")
+    verdict, _ = check(lock_of(*others), answer(without=without), answer(quick=True, without=without))
+    assert verdict.determinism.cpu == "inconclusive"

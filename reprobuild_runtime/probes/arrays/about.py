@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
 LOADED = ("scipy.linalg", "sklearn.cluster")  # which bring a BLAS and an OpenMP of their own
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "threadpoolctl", "joblib")
+LIBRARIES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "jax",
+    "jaxlib",
+    "tensorflow",
+    "tensorflow-cpu",
+    "keras",
+    "threadpoolctl",
+    "joblib",
+)
 
 
 def about(numpy: "Any") -> "Dict[str, Any]":

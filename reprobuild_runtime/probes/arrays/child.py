@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Say = Callable[[Dict[str, Any]], None]
 
-MODULES = ("algebra", "sums", "transforms", "draws", "science", "learning", "compiled")
+MODULES = ("algebra", "sums", "transforms", "draws", "science", "learning", "compiled", "graphs")
 
 
 def register() -> "Dict[str, Probe]":

@@ -1,0 +1,123 @@
+"""TensorFlow on the CPU: its own kernels and threads, eager and compiled by `tf.function`."""
+
+import os
+
+from reprobuild_runtime.probes.arrays.bench import probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List
+
+    from reprobuild_runtime.probes.arrays.bench import Bench
+
+_NAME = "tensorflow"
+
+
+def _package(b: "Bench") -> "Any":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # noqa: TID251  of this process, before the first import
+    return b.package(_NAME)
+
+
+def _ran(b: "Bench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
+    """Run a function on the CPU as it is and as a graph, traced once in a process, and return NumPy's arrays."""
+    tf = _package(b)
+    with tf.device("/CPU:0"):
+        graph = b.kept.setdefault(function.__qualname__, tf.function(function))
+        values = [tf.constant(each) for each in inputs]
+        found = [*tf.nest.flatten(function(*values)), *tf.nest.flatten(graph(*values))]
+    return [b.numpy.asarray(each) for each in found]
+
+
+@probe(_NAME)
+def tensorflow_matmul(b: "Bench") -> "List[Any]":
+    tf = _package(b)
+    return _ran(
+        b,
+        lambda x, y: (tf.matmul(x, y), tf.einsum("ij,kj->ik", x, x)),
+        b.randn(256, 384, dtype="float32"),
+        b.randn(384, 200, dtype="float32"),
+    )
+
+
+@probe(_NAME)
+def tensorflow_reductions(b: "Bench") -> "List[Any]":
+    tf = _package(b)
+
+    def compute(x: "Any") -> "Any":
+        return (
+            tf.reduce_sum(x), tf.reduce_mean(x, 0), tf.math.reduce_variance(x, 1), tf.nn.softmax(x),
+            tf.reduce_logsumexp(x, 1), tf.cumsum(x, 1), tf.nn.moments(x, [0])[1],
+        )  # fmt: skip
+
+    return _ran(b, compute, b.randn(256, 401, dtype="float32"))
+
+
+@probe(_NAME)
+def tensorflow_scatter(b: "Bench") -> "List[Any]":
+    """Add to places that are named many times."""
+    tf = _package(b)
+
+    def compute(index: "Any", values: "Any") -> "Any":
+        return (
+            tf.math.unsorted_segment_sum(values, index, 64),
+            tf.scatter_nd(index[:, None], values, [64, 16]),
+            tf.tensor_scatter_nd_add(tf.zeros([64, 16]), index[:, None], values),
+        )
+
+    return _ran(b, compute, b.index(64, 20000), b.randn(20000, 16, dtype="float32"))
+
+
+@probe(_NAME)
+def tensorflow_convolution(b: "Bench") -> "List[Any]":
+    tf = _package(b)
+
+    def compute(x: "Any", kernel: "Any", upstream: "Any") -> "Any":
+        with tf.GradientTape() as tape:
+            tape.watch([x, kernel])
+            total = tf.reduce_sum(tf.nn.conv2d(x, kernel, 1, "SAME") * upstream)
+        return tape.gradient(total, [x, kernel])
+
+    shapes = ((4, 24, 24, 8), (3, 3, 8, 16), (4, 24, 24, 16))
+    return _ran(b, compute, *(b.randn(*shape, dtype="float32") for shape in shapes))
+
+
+@probe(_NAME)
+def tensorflow_embedding(b: "Bench") -> "List[Any]":
+    """Look rows up many times, and take the slope of the table."""
+    tf = _package(b)
+
+    def compute(table: "Any", index: "Any") -> "Any":
+        with tf.GradientTape() as tape:
+            tape.watch(table)
+            total = tf.reduce_sum(tf.nn.embedding_lookup(table, index) ** 2)
+        return tf.convert_to_tensor(tape.gradient(total, table))
+
+    return _ran(b, compute, b.randn(200, 32, dtype="float32"), b.index(200, 8000))
+
+
+@probe(_NAME)
+def tensorflow_draws(b: "Bench") -> "List[Any]":
+    """Draw from the global seed, from a generator with a seed, and without a state."""
+    tf = _package(b)
+    tf.random.set_seed(b.seed % 2**31)
+    generator = tf.random.Generator.from_seed(b.seed % 2**31)
+    found = [
+        tf.random.normal([1000]), tf.random.shuffle(tf.range(500)), generator.normal([1000]),
+        generator.uniform([500]), tf.random.stateless_normal([500], [b.seed % 2**31, 1]),
+    ]  # fmt: skip
+    return [b.numpy.asarray(each) for each in found]
+
+
+@probe(_NAME)
+def tensorflow_training(b: "Bench") -> "List[Any]":
+    """Train a small network of Keras for some steps, shuffled and with dropout."""
+    tf = _package(b)
+    keras = tf.keras
+    keras.utils.set_random_seed(b.seed % 2**31)
+    model = keras.Sequential(
+        [keras.layers.Dense(64, activation="tanh"), keras.layers.Dropout(0.2), keras.layers.Dense(8)]
+    )
+    model.compile(optimizer="adam", loss="mse")
+    values = [b.randn(*shape, spread=0, dtype="float32") for shape in ((256, 32), (256, 8))]
+    told = model.fit(*values, batch_size=32, epochs=2, shuffle=True, verbose=0)
+    return [*model.get_weights(), b.numpy.asarray(told.history["loss"])]
