@@ -24,7 +24,7 @@ def test_the_environments_are_many_and_of_all_kinds() -> None:
 def test_the_recipe_is_that_of_the_readme() -> None:
     editable = next(case for case in CASES if "-e lib" in case.make and case.capture == "recipe")
     plain = next(case for case in CASES if case.capture == "recipe" and "-e lib" not in case.make)
-    assert "pip freeze > $REPRO_DIR/requirements.txt" in experiment.recipe(plain)
+    assert "pip freeze --all > $REPRO_DIR/requirements.txt" in experiment.recipe(plain)
     assert "mylib" not in experiment.recipe(plain) + experiment.recipe(editable)
     assert "(cd ../lib && git diff > $OLDPWD/$REPRO_DIR/tinylib.diff)" in experiment.recipe(editable)
 

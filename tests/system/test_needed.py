@@ -218,3 +218,32 @@ def test_what_the_user_or_the_environment_names_is_taken() -> None:
     base, rulings = resolve_base(CAPTURED, index=HAVING, roots=["tmux"], called={})
     assert [deb.name for deb in base.packages] == ["base-files", "libevent2", "libgl1", "tmux"]
     assert not_called(rulings) == ["git", "nodejs", "google-cloud-cli"]
+
+
+# Debian 12 and Ubuntu 22.04 pack `distutils` and `lib2to3` apart; TensorFlow 2.15 imports `distutils.spawn`.
+PARTED = index(
+    stanza("base-files", "1", "", "Essential: yes"), stanza("python3.11", "3.11.2"), stanza("python3-venv", "3.11.2"),
+    stanza("python3-distutils", "3.11.2"), stanza("python3-lib2to3", "3.11.2"), stanza("python3.9-tk", "3.9.2"),
+    stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
+)  # fmt: skip
+PARTS = (
+    package("python3.11", "3.11.2", line=2), package("python3-venv", "3.11.2", "manual", line=3),
+    package("python3-distutils", "3.11.2", line=4), package("python3-lib2to3", "3.11.2", line=5),
+    package("python3.9-tk", "3.9.2", line=6), package("python3-gdbm", "3.11.2", line=7),
+)  # fmt: skip
+
+
+def test_captured_parts_of_the_standard_library_belong_to_the_interpreter() -> None:
+    base, _ = resolve_base(PARTS, index=PARTED, roots=["python3.11"], called={})
+    names = ["base-files", "python3-distutils", "python3-lib2to3", "python3.11"]
+    assert [deb.name for deb in base.packages] == names
+
+
+def test_an_interpreter_that_is_not_the_systems_has_its_own_standard_library() -> None:
+    base, _ = resolve_base(PARTS, index=PARTED, roots=[], called={})
+    assert [deb.name for deb in base.packages] == ["base-files"]
+
+
+def test_a_dropped_part_of_the_standard_library_stays_out() -> None:
+    base, _ = resolve_base(PARTS, index=PARTED, roots=["python3.11"], drop=["python3-distutils"], called={})
+    assert "python3-distutils" not in [deb.name for deb in base.packages]

@@ -1,13 +1,14 @@
 """Which captured system packages the environment needs, of those that a person had asked apt for.
 
-Libraries and data have no program whose call would show their use, so they are needed. Any other package is needed if
+Libraries and data have no program whose call would show their use, so they are needed; so are the captured parts of
+the standard library of the interpreter. Any other package is needed if
 code of the environment calls one of its programs. docs/system.md has the rule, `needed.toml` its table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
@@ -16,6 +17,8 @@ import msgspec
 from msgspec import Struct
 
 _LETTERS = 3  # of a name that means nothing else
+# Debian and Ubuntu keep these parts of Python's standard library in packages of their own.
+_PARTS = re.compile(r"python3(?:\.[0-9]+)?-(?:distutils|lib2to3|gdbm|tk)")
 _SERIES = re.compile(r"-[0-9][0-9.]*$")  # of a package for one version of its program: gcc-12
 
 
@@ -42,6 +45,15 @@ def is_kept(name: str) -> bool:
     table = _table()
     library = name.startswith("lib") and not _pattern(table.not_libraries).match(name)
     return library or _pattern(table.kept).match(name) is not None
+
+
+def is_of_interpreter(name: str, interpreters: Collection[str]) -> bool:
+    """Tell whether a package has a part of the standard library of an interpreter (`python3.11`)."""
+    place, _, _ = name.rpartition("-")
+    return bool(_PARTS.fullmatch(name)) and (
+        place in interpreters
+        or (place == "python3" and any(each.startswith("python3.") for each in interpreters))
+    )
 
 
 def programs_of(name: str) -> tuple[str, ...]:

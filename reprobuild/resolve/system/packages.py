@@ -13,7 +13,7 @@ from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
 from reprobuild.resolve.system.closure import Choice, Closure
 from reprobuild.resolve.system.metas import parts_without_drivers
-from reprobuild.resolve.system.needed import is_kept
+from reprobuild.resolve.system.needed import is_kept, is_of_interpreter
 from reprobuild.resolve.system.system_rules import exclusion
 from reprobuild.resolve.system.ways import is_later_revision
 from reprobuild.snapshot.model import Package
@@ -106,7 +106,9 @@ def resolve_base(
     }
     captured = {key: package.version for key, package in installed.items()}
     wanted = dict.fromkeys(index.essential, "every system")
+    roots = tuple(roots)
     wanted |= {name: "the environment" for name in roots if name not in wanted}
+    wanted |= dict.fromkeys(_of_interpreter(installed, refused, index, roots), "the interpreter")
     wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
     if called is not None:
         refused |= _not_called(installed, refused, wanted, called)
@@ -135,6 +137,20 @@ def resolve_base(
 def not_called(rulings: Iterable[Ruling]) -> list[str]:
     """Return the packages that a person had asked apt for and that are left out, because no code calls them."""
     return [ruling.subject for ruling in rulings if ruling.reason == _NOT_CALLED.reason]
+
+
+def _of_interpreter(
+    installed: Mapping[str, Package],
+    refused: Mapping[str, _Refusal | None],
+    index: SystemIndex,
+    roots: Collection[str],
+) -> list[str]:
+    """Return the captured packages with parts of the standard library, whoever had asked for them."""
+    return [
+        key
+        for key, package in installed.items()
+        if is_of_interpreter(package.name, roots) and not refused[key] and index.versions(key)
+    ]
 
 
 def _not_called(
