@@ -22,6 +22,7 @@ from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Around, Resolved, Target, newest, resolve_requirements
 from reprobuild.resolve.freeze.lookup import by_rule
 from reprobuild.resolve.freeze.lost import refuse_lost
+from reprobuild.resolve.freeze.pages import LARGEST
 from reprobuild.resolve.freeze.pythons import in_words
 from reprobuild.services import read_services
 from reprobuild.snapshot import conda
@@ -335,6 +336,36 @@ def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
     with pytest.raises(FetchError, match=rf"{served.url}/simple does not answer as a Simple API") as caught:
         lock(lists(f"{served.url}/simple"), "tool==1.0")
     assert caught.value.hint == "check pip's index-url"
+
+
+# PEP 503's parser reads 1 MiB in a second, so a page is cut to the links that count before it is parsed.
+LINK = f'<a href="tool-1.0-py3-none-any.whl#sha256={"a" * 64}">tool-1.0-py3-none-any.whl</a>'
+OTHER = '<a href="tool-2.0-py3-none-any.whl">tool-2.0-py3-none-any.whl</a>'
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["<a>" * (1 << 19), "<!-- " + "x" * (2 << 20) + " -->" + LINK, LINK * (17 * (1 << 20) // len(LINK))],
+    ids=["tags", "head", "links"],
+)
+def test_a_page_that_would_take_minutes_to_parse_is_refused(served: Served, body: str) -> None:
+    served.give("/simple/tool/", Reply(f"<!DOCTYPE html><body>{body}</body>".encode(), headers=HTML))
+    with pytest.raises(FetchError, match="it is no list of files of a project: it is too long"):
+        lock(lists(f"{served.url}/simple"), "tool==1.0")
+
+
+def test_a_page_of_links_has_a_bound(served: Served) -> None:
+    served.give("/simple/tool/", Reply(OTHER.encode() * 1000, headers=HTML, endless=True))
+    with pytest.raises(FetchError, match=rf"gives more than {LARGEST} bytes"):
+        lock(lists(f"{served.url}/simple"), "tool==1.0")
+
+
+def test_a_long_page_with_few_links_that_count_is_read(served: Served) -> None:
+    page = f"<!DOCTYPE html><body>{OTHER * 100_000}{LINK}</body>"
+    served.give("/simple/tool/", Reply(page.encode(), headers=HTML))
+    wheel, _ = lock(lists(f"{served.url}/simple"), "tool==1.0")
+    assert wheel is not None
+    assert wheel.file.sha256 == "a" * 64
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,10 @@ from reprobuild.resolve.freeze.page_memory import PageMemory
 from reprobuild.resolve.freeze.page_text import check_list, joined, read_anchors
 
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
+# Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
+LARGEST = 64 << 20
+_LARGEST_READ = 16 << 20  # of the links to files that are looked for
+_LARGEST_HEAD = 1 << 20
 _ANCHOR = re.compile(r"(?=<a\s)")
 _LOGIN = (
     "put the credentials where pip finds them (its configuration, or ~/.netrc); an index that answers so where it "
@@ -137,7 +141,7 @@ class Pages:
     def _page(self, index: Index, url: str, project: str) -> Page | None:
         if url not in self._pages:
             try:
-                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED)
+                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED, most=LARGEST)
             except NotFound:
                 self._pages[url] = None
             except Refused as err:
@@ -160,7 +164,7 @@ class Pages:
             found = (_listed(filename=path.name, url=path.as_uri()) for path in paths)
             return [item for item in found if item is not None]
         try:
-            page = self._net.page(place, accept="text/html")
+            page = self._net.page(place, accept="text/html", most=LARGEST)
         except NotFound:
             return []
         except Refused as err:
@@ -267,10 +271,12 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], 
         check_list(text)
         head, *anchors = _ANCHOR.split(text)
         # Parsing ten thousand links takes seconds.
-        text, some = head + "".join(anchor for anchor in anchors if needle in anchor), bool(anchors)
+        text, some = "".join(anchor for anchor in anchors if needle in anchor), bool(anchors)
+        if len(head) > _LARGEST_HEAD or len(text) > _LARGEST_READ:
+            raise ValueError("it is no list of files of a project: it is too long")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", simple.APIVersionWarning)
-            details = simple.parse_project_details(text, media, project)
+            details = simple.parse_project_details(head + text, media, project)
         version = str(details.get("meta", {}).get("api-version", "1.0"))
         found = [_of_html(page.url, dict(file)) for file in details["files"] if needle in file["filename"]]
     if version.partition(".")[0] != "1":
