@@ -84,6 +84,12 @@ KNOWN = (
     [
         ("python: 3.10\n", "python: 3.1 is a number in YAML", 'write it in quotes: python: "3.10"'),
         ("a: [", "is not YAML: ", "see docs/decisions.md for an example"),
+        ("seed: 1\nseed: 2\n", "is not YAML: a second 'seed'", "see docs/decisions.md for an example"),
+        (
+            "bake:\n  A: '1'\n  \"A\": '2'\n",
+            "is not YAML: a second 'A'",
+            "see docs/decisions.md for an example",
+        ),
         (b"a: \xff\xfe\n", "is not YAML: ", "see docs/decisions.md for an example"),
         ("pyton: '3.11'\n", "pyton", KNOWN),
         ("drop: LD_PRELOAD\n", "$.drop", KNOWN),

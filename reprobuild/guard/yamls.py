@@ -31,10 +31,11 @@ _REFUSALS = (
 
 
 class StrictLoader(yaml.SafeLoader):
-    """A loader that refuses aliases, explicit tags, deep nesting and too many nodes."""
+    """A loader that refuses aliases, explicit tags, deep nesting, too many nodes, and a key that stands twice."""
 
     deepest = DEEPEST
     tags = False
+    repeats = False  # whether a key may stand twice
     nodes = 0
     depth = 0
 
@@ -48,6 +49,17 @@ class StrictLoader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self.depth -= 1
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        seen: set[str] = set()
+        for key in () if self.repeats else keys:
+            # PyYAML takes the last one without a word; in YAML 1.2.2 (3.2.1.1) all keys differ.
+            if key.value in seen:
+                raise yaml.composer.ComposerError(None, None, f"a second {key.value[:60]!r}", key.start_mark)
+            seen.add(key.value)
+        return node
 
     def refusal(self, event: Any) -> str:
         """Return why the node that an event begins is refused, empty where it is not."""
@@ -66,7 +78,9 @@ class StrictLoader(yaml.SafeLoader):
 
 
 class BoundedLoader(StrictLoader):
-    """A loader for the user's own files: aliases are allowed, while what they repeat stays within the bound."""
+    """A loader for the user's own files, with aliases within the bound, and with keys that stand twice."""
+
+    repeats = True
 
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
