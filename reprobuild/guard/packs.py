@@ -12,6 +12,7 @@ import zlib
 LARGEST = 512 << 20
 _HEAD = struct.Struct(">4sII")
 _FILE, _BY_OFFSET, _BY_NAME = 3, 6, 7
+_MOST_BITS = 63  # of a number in a header; git refuses what does not fit into 64
 _START = 20  # bytes of a delta's two sizes, seven bits in each
 _PIECE = 64 << 10
 _UNPACKED = 1 << 20
@@ -42,6 +43,8 @@ def _check_object(pack: bytes, at: int, id_size: int) -> int:
     shift = 4
     while pack[at] & 128:
         at += 1
+        if shift > _MOST_BITS:
+            raise ValueError("an object of its pack states a size without an end")
         size |= (pack[at] & 127) << shift
         shift += 7
     at += 1

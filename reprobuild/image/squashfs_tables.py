@@ -30,6 +30,7 @@ _HEADER, _ROW = struct.Struct("<3I"), struct.Struct("<HhHH")
 _INDEX = struct.Struct("<3I")
 _ENDS = 3  # the size of a directory counts `.` and `..`, which are not written
 _LONGEST_NAME = 256
+_MOST_OF_ROWS = 64 << 20  # bytes of one directory, which are held; a million names have some 30 MiB
 _MODE = 0o7777
 
 
@@ -137,9 +138,11 @@ class _Tables:
         """Yield name, type, number and place of the inode of each row, after the index was compared with them.
 
         Raises:
-            ValueError: names do not rise, a row is cut, or the index leads elsewhere.
+            ValueError: names do not rise, a row is cut, the index leads elsewhere, or there are too many rows.
         """
         size = max(directory.size - _ENDS, 0)
+        if size > _MOST_OF_ROWS:
+            raise ValueError(f"a directory has {size} bytes of rows, and at most {_MOST_OF_ROWS} are read")
         rows = self.directories.read(directory.block, directory.offset, size) if size else b""
         heads: dict[int, bytes] = {}
         last, at = b"", 0
@@ -184,6 +187,7 @@ def check_tables(path: Path) -> None:
 
 def _check(tables: _Tables, root: int) -> None:
     places: dict[int, int] = {}
+    rows = 0  # directories can share their rows
     waiting = [(root, _BASIC, tables.inode(root)[1])]
     while waiting:
         place, kind, number = waiting.pop()
@@ -192,9 +196,10 @@ def _check(tables: _Tables, root: int) -> None:
             raise ValueError(f"the inode {number} is another one than the row of its directory says")
         if places.setdefault(number, place) != place:
             raise ValueError(f"two inodes have the number {number}")
-        if len(places) > MOST_MEMBERS:
-            raise ValueError(f"it has more than {MOST_MEMBERS} inodes")
         for _, each, its, where in tables.rows(directory) if directory else ():
+            rows += 1
+            if rows > MOST_MEMBERS:
+                raise ValueError(f"its directories have more than {MOST_MEMBERS} rows")
             if each == _BASIC and its in places:
                 raise ValueError(f"the directory with the number {its} stands twice")
             waiting.append((where, each, its))

@@ -77,6 +77,7 @@ def test_what_git_packs_is_taken(form: str, tmp_path: Path) -> None:
         ((packed(FILE, b"x"), head(FILE, 5) + bytes(9)), "its pack is damaged"),
         ((packed(BY_NAME, b"\xff" * 20, b"n" * 20),), "a number without an end"),
         ((packed(FILE, b"x")[:-9],), "its pack is"),
+        ((b"\xff" * 2_000_000 + b"\0",), "an object of its pack states a size without an end"),
     ],
 )  # fmt: skip
 def test_what_git_would_hold_is_refused(objects: tuple[bytes, ...], words: str) -> None:

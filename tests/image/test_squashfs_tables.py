@@ -91,6 +91,11 @@ def an_unknown_type(content: bytearray) -> None:
     struct.pack_into("<H", content, first, 15)
 
 
+def a_huge_directory(content: bytearray) -> None:
+    (at,) = [at for at in inodes_of(content, EXTENDED) if struct.unpack_from("<H", content, at + 32)[0]]
+    struct.pack_into("<I", content, at + 20, 70 << 20)
+
+
 def no_inodes(content: bytearray) -> None:
     struct.pack_into("<Q", content, INODES, len(content) - 1)
 
@@ -107,6 +112,7 @@ def another_packer(content: bytearray) -> None:
         (the_number_of_another, "is another one than the row of its directory says"),
         (the_type_in_the_mode, "an inode has the impossible mode 20755"),
         (an_unknown_type, "an inode has the unknown type 15"),
+        (a_huge_directory, "a directory has 73400317 bytes of rows, and at most 67108864 are read"),
         (no_inodes, "a table of metadata cannot be read"),
         (another_packer, "it is packed by another program than gzip, xz or zstd"),
     ],
@@ -124,6 +130,49 @@ def test_what_programs_would_read_in_two_ways_is_refused(
     with pytest.raises(BuildError, match=words) as failed:
         explain(str(honest), str(path), squashfs, lambda text: None)
     assert failed.value.hint == CUT_SHORT
+
+
+def table(content: bytes) -> bytes:
+    """Return the blocks of a table of metadata, not packed."""
+    parts = [content[at : at + 8192] for at in range(0, len(content), 8192)]
+    return b"".join(struct.pack("<H", 0x8000 | len(part)) + part for part in parts)
+
+
+def sharing(folders: int) -> bytes:
+    """Return a squashfs with folders that share the rows of as many names of one file: the square of rows."""
+
+    def place(number: int) -> tuple[int, int]:
+        return 40 * number // 8192 * 8194, 40 * number % 8192
+
+    def rows(kind: int, numbers: list[int]) -> bytes:
+        found = b""
+        for at, number in enumerate(numbers):
+            block, offset = place(number)
+            found += struct.pack("<3I", 0, block, number) + struct.pack("<HhHH", offset, 0, kind, 6)
+            found += b"%07d" % at
+        return found
+
+    def folder(number: int, size: int, at: int) -> bytes:
+        head = struct.pack("<4H2I", EXTENDED, 0o755, 0, 0, 0, number)
+        return head + struct.pack("<4I2HI", 2, size + 3, at // 8192 * 8194, 1, 0, at % 8192, 0xFFFFFFFF)
+
+    names, below = rows(2, [1] * folders), rows(1, list(range(2, folders + 2)))
+    file = struct.pack("<4H2I", 2, 0o755, 0, 0, 0, 1) + struct.pack("<4I", 0, 0xFFFFFFFF, 0, 0)
+    inodes = folder(0, len(below), len(names)) + file + bytes(8)
+    inodes += b"".join(folder(number, len(names), 0) for number in range(2, folders + 2))
+    first, second = table(inodes), table(names + below)
+    end = 96 + len(first) + len(second)
+    numbers = (0, end, end, 2**64 - 1, 96, 96 + len(first), 2**64 - 1, 2**64 - 1)
+    return struct.pack("<5I6H8Q", 0x73717368, 1, 0, 1 << 17, 0, 1, 17, 0, 1, 4, 0, *numbers) + first + second
+
+
+def test_directories_that_share_their_rows_are_bounded_together(tmp_path: Path) -> None:
+    path = tmp_path / "shared.sqsh"
+    path.write_bytes(sharing(30))
+    check_tables(path)
+    path.write_bytes(sharing(2000))
+    with pytest.raises(ValueError, match="its directories have more than 1000000 rows"):
+        check_tables(path)
 
 
 def test_two_inodes_with_one_number_are_refused(tree: Path, squashfs: dict[str, str]) -> None:
