@@ -16,6 +16,7 @@ from reprobuild.errors import EngineError, LockError, SnapshotError
 from reprobuild.proc import Failed, TimedOut
 from reprobuild.resolve.sources.repository import Repository
 from reprobuild.restore import git as program
+from tests.openssh import openssh_client
 from tests.resolve.repositories import ENV, Project
 
 HELPERS = (
@@ -116,13 +117,19 @@ def test_the_users_own_repository_is_not_written_to(tmp_path: Path) -> None:
     assert sorted((mine.path / ".git").rglob("*")) == before
 
 
+@pytest.fixture(scope="module")
+def openssh(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return openssh_client(tmp_path_factory.mktemp("openssh"))
+
+
 @pytest.mark.parametrize("scheme", ["git", "http", "ssh"])
 def test_a_server_that_says_nothing_is_left(
-    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheme: str, openssh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "SILENCE", 2)
     (tmp_path / "scratch").mkdir()
-    env = {**ENV, "PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1", "HOME": str(tmp_path)}
+    path = f"{openssh}:{os.environ['PATH']}"
+    env = {**ENV, "PATH": path, "NO_PROXY": "127.0.0.1", "HOME": str(tmp_path)}
     begin = time.monotonic()
     with silent() as place, pytest.raises(TimedOut) as caught:
         Repository(tmp_path / "scratch", env).fetch_remote(f"{scheme}://{place}/x.git", "main")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,31 +14,18 @@ from reprobuild.errors import ShipError
 from reprobuild.ship import signing
 from reprobuild.ship.alone import unbundle as form
 from reprobuild.ship.signing import sign
+from tests.openssh import openssh_client
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
 from tests.ship.test_damage import refused
 from tests.squashfs import open_folder
-from tests.unpacked import unpack_packages
-
-PACKAGES = ("openssh-client", "libssl3", "zlib1g", "libselinux1", "libpcre2-8-0")
 
 
 @pytest.fixture(scope="module")
 def ssh_keygen() -> Iterator[str]:
-    """The folder of OpenSSH's program: the machine's, or that of Debian's package, unpacked into a folder."""
-    there = shutil.which("ssh-keygen")
-    if there:
-        yield str(Path(there).parent)
-        return
+    """The folder of OpenSSH's program."""
     with open_folder() as folder:
-        libraries = unpack_packages(PACKAGES, folder)
-        script = folder / "bin" / "ssh-keygen"
-        script.parent.mkdir()
-        script.write_text(
-            f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {folder}/root/usr/bin/ssh-keygen "$@"\n'
-        )
-        script.chmod(0o755)
-        yield str(script.parent)
+        yield openssh_client(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -74,9 +74,12 @@ def test_a_damaged_document(data: bytes) -> None:
 
 
 def test_a_real_environment_with_setuptools(tmp_path: Path) -> None:
-    """What venv's own pip installs is seen by a capture of the environment, and by `pip freeze --all` alone."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    """A capture of the environment sees pip and setuptools, and so does `pip freeze --all` alone."""
+    # Debian's Python has no ensurepip without python3-venv.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "pip", "setuptools"]
+    subprocess.run(install, check=True)
     program = ROOT / "reprobuild_runtime" / "capture.py"
     subprocess.run([python, program, "-o", tmp_path / "out"], check=True, cwd=tmp_path, capture_output=True)
     freeze = subprocess.run(
