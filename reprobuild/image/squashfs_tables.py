@@ -24,6 +24,8 @@ _SUPER = struct.Struct("<5I6H8Q")
 _HEAD = struct.Struct("<4H2I")
 _BLOCK = 8192  # of metadata, unpacked
 _STORED = 0x8000
+_WINDOW = 8 << 20  # of zstd; a block needs 8 KiB
+_NO_ATTRIBUTES, _NO_TABLE = 0x200, 2**64 - 1
 _CACHED = 2048
 _BASIC, _EXTENDED = 1, 8  # the type of a directory
 _HEADER, _ROW = struct.Struct("<3I"), struct.Struct("<HhHH")
@@ -35,7 +37,9 @@ _MODE = 0o7777
 
 
 def _unzstd(packed: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_BLOCK)
+    # A frame may state any size, for which `decompress` would take the memory at once.
+    with zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(packed) as stream:
+        return stream.read(_BLOCK + 1)
 
 
 def _gunzip(packed: bytes) -> bytes:
@@ -155,6 +159,8 @@ class _Tables:
                 at += _ROW.size + length + 1
                 if at > size:
                     raise ValueError("the rows of a directory are cut short")
+                if {0, ord("/")} & set(name) or name in (b".", b".."):
+                    raise ValueError(f"the name {name.decode(errors='replace')[:100]!r} is none of a file")
                 if name <= last:  # the kernel opens the first of two, and ends where a name is greater
                     shown = name.decode(errors="replace")[:100]
                     raise ValueError(f"the name {shown!r} stands in its folder twice, or out of order")
@@ -175,11 +181,14 @@ def check_tables(path: Path) -> None:
 
     Raises:
         ValueError: two inodes have one number, a row and its inode have two, an index leads elsewhere, a mode has
-            bits of a type, or a table is damaged.
+            bits of a type, a name is none, attributes are hidden, or a table is damaged.
     """
     try:
         with path.open("rb") as stream:
             super_block = _SUPER.unpack(stream.read(_SUPER.size))
+            # With the flag `sqfs2tar` skips the table, and the kernel reads it.
+            if super_block[7] & _NO_ATTRIBUTES and super_block[14] != _NO_TABLE:
+                raise ValueError("it says that it has no extended attributes, and has them")
             _check(_Tables(stream, super_block), super_block[11])
     except (struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OverflowError) as err:
         raise ValueError(f"a table of metadata cannot be read: {err}") from None

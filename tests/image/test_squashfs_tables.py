@@ -96,6 +96,16 @@ def a_huge_directory(content: bytearray) -> None:
     struct.pack_into("<I", content, at + 20, 70 << 20)
 
 
+def an_end_in_a_name(content: bytearray) -> None:
+    content[content.index(b"python3", numbers(content)[1]) + 3] = 0
+
+
+def hidden_attributes(content: bytearray) -> None:
+    (flags,) = struct.unpack_from("<H", content, 24)
+    struct.pack_into("<H", content, 24, flags | 0x200)
+    struct.pack_into("<Q", content, 56, len(content) - 100)
+
+
 def no_inodes(content: bytearray) -> None:
     struct.pack_into("<Q", content, INODES, len(content) - 1)
 
@@ -112,6 +122,8 @@ def another_packer(content: bytearray) -> None:
         (the_number_of_another, "is another one than the row of its directory says"),
         (the_type_in_the_mode, "an inode has the impossible mode 20755"),
         (an_unknown_type, "an inode has the unknown type 15"),
+        (an_end_in_a_name, r"the name 'pyt\\x00on3' is none of a file"),
+        (hidden_attributes, "it says that it has no extended attributes, and has them"),
         (a_huge_directory, "a directory has 73400317 bytes of rows, and at most 67108864 are read"),
         (no_inodes, "a table of metadata cannot be read"),
         (another_packer, "it is packed by another program than gzip, xz or zstd"),
@@ -130,6 +142,18 @@ def test_what_programs_would_read_in_two_ways_is_refused(
     with pytest.raises(BuildError, match=words) as failed:
         explain(str(honest), str(path), squashfs, lambda text: None)
     assert failed.value.hint == CUT_SHORT
+
+
+def test_a_block_that_states_any_size_is_refused(tree: Path, squashfs: dict[str, str]) -> None:
+    path = write(tree, squashfs, "-comp", "zstd")
+    content = bytearray(path.read_bytes())
+    frame = struct.pack("<IBQ", 0xFD2FB528, 0xE0, 2**62) + b"\x01\x00\x00"
+    at = numbers(content)[0]
+    struct.pack_into("<H", content, at, len(frame))
+    content[at + 2 : at + 2 + len(frame)] = frame
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a table of metadata|a block of metadata"):
+        check_tables(path)
 
 
 def table(content: bytes) -> bytes:
