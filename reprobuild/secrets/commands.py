@@ -7,6 +7,8 @@ _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
 _PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
 # What may stand between a program and its option, and the word after that.
 _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
+# Short options without a value may stand before the last one in its word.
+JOINED = r"-[A-Za-z0-9#]{0,12}?"
 _WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
@@ -21,8 +23,8 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (  # MinIO: the key, then the secret
         "minio",
         ("alias set ", "host add "),
-        rf"{_PROGRAM}mcl?i?[ \t]{{1,4}}(?:alias[ \t]{{1,4}}set|config[ \t]{{1,4}}host[ \t]{{1,4}}add)"
-        r"[ \t]{1,4}\S{1,60}[ \t]{1,4}[\"']?https?://\S{1,200}[ \t]{1,4}\S{1,200}[ \t]{1,4}"
+        rf"{_PROGRAM}mcl?i?{_BETWEEN}(?:alias[ \t]{{1,4}}set|host[ \t]{{1,4}}add){_BETWEEN}[\"']?https?://\S{{1,200}}"
+        r"(?:[ \t]{1,4}--(?:(?:api|path)[ \t]{1,4}\S{1,40}|[a-z]\S{0,60})){0,4}[ \t]{1,4}(?!--)\S{1,200}[ \t]{1,4}"
         rf"{_WORD}",
         "://",
         False,
@@ -30,8 +32,8 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "ldap",
         ("ldap",),
-        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}-w[ \t]{{0,4}}{_WORD}",
-        r"[ \t]-w",
+        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}{JOINED}w[ \t]{{0,4}}{_WORD}",
+        r"[ \t]-[A-Za-z]{0,12}w",
         True,
     ),
     (
@@ -52,30 +54,32 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     ),
     (
         "archive-7z",
-        ("7z ", "7za ", "7zr "),
-        rf"{_PROGRAM}7z[ar]?{_BETWEEN}-p{_WORD}",
+        ("7z ", "7za ", "7zr ", "7zz "),
+        rf"{_PROGRAM}7z[arz]?{_BETWEEN}-p{_WORD}",
         "[ \\t]-p",
         True,
     ),
     (
         "archive-zip",
         ("zip -", "unzip "),
-        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:-P[ \t]{{0,4}}|--password[= ]){_WORD}",
-        "[ \\t]-(?:P|-password)",
+        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:{JOINED}P[ \t]{{0,4}}|--password[= ]){_WORD}",
+        "[ \\t]-(?:[A-Za-z0-9]{0,12}P|-password)",
         True,
     ),
     (
         "openssl",
         ("pass:",),
-        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}(?P<before>[\"']?)pass:(?P<secret>[^\s\"']{4,200})",
+        r"[ \t\"'](?:-pass(?:in|out|word)?|-k)[ \t]{1,4}(?P<before>[\"']?)pass:(?P<secret>[^\s\"']{4,200})",
         "-pass",
         False,
     ),
     (
         "curl-cookie",
         ("curl",),
-        rf"curl{_BETWEEN}(?:-b[ \t]{{0,4}}|--cookie[= ])[\"']?[A-Za-z][\w.-]{{0,60}}=([^\s\"'$]{{8,4000}})",
-        r"(?:-b|--cookie)",
+        rf"curl{_BETWEEN}(?:{JOINED}b[ \t]{{0,4}}|--cookie[= ])[\"']?"
+        r"(?:[A-Za-z][\w.-]{0,60}=[^\s\"'$;]{0,100};[ \t]?){0,9}?"
+        r"[A-Za-z][\w.-]{0,60}=([^\s\"'$;]{8,4000})",
+        r"(?:-[A-Za-z0-9#]{0,12}b|--cookie)",
         False,
     ),
     (  # a string of libpq, with the password at any place after another part
@@ -98,6 +102,21 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         ("@",),
         r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
         r"@//|@[\w.-]{1,200}:1521",
+        False,
+    ),
+    (
+        "oracle-command",
+        ("sqlplus", "sqlcl", "sqlldr", "expdp", "impdp"),
+        rf"{_PROGRAM}(?:sqlplus|sqlcl|sqlldr|expdp|impdp){_BETWEEN}(?P<before>[\"']?)(?:[a-z]{{1,20}}=)?"
+        r"[A-Za-z][\w$#]{0,30}/[\"']?(?P<secret>[^\s/@\"'$]{4,100})",
+        "/",
+        False,
+    ),
+    (
+        "oracle-address",
+        ("jdbc:oracle:",),
+        r"(?i:jdbc:oracle:(?:thin|oci8?)):[A-Za-z][\w$#]{0,30}/([^\s/@\"']{4,100})@",
+        "@",
         False,
     ),
 )

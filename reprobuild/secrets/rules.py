@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from reprobuild.secrets.commands import COMMANDS
+from reprobuild.secrets.commands import COMMANDS, JOINED
 from reprobuild.secrets.pairs import PAIRS
 from reprobuild.secrets.templates import is_single_quoted, stands_in
 from reprobuild.secrets.tokens import TOKENS
@@ -131,6 +131,17 @@ def _header_value(value: str, name: str) -> bool:
     word = name.replace("-", "_")
     named = secret_name(word, value) or word.lower() == "authorization"
     return bool(named and looks_chosen(value) and _given(value))
+
+
+# A quote ends a text of a program there, and a bracket an element of a page.
+_ENDS = re.compile(r"[\"'][,;:+)\]}.%=>]|[,:+(\[{=%][\"']|<[/a-zA-Z]+>|^[\"'<]|>$")
+
+
+def _quoted_login(value: str) -> bool:
+    """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
+    password = value.partition(":")[2]
+    ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
+    return not ends and real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
 
 
 def _encoded_login(value: str) -> bool:
@@ -262,6 +273,13 @@ VALUES: tuple[Rule, ...] = (
         real_login,
         near="://",
     ),
+    Rule(  # with a quote or an angle bracket in the password, which else end an address
+        "url-quoted",
+        ("@",),
+        r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:[^\s\x00-\x1f/@'\"<>]{0,100}['\"<>](?:[^\s\x00-\x1f/@]{0,200}))@(?=[\w\[])",
+        _quoted_login,
+        near="://[^/@]{0,300}['\"<>][^/@]{0,200}@",
+    ),
     Rule(  # `@` and `:` are percent-encoded
         "url-encoded",
         ("%40", "2540"),
@@ -350,8 +368,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "curl",
         ("curl",),
-        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}(?P<before>[\"']?[^"
-        r"\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
+        rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}[uU]|--user|--proxy-user)[ \t=]{{0,3}}"
+        r"(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given_login,
     ),
     Rule(  # in a line of its own
@@ -365,8 +383,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(  # the user is the token
         "curl-token",
         ("curl",),
-        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user)[ \t=]{1,3}[\"']?([^\s:\"'$]{8,100}):"
-        r"(?![^\s\"'\\])",
+        rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}u|--user)[ \t=]{{1,3}}"
+        r"[\"']?([^\s:\"'$]{8,100}):(?![^\s\"'\\])",
         _chosen_login,
         near=NUMBER,
     ),

@@ -79,7 +79,8 @@ CONTEXTS = {
     "archive-zip": "unzip -o -P {p16} a.zip", "openssl": "openssl enc -d -aes-256-cbc -pass pass:{p16} -in a",
     "curl-cookie": "curl -s -b session={a32} https://x.example",
     "libpq": "host=db.example user=ada password={a16} dbname=runs", "libpq-first": "password={a16} host=db.example",
-    "oracle": "sqlplus ada/{a16}@//db.example:1521/runs",
+    "oracle": "ada/{a16}@//db.example:1521/runs", "oracle-command": "sqlplus -S ada/{a16}@runs",
+    "oracle-address": "jdbc:oracle:thin:ada/{a16}@db.example:1522:x", "url-quoted": "amqp://ada:{a12}'{a4}@h.example/x",
     "option": "tool --password {a16} x",
     "assigned": 'client_secret = "{a32}"', "assigned-variable": "export DB_PASS={a16}",
     "assigned-entry": "db_password: {a16}", "assigned-setting": "api_key = {a32}",
@@ -88,6 +89,15 @@ SHAPES = {**TOKENS, **CONTEXTS}
 
 # What is written in another way, and found by a rule above.
 MORE = {
+    "curl-joined": "curl -fsSLu ada:{a16} https://x.example",
+    "curl-joined-cookie": "curl -sb session={a32} https://x.example",
+    "ldap-joined": "ldapsearch -xw {p16} cn=x", "unzip-joined": "unzip -oP {p16} a.zip",
+    "zip-joined": "zip -9rP {p16} a.zip x",
+    "curl-second-cookie": "curl -b 'theme=dark; sid={a32}' x", "openssl-long": "openssl pkcs12 -password pass:{p16}",
+    "minio-option": "mc alias set --api S3v4 store https://s3.example {a10} {a40}",
+    "minio-late-option": "mc --insecure alias set store https://s3.example --api S3v4 {a10} {a40}",
+    "url-bracket": "redis://:{a12}<{a4}@cache:6379", "url-double": "postgres://ada:{a16}\"@h.example/x",
+    "url-greater": "https://ada:{a12}>{a4}@h.example", "oracle-import": "impdp ada/{a16} full=y",
     "podman-login": "podman login --username ada -p={p16} r.example",
     "openssl-in": "openssl rsa -passin pass:{p16}",
     "minio-old": "mc config host add store http://s3.example:9000 {a10} {a40}",

@@ -486,6 +486,10 @@ PLAIN = [
     "host=h user=u password=$PASS", "password=pw host=h", "f(host=h, user=u, password=get1(x))", "src/a1@//x",
     "from a/b1@host", "oracle scott/tiger@//h", "oy2", "ciostream1234567890123456789012345", "sk.eyJ",
     "as-IsAndNotOtherwise12345x", "task-as-0123456789abcdefABCDEF", "fo1_short", "IQoJb3JpZ2luX2Vj", "FwoGZXIvYXdz",
+    "sqlplus /nolog", "sqlplus ada/$PASS1@runs", "sqlplus @scripts/load1.sql", "impdp ada/tiger", "curl -su $U:$P1 x",
+    "curl -so out1:a2 x", "mc alias set --api S3v4 s https://s3.example $KEY1 $SECRET1", "unzip -qo a1.zip -d b2P3",
+    '{"a": "http://h:8080","mail":"a1b2@c.example"}', "<a href='http://u:x1'>a1b2c3@h</a>", "'http://u:'+pass1+'@h'",
+    "http://u:<password1>@h", "f'http://u:{p[\"a1b2\"]}@h'", "http://u:'$PASS1'@h", "('http://a:b1c2','d3@e')",
     "a = precision-recall", "oy2abcdefghij-klmnopqrstuvwxyz-0123456789abcdef",
 ]  # fmt: skip
 
@@ -546,7 +550,10 @@ HOSTILE = [
     "b3BlbnNzaC1rZXktdjE" + "A" * 20 + "\n\n" * 90_000, "curl -b a=" * 20_000, "unzip -o -" * 20_000, "a%3A" * 50_000,
     "api_key: a" * 20_000, "key='" + "\"'" * 100_000, "'--key', " * 22_000, "env KEY " * 25_000,
     "name: a value: " * 13_000,
-    "'a') or '" * 22_000, "<a>" * 66_000, "%3A%2F%2F" * 22_000, "%3a" * 66_000, "key=a(" * 33_000,
+    "curl -ssssss " * 15_000, "curl -b 'a=b; " * 14_000, "mc alias set --api x " * 9_000, "://u:'" * 33_000,
+    "://u:a'" + "<" * 190_000, "sqlplus a " * 20_000, "sqlplus a/" * 20_000, "jdbc:oracle:thin:a/" * 10_000,
+    "ldapsearch -xxxx " * 11_000, "'a') or '" * 22_000, "<a>" * 66_000,
+    "%3A%2F%2F" * 22_000, "%3a" * 66_000, "key=a(" * 33_000,
     "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
 
