@@ -94,23 +94,24 @@ def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store
     return tuple(sorted(doubted | doubtful_files(out, members, lock, image, store)))
 
 
-def own_page(out: Path, lock: Lock, image: Image) -> bool:
-    """Replace the page that came along by that of the certificate beside it; return whether it was another.
+def own_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
+    """Replace the page of a folder by that of the certificate beside it; return whether it was another.
 
-    A browser does whatever stands in a page, and the one that came is of whoever sent it. Without a certificate of
-    this image it goes.
+    A browser does whatever stands in a page, and its author may be whoever sent the folder.
 
     Args:
         out: a folder of results that `check_results` took.
         lock, image: of it.
+        remove: a page without a certificate of this image goes; else it stays.
     """
     place = out / REPORT
     if not place.exists():
         return False
     verdict = _certificate(out, lock, image)
     if verdict is None:
-        place.unlink()
-        return True
+        if remove:
+            place.unlink()
+        return remove
     page = render_html(lock, image, verdict).encode()
     if holds(place, page):
         return False

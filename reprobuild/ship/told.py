@@ -37,7 +37,7 @@ def render_unbundled(done: Unbundled) -> str:
     lines = [
         f"unpacked  {done.members} files into {done.out}"
         if done.new
-        else f"{done.out} holds it already, whole",
+        else f"{done.out} has its {done.members} files already, whole",
         f"lock      sha256:{done.lock}",
         f"manifest  {done.manifest}",
         f"signed: {signed}; inputs in the store: {done.inputs}",

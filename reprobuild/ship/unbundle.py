@@ -25,6 +25,8 @@ from reprobuild.ship.alone.unbundle import (
     open_bundle,
     origin,
     refuse_damaged,
+    say_strangers,
+    strangers,
     unpack,
 )
 from reprobuild.ship.believing import HOSTILE, check_results, doubtful, own_page
@@ -39,13 +41,14 @@ class Unbundled(Struct, frozen=True, kw_only=True):
 
     Attributes:
         out: the folder of results.
-        new: False where it stood there already, whole.
+        new: False where its files stood there already, whole.
+        strangers: paths in that folder that the bundle does not have, or that differ; at most 20.
         members: how many files the bundle has.
         inputs: how many inputs of the lock came with it and are in the store.
         signed: the bundle has a signature.
         signer: of those asked for, the one who signed; empty where nobody was asked for.
         lock, manifest: digests of lock (hex) and image.
-        certified: the bundle has a certificate, which is one of this image.
+        certified: the certificate of the bundle is in the folder, and is one of this image.
         doubted: the paths of papers, recipes and programs of it that do not follow from the lock, and of what was not
             looked into: `image.sif`, `reprobuild/`. The page of the certificate, which is written anew, is among them
             where another one came.
@@ -54,6 +57,7 @@ class Unbundled(Struct, frozen=True, kw_only=True):
 
     out: str
     new: bool
+    strangers: tuple[str, ...]
     members: int
     inputs: int
     signed: bool
@@ -105,7 +109,8 @@ def unbundle(
         def look(tree: Path, *, certificate: bool) -> None:
             lock, image = check_results(tree, members, certificate=certificate)
             _refuse_other(stated, lock, image)
-            if (REPORT, _sha256(tree / REPORT)) in named and own_page(tree, lock, image):
+            theirs = (REPORT, _sha256(tree / REPORT)) in named
+            if own_page(tree, lock, image, remove=theirs) and theirs:
                 made_up.append(REPORT)
 
         def bring(tree: Path) -> None:
@@ -122,6 +127,8 @@ def unbundle(
             # The other program may have unpacked it: it checks less, and leaves the inputs there.
             look(out, certificate=(VERDICT, _sha256(out / VERDICT)) in named)
             bring(out)
+        others = () if new else tuple(strangers(found, str(out)))
+        say_strangers(others, say)
         lock, image = read_image(out)
         doubted = tuple(sorted((*doubtful(out, members, lock, image, store), *made_up)))
         _say_doubts(doubted, unread(members), told, say)
@@ -131,9 +138,10 @@ def unbundle(
         say(whence)
         brought = sum(store.has(member.sha256) for member in inputs)
         return Unbundled(
-            out=told, new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
-            signer=found.signer, lock=lock.digest, manifest=image.manifest,
-            certified=VERDICT in dict(named), doubted=tuple(sorted((*doubted, *unread(members)))), origin=whence,
+            out=told, new=new, strangers=others, members=len(found.members), inputs=brought,
+            signed=bool(found.signature), signer=found.signer, lock=lock.digest, manifest=image.manifest,
+            certified=(VERDICT, _sha256(out / VERDICT)) in named,
+            doubted=tuple(sorted((*doubted, *unread(members)))), origin=whence,
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,10 @@ AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
 ALONE = Path("reprobuild/ship/alone/unbundle.py").absolute()
 
 
-def alone(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def alone(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the program that needs Python alone: no site packages, no variable leads to reprobuild."""
     argv = [sys.executable, "-I", "-S", str(ALONE), *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
 
 
 def take(file: Path, out: Path, store: Path, signers: Path | None = None) -> Unbundled:
@@ -104,7 +105,7 @@ def test_there_and_back(results: Results, tmp_path: Path) -> None:
     sent = results.bundle(tmp_path / "b.tar")
     done = take(tmp_path / "b.tar", tmp_path / "by us", tmp_path / "store")
     assert done == Unbundled(
-        out=str(tmp_path / "by us"), new=True, members=sent.members, inputs=4, signed=False, signer="",
+        out=str(tmp_path / "by us"), new=True, strangers=(), members=sent.members, inputs=4, signed=False, signer="",
         lock=sent.lock, manifest=sent.manifest, certified=True, doubted=(), origin=form.origin("b.tar", False, ""),
     )  # fmt: skip
     said = alone(tmp_path / "b.tar", "-o", tmp_path / "alone")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ship.alone import unbundle as form
+from reprobuild.ship.told import render_unbundled
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
 
@@ -137,3 +140,62 @@ def test_links_in_a_folder_that_is_there_are_not_followed(
     said = alone(file, "-o", out)
     assert said.returncode == 11
     assert ("holds another bundle" if name == "bundle.json" else "is missing or changed") in said.stderr
+
+
+PLANTED = ("Makefile", "fleet.json", "image.sif", "sitecustomize.py", "within/")
+
+
+def plant(out: Path) -> None:
+    """Put files into a folder of a bundle, and change those that a check of the receiver would change."""
+    for name in PLANTED:
+        (out / name).write_text("<script>") if not name.endswith("/") else (out / name).mkdir()
+    (out / "within" / "below").write_text("")
+    (out / "report.html").write_text("<script>")
+    verdict = json.loads((out / "verdict.json").read_text())
+    (out / "verdict.json").write_text(json.dumps({**verdict, "made": "1999-01-01T00:00:00Z"}))
+
+
+CHANGED = (*(name.rstrip("/") for name in PLANTED), "report.html", "verdict.json")
+
+
+def test_files_beside_those_of_a_bundle_are_named(results: Results, tmp_path: Path) -> None:
+    file, out = tmp_path / "b.tar", tmp_path / "out"
+    results.bundle(file)
+    assert alone(file, "-o", out).returncode == 0
+    assert "not of the bundle" not in alone(file, "-o", out).stderr
+    plant(out)
+    said = alone(file, "-o", out).stderr
+    assert f"not of the bundle, and nobody compared them: {', '.join(sorted(CHANGED))}; if you" in said
+    done = take(file, out, tmp_path / "store")
+    assert (done.new, sorted(done.strangers), done.certified) == (False, sorted(CHANGED), False)
+    assert "--against" not in render_unbundled(done)
+    assert (out / "report.html").read_text() != "<script>"
+    new = take(file, tmp_path / "new", tmp_path / "store")  # as the message says
+    assert (new.new, new.strangers, new.certified) == (True, (), True)
+
+
+def test_of_many_files_beside_those_of_a_bundle_some_are_named(results: Results, tmp_path: Path) -> None:
+    file, out = tmp_path / "b.tar", tmp_path / "out"
+    results.bundle(file)
+    take(file, out, tmp_path / "store")
+    for number in range(100):
+        (out / f"{number}").mkdir()
+    assert len(take(file, out, tmp_path / "store").strangers) == form.MOST_NAMED
+    assert ", ...; if you" in alone(file, "-o", out).stderr
+
+
+def test_apptainer_makes_its_image_of_layers_that_were_compared(results: Results, tmp_path: Path) -> None:
+    file, out, program = tmp_path / "b.tar", tmp_path / "out", tmp_path / "bin" / "apptainer"
+    results.bundle(file)
+    assert alone(file, "-o", out).returncode == 0
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (out / "image.sif").symlink_to(victim)
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$@" > "$2"\n')
+    program.chmod(0o755)
+    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    assert alone(file, "-o", out, "--load", "apptainer", env=env).returncode == 0
+    assert victim.read_text() == "mine"
+    assert re.fullmatch(r"build \.image\.\w+\.sif oci:image\n", (out / "image.sif").read_text())
+    assert not list(out.glob(".image.*"))

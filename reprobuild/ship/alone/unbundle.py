@@ -752,6 +752,41 @@ def _check_there(bundle: Bundle, out: str) -> None:
         os.close(top)
 
 
+def strangers(bundle: Bundle, out: str) -> List[str]:
+    """Return the paths below a folder that are not of the bundle, or not as it brought them; at most `MOST_NAMED`.
+
+    The user may have made them: a check writes a certificate. Whoever handed over the folder may have made them, too.
+
+    Args:
+        bundle: whose files are there.
+        out: the folder. A directory that the bundle does not have is named, and not entered.
+    """
+    members = {member.path: member for member in bundle.members}
+    for name, content in ((MANIFEST, bundle.manifest), (SIGNATURE, bundle.signature)):
+        if content:
+            members[name] = Member(name, hashlib.sha256(content).hexdigest(), len(content))
+    folders = {
+        "/".join(path.split("/")[:count]) for path in members for count in range(1, path.count("/") + 1)
+    }
+    changeable = (*CHANGED, SIGNATURE)  # all others were compared
+    found: List[str] = []
+    waiting = [""]
+    top = os.open(out, _DIRECTORY)
+    try:
+        while waiting and len(found) < MOST_NAMED:
+            above = waiting.pop()
+            with _folder_of(top, above + ".") as (folder, _), os.scandir(folder) as entries:
+                for entry in entries:
+                    path = above + entry.name
+                    if path in folders and entry.is_dir(follow_symlinks=False):
+                        waiting.append(path + "/")
+                    elif path not in members or (path in changeable and not _is_whole(top, members[path])):
+                        found.append(path)
+    finally:
+        os.close(top)
+    return sorted(found)[:MOST_NAMED]
+
+
 @contextlib.contextmanager
 def _alone(work: str) -> Iterator[int]:
     """Hold the folder of unfinished work, which nobody else may use meanwhile, and give its descriptor."""
@@ -968,8 +1003,14 @@ class _Part(Sink):
             os.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)
 
 
-def load(out: str, engine: str, reference: str) -> None:
+def load(out: str, engine: str, reference: str, compared: bool) -> None:
     """Bring the image into an engine, as the README of the bundle says.
+
+    Args:
+        out: the folder.
+        engine: docker, podman or apptainer.
+        reference: the name of the image.
+        compared: the bundle has an `image.sif`, whose bytes were compared; else Apptainer makes it of the layers.
 
     Raises:
         Refused: the engine is absent, or failed.
@@ -986,8 +1027,14 @@ def load(out: str, engine: str, reference: str) -> None:
             _engine(["podman", "tag", "localhost/%s" % name, reference], out)
         finally:
             _engine(["podman", "rmi", "localhost/%s" % name], out)
-    elif not os.path.lexists(os.path.join(out, "image.sif")):
-        _engine(["apptainer", "build", "image.sif", "oci:image"], out)
+    elif not compared:  # one that is there may be anybody's
+        name = ".image.%s.sif" % os.urandom(8).hex()
+        try:
+            _engine(["apptainer", "build", name, "oci:image"], out)
+            os.replace(os.path.join(out, name), os.path.join(out, "image.sif"))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(out, name))
 
 
 def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
@@ -1150,8 +1197,10 @@ def main(argv: Sequence[str]) -> int:
             )  # which `reprobuild` of another version may have unpacked
             say(
                 "%s in %s; its README.md says what can be done with it"
-                % ("unpacked" if new else "whole, and there already", options.out)
+                % ("unpacked" if new else "its files are whole, and there already", options.out)
             )
+            if not new:
+                say_strangers(strangers(bundle, out), say)
             say(origin(options.file, bool(bundle.signature), bundle.signer))
             say(
                 "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
@@ -1172,7 +1221,7 @@ def main(argv: Sequence[str]) -> int:
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
                 )
             if options.load:
-                load(out, options.load, name)
+                load(out, options.load, name, any(member.path == "image.sif" for member in bundle.members))
     except Refused as err:
         say("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
@@ -1202,6 +1251,15 @@ def origin(source: str, signed: bool, signer: str) -> str:
     return "the lock is from %s, %s: to build from it, and to run its image, executes the packages that it names" % (
         escaped(source), whom,
     )  # fmt: skip
+
+
+def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
+    """Say which files of a folder are not the bundle's."""
+    if paths:
+        say(
+            "not of the bundle, and nobody compared them: %s%s; if you did not make them, unpack into a new folder (-o)"
+            % (", ".join(escaped(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
+        )
 
 
 def _moved(bundle: Bundle, out: str) -> int:
