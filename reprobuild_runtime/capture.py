@@ -3412,6 +3412,8 @@ _PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
 _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
 # Short options without a value may stand before the last one in its word.
 JOINED = r"-[A-Za-z0-9#]{0,12}?"
+# Options of `htpasswd`, of which some have a number.
+_OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
 _WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
@@ -3438,6 +3440,49 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}{JOINED}w[ \t]{{0,4}}{_WORD}",
         r"[ \t]-[A-Za-z]{0,12}w",
         True,
+    ),
+    (
+        "redis",
+        ("redis-cli", "keydb-cli", "valkey-cli"),
+        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{1,4}}|--pass[ \t]{{1,4}}){_WORD}",
+        "[ \\t]-(?:a|-pass)",
+        True,
+    ),
+    (
+        "sqlcmd",
+        ("sqlcmd", "bcp "),
+        rf"{_PROGRAM}(?:sqlcmd|bcp){_BETWEEN}-P[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-P",
+        True,
+    ),
+    (
+        "mongo",
+        ("mongo",),
+        rf"{_PROGRAM}mongo(?:sh|dump|restore|export|import|files|stat|top)?{_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "twine",
+        ("twine ",),
+        rf"{_PROGRAM}twine{_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "htpasswd",
+        ("htpasswd ",),
+        rf"{_PROGRAM}htpasswd[ \t]{{1,4}}{_OPTIONS}?-[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}}[ \t]{{1,4}}{_OPTIONS}"
+        rf"(?:[^\s-]\S{{0,100}}[ \t]{{1,4}}){{1,2}}{_WORD}",
+        "-[a-zA-Z]{0,8}b",
+        True,
+    ),
+    (
+        "poetry",
+        ("http-basic.",),
+        rf"http-basic\.[\w.-]{{1,60}}[ \t]{{1,4}}[^\s-]\S{{0,100}}[ \t]{{1,4}}{_WORD}",
+        "http-basic",
+        False,
     ),
     (
         "samba",
@@ -4397,9 +4442,9 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "header-key",
-        ("api-key", "x-auth", "-token"),
+        ("api-key", "x-auth", "-token", "-art-api"),
         r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
-        r"|private-token|job-token|api-key)[\"']?"
+        r"|private-token|job-token|api-key|x-jfrog-art-api)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
         near=NUMBER,

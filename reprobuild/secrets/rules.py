@@ -358,9 +358,9 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "header-key",
-        ("api-key", "x-auth", "-token"),
+        ("api-key", "x-auth", "-token", "-art-api"),
         r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
-        r"|private-token|job-token|api-key)[\"']?"
+        r"|private-token|job-token|api-key|x-jfrog-art-api)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
         near=NUMBER,

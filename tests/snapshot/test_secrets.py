@@ -490,7 +490,10 @@ PLAIN = [
     "curl -so out1:a2 x", "mc alias set --api S3v4 s https://s3.example $KEY1 $SECRET1", "unzip -qo a1.zip -d b2P3",
     '{"a": "http://h:8080","mail":"a1b2@c.example"}', "<a href='http://u:x1'>a1b2c3@h</a>", "'http://u:'+pass1+'@h'",
     "http://u:<password1>@h", "f'http://u:{p[\"a1b2\"]}@h'", "http://u:'$PASS1'@h", "('http://a:b1c2','d3@e')",
-    "a = precision-recall", "oy2abcdefghij-klmnopqrstuvwxyz-0123456789abcdef",
+    "redis-cli -a $PASS1 x", "redis-cli -p 6379a1 -n 2", "redis-cli -a password", "sqlcmd -S h -E -i load1.sql",
+    "sqlcmd -U ada -P $(PASS1)", "mongod --port 27017a1", "mongo -p $PASS1 x", "twine upload -r o1 dist/x1.whl",
+    "htpasswd -c users1.txt ada1", "htpasswd -nB ada1", "poetry config http-basic.own ada $PASS1", "bcp -p a1b2c3",
+    "X-JFrog-Art-Api: $KEY1", "a = precision-recall", "oy2abcdefghij-klmnopqrstuvwxyz-0123456789abcdef",
 ]  # fmt: skip
 
 
@@ -553,6 +556,8 @@ HOSTILE = [
     "curl -ssssss " * 15_000, "curl -b 'a=b; " * 14_000, "mc alias set --api x " * 9_000, "://u:'" * 33_000,
     "://u:a'" + "<" * 190_000, "sqlplus a " * 20_000, "sqlplus a/" * 20_000, "jdbc:oracle:thin:a/" * 10_000,
     "ldapsearch -xxxx " * 11_000, "'a') or '" * 22_000, "<a>" * 66_000,
+    "redis-cli -a " * 15_000, "sqlcmd a -P" * 18_000, "mongo a -p " * 18_000, "htpasswd -b -b 1 " * 12_000,
+    "htpasswd -bbbbbbb" * 11_000, "http-basic.a a " * 13_000, "twine a -p" * 20_000,
     "%3A%2F%2F" * 22_000, "%3a" * 66_000, "key=a(" * 33_000,
     "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
