@@ -120,6 +120,7 @@ def _document(path: Path, sif: Sif) -> dict[str, Any]:
     """Return what a SIF says besides its files, as an image configuration with its objects beside."""
     objects = {}
     config: Any = {}
+    found = False
     with path.open("rb") as stream:
         for each in sif.objects:
             if each is sif.system:
@@ -131,9 +132,11 @@ def _document(path: Path, sif: Sif) -> dict[str, Any]:
                 digest.update(chunk)
                 left -= len(chunk)
             objects[f"{each.id} {each.name}"] = f"{each.kind:#x} sha256:{digest.hexdigest()}"
+            if each.kind == JSON and each.name == CONFIG and found:
+                raise BuildError(f"{path} is a damaged image: it has two objects {CONFIG}", hint=CUT_SHORT)
             if each.kind == JSON and each.name == CONFIG and each.size <= LARGEST_JSON:
                 stream.seek(each.offset)
-                config = _json(path, stream.read(each.size))
+                config, found = _json(path, stream.read(each.size)), True
     return {"architecture": sif.architecture, "config": config, "objects": objects}
 
 
