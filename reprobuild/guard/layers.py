@@ -34,6 +34,7 @@ _OVERLAY = tuple(
 )  # fmt: skip
 # Engines set them on folders while they unpack: what a folder gets later takes other rights than its header says.
 _ACL = f"{_XATTR}system.posix_acl_"
+_ATTRIBUTE = 200  # bytes of the objects that Python has for the shortest
 # Names of AUFS: containerd and moby skip `.wh..wh.*` at the root, and find hard links into `.wh..wh.plnk` elsewhere.
 _AUFS = ".wh..wh."
 _OPAQUE = ".wh..wh..opq"
@@ -135,8 +136,10 @@ def layer_members(
 
 
 def _text_of(info: tarfile.TarInfo) -> int:
-    """Return the length of what is kept of a member."""
-    attributes = sum(len(k) + len(v) for k, v in info.pax_headers.items() if k.startswith(_XATTR))
+    """Return the length of what is kept of a member, in memory for attributes."""
+    attributes = sum(
+        _ATTRIBUTE + len(k) + len(v) for k, v in info.pax_headers.items() if k.startswith(_XATTR)
+    )
     return len(info.name) + len(info.linkname) + attributes
 
 
