@@ -19,6 +19,7 @@ _COMMON = (Path("/opt/python"),)
 _ALONE = (Path("/usr/local"),)  # where a Python of sources goes
 _SYSTEM = (Path("/usr"), Path("/"))
 _MOST_FILES = 20_000  # of a standard library, as `capture` packs
+_UNREAD = "site-packages"  # by an isolated interpreter without `site`
 
 
 def roots(env: Mapping[str, str]) -> tuple[Path, ...]:
@@ -56,10 +57,13 @@ def changeable(base: Path, minor: str) -> Path | None:
     for path in (*reversed(program.resolve().parents), *reversed((base / "lib").resolve().parents)):
         if _is_open(path, above=True):
             return path
-    library = base / "lib" / f"python{minor}"
-    own = (base / "bin", program, base / "lib", *sorted((base / "lib").glob("libpython*")), library)
-    for number, path in enumerate((*own, *_files(library))):
-        if number > _MOST_FILES or _is_open(path):
+    programs, libraries, library = base / "bin", base / "lib", base / "lib" / f"python{minor}"
+    own = (
+        base, base / "pyvenv.cfg", programs, programs / "pyvenv.cfg", programs.resolve(), libraries,
+        libraries.resolve(), *sorted(programs.glob("python*")), *sorted(libraries.iterdir()),
+    )  # fmt: skip
+    for number, path in enumerate((*filter(os.path.lexists, own), *_files(library))):
+        if number > _MOST_FILES or _is_open(path) or _leads_away(path, base, library):
             return path
     return None
 
@@ -89,8 +93,24 @@ def _base(place: Path, minor: str) -> Path | None:
 
 def _files(library: Path) -> Iterator[Path]:
     for above, folders, names in os.walk(library):
-        folders[:] = sorted(set(folders) - {"site-packages", "__pycache__"})
+        folders[:] = sorted(set(folders) - {_UNREAD})
         yield from (Path(above, name) for name in (*folders, *names))
+
+
+def _leads_away(path: Path, base: Path, library: Path) -> bool:
+    """Tell whether a link leads to a file that `changeable` does not look at."""
+    if not path.is_symlink() or path in (
+        base / "bin",
+        base / "lib",
+    ):  # these are looked at behind their links, too
+        return False
+    target = Path(os.path.realpath(path))
+    real = library.resolve()
+    if target.is_relative_to(real):
+        return _UNREAD in target.relative_to(real).parts
+    return target.parent not in ((base / "bin").resolve(), (base / "lib").resolve()) or (
+        target.is_dir() and path != library
+    )
 
 
 def _is_open(path: Path, *, above: bool = False) -> bool:
