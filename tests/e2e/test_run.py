@@ -28,9 +28,9 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.end.wait(0.02):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
+            for path in Path("/proc").glob("[0-9]*"):
                 try:
-                    line = path.read_bytes()
+                    line = (path / "cmdline").read_bytes()
                 except OSError:  # it has ended
                     continue
                 if self.word in line:
