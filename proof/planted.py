@@ -17,7 +17,7 @@ import msgspec
 
 from reprobuild.engines import find_engine
 from reprobuild.engines.model import Engine
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.results import read_image
 from reprobuild.verify.conditions import Conditions
 from reprobuild.verify.work import compare_work

@@ -13,7 +13,7 @@ from reprobuild.engines import HINT, find_engine, gpu
 from reprobuild.engines.model import Engine
 from reprobuild.guard.plain import open_plain
 from reprobuild.halflife import forecast
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
 from reprobuild.results import REPORT, VERDICT, engine_name, refuse_misstated

@@ -20,7 +20,7 @@ from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.keep import FOLDER, Kept, keep, kept_locks, place_of, present, record_of
 from reprobuild.lock import read_lock
-from reprobuild.realise.root import root_key
+from reprobuild.rootkey import root_key
 from reprobuild.signature import unsigned
 from reprobuild.store import LARGEST_MEMORY, Store, hash_open, is_still
 

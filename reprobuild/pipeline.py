@@ -19,10 +19,10 @@ from reprobuild.decisions import Decisions
 from reprobuild.engines import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts, fetch, of_image
-from reprobuild.fleet.page import keep_on_page
 from reprobuild.foreign import aside_of_lock, set_aside
 from reprobuild.halflife import Forecast, forecast
-from reprobuild.image.build import Image, build_image
+from reprobuild.image.build import build_image
+from reprobuild.image.model import Image
 from reprobuild.image.naming import own_name
 from reprobuild.image.single import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
@@ -90,9 +90,7 @@ def from_snapshot(
         lock, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
         return lock, image, None
-    verdict = verify(lock, image, out, session, checks)
-    keep_on_page(lock, image, out, session)
-    return lock, image, verdict
+    return lock, image, verify(lock, image, out, session, checks)
 
 
 def choose_lock(

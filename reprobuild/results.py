@@ -14,8 +14,8 @@ import msgspec
 
 from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain
-from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.naming import local_name
 from reprobuild.lock import Lock, conflicts, read_lock
 from reprobuild.store import Store

@@ -19,7 +19,7 @@ from hypothesis import settings
 from proof.evidence import states
 from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.descriptors import remove
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.results import read_image
 from reprobuild.share import join

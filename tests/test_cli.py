@@ -25,8 +25,8 @@ from reprobuild import checks, cli, errors, pipeline, running
 from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.config import image_config
 from reprobuild.engines import ENGINES
-from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_digest
+from reprobuild.image.model import Image
 from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.pipeline import Making

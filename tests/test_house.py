@@ -12,9 +12,11 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
-    "errors", "proc", "capture", "sandbox", "secrets", "halt", "alone", "descriptors", "whole", "guard", "archive",
+    "errors", "proc", "capture", "sandbox", "secrets", "display", "halt", "alone", "descriptors", "whole", "guard",
+    "archive",
     "layering", "snapshot", "net", "restore", "profiles", "decisions", "services", "lock", "keyring", "signature",
-    "store", "share", "listing", "compare", "caches", "fetch", "keep", "brought", "halflife", "registry", "apt",
+    "rootkey", "store", "share", "listing", "compare", "caches", "fetch", "keep", "brought",
+    "halflife", "registry", "apt",
     "conda", "resolve", "payload", "wheelorder", "realise", "preflight", "collect", "config", "render", "context",
     "image", "engines", "builders", "explain",
     "environments", "verify", "report", "session", "results", "foreign", "checks", "running", "ship", "fleet", "doctor",

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reprobuild.decisions import Decisions
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.report.determinism import against_lines, certificate_lines
 from reprobuild.report.text import (
     describe,

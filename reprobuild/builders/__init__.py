@@ -10,7 +10,7 @@ from typing import cast
 from reprobuild.builders.model import Builder
 from reprobuild.errors import EngineError
 from reprobuild.image.adopt import Check, adopt
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.whole import PREFIX, private_folder
 
 NATIVE = "native"

@@ -12,7 +12,7 @@ from reprobuild import proc
 from reprobuild.checks import Checks
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 
 PROGRAM = tuple(proc.own_module("reprobuild.cli"))

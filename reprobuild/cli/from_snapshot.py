@@ -11,6 +11,7 @@ from reprobuild import pipeline, results
 from reprobuild.checks import Checks
 from reprobuild.cli import common, documents
 from reprobuild.cli.decisions import doubted_sources, make_decisions
+from reprobuild.fleet.page import keep_on_page
 from reprobuild.report.text import render_text
 
 
@@ -52,6 +53,8 @@ def command(
     lock, image, verdict = pipeline.from_snapshot(
         directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
+    if verdict:
+        keep_on_page(lock, image, out, session)
     if as_json:
         documents.print_json(results.summary(lock, image, verdict, out))
     else:

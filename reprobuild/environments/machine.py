@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from reprobuild.display import escaped
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Key, Line, Text
 from reprobuild.snapshot.captured import DAMAGED, FILE
 from reprobuild.snapshot.kinds import kind_of
-from reprobuild.snapshot.text import LIMIT, escaped
+from reprobuild.snapshot.text import LIMIT
 
 
 class Part(Struct, frozen=True):

@@ -19,7 +19,7 @@ from reprobuild.fleet.folder import COLLECTIVES, NOT_RUN
 from reprobuild.fleet.gathering import Fleet, Image, gather
 from reprobuild.fleet.meeting import FEWEST, devices_of, meet
 from reprobuild.fleet.step import run_step
-from reprobuild.image.build import Image as Built
+from reprobuild.image.model import Image as Built
 from reprobuild.lock import Lock
 from reprobuild.session import Session
 from reprobuild.verify.check import seed_of

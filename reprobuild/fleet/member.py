@@ -9,7 +9,7 @@ import msgspec
 from reprobuild.checks import Checks, examine
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ENDED, ERROR, LARGEST, NODE
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.session import Session
 from reprobuild.verify.verdict import Verdict

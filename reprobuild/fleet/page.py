@@ -26,7 +26,7 @@ from reprobuild.fleet.text import (
 from reprobuild.guard.plain import is_unlinked, read_plain
 from reprobuild.guard.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.halflife import forecast
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
 from reprobuild.report.page.nodes import Met, Nodes, Odd, Peers

@@ -23,7 +23,7 @@ from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NOD
 from reprobuild.fleet.kubernetes import SEED, TURNS, asked
 from reprobuild.fleet.podlist import PODS, Pod, read_pods
 from reprobuild.guard.below import write_below
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock, distributions
 from reprobuild.verify.check import seed_of
 from reprobuild.verify.document import LARGEST, Device, Document, read_document

@@ -18,9 +18,9 @@ from reprobuild.errors import BuildError
 from reprobuild.guard.allowance import Allowance
 from reprobuild.guard.layers import layer_members
 from reprobuild.image.blobs import LEVEL, Layer, LayerSink, keep_layer
-from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.foreign import Foreign, ForeignLayer
 from reprobuild.image.leftovers import cleaned_config, is_left_over
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.store import Store

@@ -5,43 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
 from reprobuild.config import created, environ_file, image_config
 from reprobuild.errors import BuildError
-from reprobuild.guard.strings import Digest, FileName, Label, OptionalDigest, OptionalSha256, Reference, Size
 from reprobuild.image.blobs import LEVEL, read_listing
 from reprobuild.image.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.plan import files_recipe, plan
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.lock import Lock
 from reprobuild.payload import origin
 from reprobuild.store import Store
-
-LAYOUT = "image"
-
-
-class Image(Struct, frozen=True, kw_only=True):
-    """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
-
-    `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too. `builder` is its name in the registry, `lock`
-    the digest of the sealed lock, in hex.
-    `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
-    not asked for.
-    """
-
-    layout: FileName
-    reference: Reference
-    tree: Digest
-    config: Digest
-    manifest: Digest
-    layers: Size
-    lock: OptionalSha256 = ""
-    sif: OptionalDigest = ""
-    sqsh: OptionalDigest = ""
-    builder: Label = "native"
 
 
 def build_image(

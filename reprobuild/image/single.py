@@ -19,10 +19,10 @@ import msgspec
 from reprobuild.archive import CHUNK
 from reprobuild.guard.plain import open_plain
 from reprobuild.image import sif
-from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
 from reprobuild.image.layout import Layout, read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.squash import Compressor, find_program, write_squashfs
 from reprobuild.store import Store

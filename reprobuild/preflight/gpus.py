@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from reprobuild import proc
+from reprobuild.display import shown
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import Lock, environment_wheels
 from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, compat_package, judge, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
-from reprobuild.snapshot.text import shown
 from reprobuild.store import Store
 
 # A driver before 510 does not know `compute_cap`, and fails the whole question.

@@ -10,6 +10,7 @@ from pathlib import Path
 from reprobuild.alone import alone
 from reprobuild.halt import Halt
 from reprobuild.realise.unpack import unpack_root
+from reprobuild.rootkey import root_key
 from reprobuild.store import Store, touch
 
 
@@ -39,11 +40,6 @@ def kept_root(base: str, store: Store) -> Path:
             store.remember(key, {"state": _state(folder)})
         touch(folder)
     return folder
-
-
-def root_key(base: str) -> str:
-    """Return the key under which the store remembers the state of a base's folder."""
-    return hashlib.sha256(f"root\0{base}".encode()).hexdigest()
 
 
 def place_script(name: str, folder: Path) -> Path:

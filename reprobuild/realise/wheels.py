@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.conda.package import read_facts
+from reprobuild.display import shown
 from reprobuild.errors import BuildError
 from reprobuild.guard.plain import open_plain
 from reprobuild.guard.strings import Line
@@ -29,7 +30,6 @@ from reprobuild.realise.projects import build_epoch, place_of, project_folder, u
 from reprobuild.realise.root import place_script
 from reprobuild.resolve.freeze.requires import UNREADABLE, applies, environment_of
 from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
-from reprobuild.snapshot.text import shown
 from reprobuild.store import Store, hash_file
 
 RECIPE = 5  # to be raised when other bytes come out of the same inputs

@@ -15,8 +15,8 @@ from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageE
 from reprobuild.explain import Explanation, explain
 from reprobuild.fetch import of_image
 from reprobuild.guard.plain import holds, read_plain
-from reprobuild.image.build import Image
 from reprobuild.image.difference import LEVELS
+from reprobuild.image.model import Image
 from reprobuild.image.naming import own_name
 from reprobuild.image.single import KINDS, Kind, filename
 from reprobuild.image.squash import Compressor, find_program

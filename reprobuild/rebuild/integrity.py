@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from reprobuild.archive import CHUNK
 from reprobuild.guard.plain import open_plain
-from reprobuild.image.build import Image
 from reprobuild.image.layout import read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.single import KINDS, filename
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from reprobuild.builders import NATIVE
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import certificate_lines

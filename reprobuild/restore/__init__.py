@@ -14,6 +14,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild import proc
+from reprobuild.display import escaped
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.restore import git as program
 from reprobuild.restore.bundle import damaged, read_pack
@@ -22,7 +23,6 @@ from reprobuild.restore.origins import Address, addresses, is_remote_name, missi
 from reprobuild.restore.paths import check_path, inside
 from reprobuild.snapshot.captured import unquoted
 from reprobuild.snapshot.repositories import Repository
-from reprobuild.snapshot.text import escaped
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",

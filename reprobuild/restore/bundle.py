@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import IO
 
+from reprobuild.display import escaped
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.packs import check_pack
 from reprobuild.guard.plain import open_plain
 from reprobuild.snapshot.captured import DAMAGED
 from reprobuild.snapshot.repositories import Bundle, Repository
-from reprobuild.snapshot.text import escaped
 
 # https://git-scm.com/docs/gitformat-bundle
 _MAGIC = b"# v"

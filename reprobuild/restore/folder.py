@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from reprobuild.display import escaped
 from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.restore import Restored, restore
 from reprobuild.restore.git import is_safe
@@ -17,7 +18,6 @@ from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import FILE, read_captured
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.repositories import Captured
-from reprobuild.snapshot.text import escaped
 from reprobuild.whole import PREFIX, private_folder
 
 _WHOLE = "only snapshots of `reprobuild capture` hold whole repositories"

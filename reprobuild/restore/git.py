@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild import proc, secrets
+from reprobuild.display import escaped
 from reprobuild.errors import ReproError
 from reprobuild.proc.failures import failed
 from reprobuild.restore.logins import REFUSED, handed, login_for, without_netrc
-from reprobuild.snapshot.text import escaped
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
 OPTIONS = (

@@ -10,11 +10,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild import secrets
+from reprobuild.display import escaped
 from reprobuild.errors import SnapshotError
 from reprobuild.restore.git import is_local, is_safe
 from reprobuild.snapshot.captured import unquoted
 from reprobuild.snapshot.repositories import Repository
-from reprobuild.snapshot.text import escaped
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # of a remote, as part of a ref
 

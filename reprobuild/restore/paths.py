@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from reprobuild.display import escaped
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.guard.names import check_name
 from reprobuild.snapshot.captured import DAMAGED
-from reprobuild.snapshot.text import escaped
 
 # Characters that HFS+ leaves out of names: https://nvd.nist.gov/vuln/detail/CVE-2014-9390
 _UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")

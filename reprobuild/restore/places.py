@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from reprobuild.display import escaped
 from reprobuild.errors import UsageError
 from reprobuild.restore.git import is_local
 from reprobuild.secrets import GONE, strip_credentials
-from reprobuild.snapshot.text import escaped
 
 # `user:password@host:path`, which git does not know: it is a path, where people may have meant an address.
 _LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")

@@ -22,7 +22,7 @@ from pathlib import Path
 from reprobuild.config import image_config
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.image.single import filename
 from reprobuild.lock import Lock
 from reprobuild.running import frozen, prepare

@@ -8,8 +8,8 @@ from pathlib import Path
 from reprobuild.errors import BuildError, LockError, ShipError, UsageError
 from reprobuild.explain import LABEL
 from reprobuild.guard.plain import holds, open_plain
-from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, layout_digest, read_layout
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock
 from reprobuild.render import render

@@ -19,8 +19,8 @@ from reprobuild.errors import FetchError, LockError, ShipError
 from reprobuild.explain import LABEL
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Key, Text
-from reprobuild.image.build import Image
 from reprobuild.image.layout import LARGEST_JSON
+from reprobuild.image.model import Image
 from reprobuild.lock import BaseImage, Lock, read_lock
 from reprobuild.net import NotFound
 from reprobuild.registry.manifest import OTHER

@@ -16,8 +16,8 @@ from reprobuild import secrets
 from reprobuild.brought import take_runtime
 from reprobuild.errors import BuildError, ShipError, UsageError
 from reprobuild.guard.plain import read_plain
-from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, read_layout
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.naming import named_index, own_name
 from reprobuild.image.single import filename
 from reprobuild.lock import Artefact, Base, Lock

@@ -15,8 +15,8 @@ from reprobuild.brought import CONTEXT, take_runtime
 from reprobuild.context import OWN, context_blobs, own_files
 from reprobuild.errors import BuildError, ShipError
 from reprobuild.guard.plain import holds
-from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.single import filename
 from reprobuild.keep import named_files
 from reprobuild.lock import Lock

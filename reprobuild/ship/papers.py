@@ -19,7 +19,7 @@ from reprobuild.errors import ShipError, UsageError
 from reprobuild.explain import LABEL
 from reprobuild.guard.plain import open_plain
 from reprobuild.guard.strings import Text
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.image.naming import own_name
 from reprobuild.lock import Lock, encode
 from reprobuild.registry import repository

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.fetch import artefacts
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.ship import purls
 

@@ -17,8 +17,8 @@ from reprobuild.errors import BuildError, FetchError, ShipError
 from reprobuild.fetch import fetch
 from reprobuild.foreign import set_aside
 from reprobuild.guard.below import touch_below
-from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci import link_layout
 from reprobuild.keep import keep
 from reprobuild.lock import BaseImage, Lock, write_lock

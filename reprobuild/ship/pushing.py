@@ -16,8 +16,8 @@ from msgspec import Struct
 from reprobuild.errors import ShipError
 from reprobuild.explain import LABEL
 from reprobuild.guard.plain import read_plain
-from reprobuild.image.build import Image
 from reprobuild.image.layout import LARGEST_JSON, checked_hex, read_layout
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.registry.reference import Reference, parse_reference
 from reprobuild.registry.repository import MANIFEST, Descriptor, Repository

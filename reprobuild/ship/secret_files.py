@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild import secrets
+from reprobuild.display import escaped
 from reprobuild.errors import ShipError
 from reprobuild.lock import Artefact, Lock
 from reprobuild.render import source_file
-from reprobuild.snapshot.text import escaped
 from reprobuild.store import Store, hash_file
 
 SECRET_FILE = "secret-file"  # the class of the rulings of `lock` that accept one

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from reprobuild.errors import FetchError, ShipError
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.keep import keep
 from reprobuild.lock import Lock
 from reprobuild.results import LOCK, REPORT, VERDICT, read_image, remember_tree

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from reprobuild.display import escaped
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.plain import read_plain
 from reprobuild.snapshot import apt_lists, captured, conda, environ, text, unlisted
@@ -45,8 +46,8 @@ def read_snapshot(folder: Path) -> Snapshot:
     if not held.first:
         inside = _elsewhere(folder)
         raise SnapshotError(
-            f"nothing captured in `{text.escaped(str(folder))}`",
-            hint=f"did you mean `{text.escaped(str(inside))}`?" if inside else _RECIPE,
+            f"nothing captured in `{escaped(str(folder))}`",
+            hint=f"did you mean `{escaped(str(inside))}`?" if inside else _RECIPE,
         )
     held.join()
     there = {"env.txt" if name == "env.nul" else name for name in held.first}
@@ -94,7 +95,7 @@ class _Held:
 
     def take(self, path: Path) -> None:
         """Read one file, or say what it is."""
-        shown = text.escaped(path.name)
+        shown = escaped(path.name)
         kind = kind_of(path.name)
         if kind is None and path.suffix == ".lock" and path.is_file() and not path.is_symlink():
             kind = explicit_lock(path.name, _bytes(path, self.folder))
@@ -159,7 +160,7 @@ class _Held:
 
 
 def _files(folder: Path) -> list[Path]:
-    shown = text.escaped(str(folder))
+    shown = escaped(str(folder))
     try:
         files = sorted(folder.iterdir())
     except FileNotFoundError:
@@ -175,7 +176,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _bytes(path: Path, folder: Path) -> bytes:
     """Return the content of one captured file; only a regular file of this folder is opened."""
-    shown = text.escaped(path.name)
+    shown = escaped(path.name)
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise SnapshotError(

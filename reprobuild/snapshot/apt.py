@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from debian.debian_support import Version
 
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Mark, Package, Place, Remark
 
@@ -119,7 +120,7 @@ def _apt_row(file: str, number: int, line: str) -> list[Package | Remark]:
         ]
     package = Package(
         place=Place(file, number),
-        text=text.shown(line),
+        text=shown(line),
         name=match["name"],
         version=match["version"],
         architecture=match["arch"],
@@ -181,7 +182,7 @@ def _dpkg_row(
     return [
         Package(
             place=Place(file, number),
-            text=text.shown(line),
+            text=shown(line),
             name=name,
             version=match["version"],
             architecture=qualifier or match["arch"],

@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from reprobuild.display import escaped, shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.captured import DAMAGED
 from reprobuild.snapshot.model import AptList
@@ -47,15 +48,15 @@ def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
     try:
         dpkg = msgspec.json.decode(data, type=_Document).dpkg
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.broken(file, text.escaped(str(err)), DAMAGED) from None
+        raise text.broken(file, escaped(str(err)), DAMAGED) from None
     return tuple(
         AptList(
-            file=text.shown(one.file),
+            file=shown(one.file),
             date=_released(one.date),
             fetched=_fetched(one.dated),
-            origin=text.shown(one.origin),
-            suite=text.shown(one.suite),
-            codename=text.shown(one.codename),
+            origin=shown(one.origin),
+            suite=shown(one.suite),
+            codename=shown(one.codename),
         )
         for one in (dpkg.lists if dpkg else ())
     )

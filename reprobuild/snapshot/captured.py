@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from reprobuild.display import escaped
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.plain import open_plain
 from reprobuild.snapshot.repositories import Captured
-from reprobuild.snapshot.text import escaped
 
 FILE = "capture.json"
 NEWEST = 1  # version of capture.json that is understood

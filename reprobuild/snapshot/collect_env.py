@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec import UNSET
 
 from reprobuild import secrets
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Fact, Place, Remark, Report
 
@@ -167,13 +168,13 @@ class _Reader:
 
     def _keep(self, number: int, name: str, value: str | None) -> None:
         self._close()
-        self.facts.append(Fact(place=Place(self.file, number), name=text.shown(name), value=None))
+        self.facts.append(Fact(place=Place(self.file, number), name=shown(name), value=None))
         self.open = None if value is None else [value]
 
     def _close(self) -> None:
         """Write the lines of the open fact into it, without what looks like a secret."""
         if self.open is not None and self.facts:
-            value = "\n".join(text.shown(line) for line in self.open if line)
+            value = "\n".join(shown(line) for line in self.open if line)
             last = self.facts[-1]
             self.facts[-1] = Fact(place=last.place, name=last.name, value=value, lines=last.lines)
         self.open = None

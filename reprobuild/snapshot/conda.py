@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote
 
 from reprobuild import secrets
+from reprobuild.display import escaped, shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CondaPackage, Place, Remark
 
@@ -119,7 +120,7 @@ def _package(file: str, number: int, line: str) -> CondaPackage | None:
         by_pip = build in ("<pip>", "pypi_0")
         return package(
             file, number, line, match["name"], match["version"], build=None if by_pip else build,
-            channel=PYPI if by_pip else channel and text.escaped(channel),
+            channel=PYPI if by_pip else channel and escaped(channel),
         )  # fmt: skip
     if match := _EXPORT_PIP.fullmatch(line):
         return package(file, number, line, match["name"], match["version"], channel=PYPI)
@@ -156,7 +157,7 @@ def package(
 ) -> CondaPackage:  # fmt: skip
     """Return the package of one line, whose text may be printed."""
     return CondaPackage(
-        place=Place(file, number), text=text.shown(line), name=name, version=version, build=build,
+        place=Place(file, number), text=shown(line), name=name, version=version, build=build,
         channel=channel, url=url, md5=md5, sha256=sha256,
     )  # fmt: skip
 

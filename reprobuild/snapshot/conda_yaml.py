@@ -15,6 +15,7 @@ import yaml
 from msgspec.structs import replace
 
 from reprobuild import secrets
+from reprobuild.display import escaped, shown
 from reprobuild.guard.yamls import StrictLoader
 from reprobuild.snapshot import text
 from reprobuild.snapshot.conda import NAME, PYPI, VERSION, package, unique
@@ -86,10 +87,10 @@ def _read(data: bytes, file: str) -> _Reader:
     except yaml.MarkedYAMLError as err:
         line = err.problem_mark.line + 1 if err.problem_mark else 1
         raise text.broken(
-            Place(file, line), f"not an environment: {text.shown(err.problem or '')}", _HINT
+            Place(file, line), f"not an environment: {shown(err.problem or '')}", _HINT
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
-        raise text.broken(file, f"not YAML: {text.shown(str(err))}", _HINT) from None
+        raise text.broken(file, f"not YAML: {shown(str(err))}", _HINT) from None
     reader.read(root)
     return reader
 
@@ -154,7 +155,7 @@ class _Reader:
     def _conda(self, item: yaml.ScalarNode) -> None:
         match = _FULL.fullmatch(item.value)
         if match and (match["build"] or self.export):
-            channel = match["channel"] and text.escaped(secrets.strip_credentials(match["channel"])[0])
+            channel = match["channel"] and escaped(secrets.strip_credentials(match["channel"])[0])
             self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
         elif re.match(NAME, item.value):
             self._remark(self._line(item), OF_CONDA)
@@ -207,7 +208,7 @@ class _Reader:
 
 
 def _channel(node: yaml.ScalarNode) -> str:
-    return text.escaped(secrets.strip_credentials(node.value)[0])
+    return escaped(secrets.strip_credentials(node.value)[0])
 
 
 def _among(package: CondaPackage, channels: tuple[str, ...]) -> CondaPackage:

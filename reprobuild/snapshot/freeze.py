@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 
 from reprobuild import secrets
+from reprobuild.display import shown
 from reprobuild.snapshot import freeze_warnings, text
 from reprobuild.snapshot.freeze_hashes import Hashes, split_hashes
 from reprobuild.snapshot.freeze_unique import read_marker, unique
@@ -268,7 +269,7 @@ class _Reader:
             return
         place = Place(self.file, number)
         self.hashes.above = len(self.requirements)
-        self.requirements.append(Requirement(place=place, text=text.shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
+        self.requirements.append(Requirement(place=place, text=shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))

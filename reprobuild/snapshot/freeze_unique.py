@@ -7,6 +7,7 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.freeze_hashes import with_hashes
 from reprobuild.snapshot.model import Remark, Requirement
@@ -54,7 +55,7 @@ def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Rem
             early, late = sorted((first.place, one.place))
             raise text.broken(
                 late,
-                f"`{text.shown(one.name)}` is pinned again, and differently from {early}",
+                f"`{shown(one.name)}` is pinned again, and differently from {early}",
                 "keep the line of the environment that ran, or capture that environment alone",
             )
         if one.hashes and not bare:

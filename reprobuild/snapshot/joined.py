@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.freeze import same_version
@@ -85,7 +86,7 @@ def _with_version(line: Requirement, by_name: dict[str, list[CondaPackage]]) -> 
     if not same_version(line.version, first.version):
         raise text.broken(
             line.place,
-            f"`{text.shown(line.name)}` is {line.version} here and {first.version} at {first.place}",
+            f"`{shown(line.name)}` is {line.version} here and {first.version} at {first.place}",
             "these are of two environments: keep the files of the one that ran",
         )
     return line

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from reprobuild.display import escaped, shown
 from reprobuild.guard.strings import Line
 from reprobuild.snapshot import text
 from reprobuild.snapshot.captured import DAMAGED, NEWEST
@@ -57,14 +58,14 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
             )
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.broken(file, text.escaped(str(err)), DAMAGED) from None
+        raise text.broken(file, escaped(str(err)), DAMAGED) from None
     python, machine = document.python, _machine(document)
     if python is None:
         told = Report(file=file, kind="capture", facts=(), machine=machine or UNSET)
         return ((told,) if machine else ()), ()
     place = Place(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
     facts = tuple(
-        Fact(place=place, name=name, value=text.shown(value))
+        Fact(place=place, name=name, value=shown(value))
         for name, value in (
             ("Python version", python.version), ("implementation", python.implementation), ("libc", python.libc)
         )
@@ -73,7 +74,7 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
     # A build between two releases adds a plus.
     known = python.version.rstrip("+") if python.implementation == "CPython" else ""
     report = Report(
-        file=file, kind="capture", facts=facts, python=known, libc=text.shown(python.libc),
+        file=file, kind="capture", facts=facts, python=known, libc=shown(python.libc),
         free_threaded=True if known and "t" in python.abiflags else UNSET, machine=machine or UNSET,
     )  # fmt: skip
     return (report,), ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Fact, Place, Remark, Report
 
@@ -64,7 +65,7 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[Fact | Remark]
             [Fact(place=place, name="CUDA Version", value=match["cuda"])] if match["cuda"] else []
         )
     if match := _GPU.fullmatch(line) or _LISTED.fullmatch(line):
-        gpu = Fact(place=place, name="Product Name", value=text.shown(match["name"]))
+        gpu = Fact(place=place, name="Product Name", value=shown(match["name"]))
         cut = text.remark(file, number, match["name"], "nvidia-smi cut this name", understood=False)
         return [gpu, cut] if "..." in match["name"] else [gpu]
     if _PART.fullmatch(line):
@@ -72,9 +73,7 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[Fact | Remark]
     if _TABLE.fullmatch(line):
         return [text.remark(file, number, line, "a line of the table")]
     if log and (match := _FACT.fullmatch(line)) and not _HEADING.fullmatch(line):
-        return [
-            Fact(place=place, name=text.shown(match["name"]), value=text.shown(match["value"] or "").strip())
-        ]
+        return [Fact(place=place, name=shown(match["name"]), value=shown(match["value"] or "").strip())]
     if log and _HEADING.fullmatch(line):
         return [text.remark(file, number, line, "a heading")]
     return [text.remark(file, number, line, "not a line of nvidia-smi", understood=False)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from reprobuild import secrets
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.diff_names import header_names, plain_name, prefixed, safe, unprefixed
 from reprobuild.snapshot.model import Patch, PatchedFile, Place, Remark
@@ -175,7 +176,7 @@ class _Walk:
             if name is not None and not safe(name):
                 raise self.broken(
                     start,
-                    f"the path `{text.shown(name)}` leaves the repository or enters its `.git`",
+                    f"the path `{shown(name)}` leaves the repository or enters its `.git`",
                     "a diff of git holds no such path: look at where this file came from",
                 )
         self.files.append(PatchedFile(line=start + 1, old_path=old, new_path=new, missing=missing, **facts))

@@ -6,6 +6,7 @@ import re
 
 from msgspec import UNSET
 
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Fact, Place, Remark, Report
 
@@ -38,7 +39,7 @@ def parse(data: bytes, file: str = "python.txt") -> Read:
 def _fact(file: str, number: int, row: str) -> Fact | None:
     for name, pattern in (("Python version", _VERSION), ("platform", _PLATFORM)):
         if len(row) <= text.LONGEST_ROW and pattern.fullmatch(row):
-            return Fact(place=Place(file, number), name=name, value=text.shown(row))
+            return Fact(place=Place(file, number), name=name, value=shown(row))
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reprobuild.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Place, Remark, RpmPackage
 
@@ -33,7 +34,7 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
         match = None if note else _ROW.fullmatch(line) or _JOINED.fullmatch(line)
         if match:
             one = RpmPackage(
-                place=Place(file, number), text=text.shown(line), name=match["name"], version=match["version"],
+                place=Place(file, number), text=shown(line), name=match["name"], version=match["version"],
                 architecture="" if match["machine"] == "(none)" else match["machine"],
             )  # fmt: skip
             first = found.setdefault((one.name, one.version, one.architecture), one)

@@ -1,4 +1,4 @@
-"""From bytes to lines, and from lines to what may be shown."""
+"""Decode captured files to lines, and make remarks on them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ import codecs
 import re
 
 from reprobuild import secrets
+from reprobuild.display import shown
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import Place, Remark
 
 LIMIT = 64 * 2**20
 LINES = 50_000  # of a list or dump; a full system has some thousands of packages
-_SHOWN = 1000
-_LONGEST = 20_000
 _LONGEST_NOISE = 500
 LONGEST_ROW = 4000  # of a list of packages or modules; patterns may be slow on longer ones
-
-# Characters that paint nothing and count as printable: Default_Ignorable_Code_Point less those of Cf and unassigned.
-# https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
-UNSEEN = frozenset(
-    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0,
-              *range(0xE0100, 0xE01F0)))
-)  # fmt: skip
 
 _PROMPT = re.compile(
     r"(\(\S+\)\s*)?"  # a virtual environment
@@ -39,25 +31,6 @@ _ABSENT = re.compile(r"(\S+: )*(line \d+: )?\S+: (command )?not found|.*: No suc
 def broken(place: Place | str, what: str, hint: str) -> SnapshotError:
     """Return the error that names file and line; the caller raises it."""
     return SnapshotError(f"{place}: {what}", hint=hint)
-
-
-def shown(text: str) -> str:
-    """Return `text` fit to print: one line, no terminal escapes, no secrets, not endless."""
-    if len(text) > _LONGEST:  # cutting it first could cut a secret into something that no rule knows
-        return f"({len(text)} characters: too long to show)"
-    plain = escaped(secrets.redact(text))
-    return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
-
-
-def escaped(text: str) -> str:
-    """Return `text` with everything that does not print, or paints nothing, written as an escape.
-
-    A terminal acts on C0 and C1 controls, bidirectional marks make a line read as another one, and two names that
-    differ in what nobody sees look like one.
-    """
-    return "".join(
-        c if c.isprintable() and c not in UNSEEN else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def remark(

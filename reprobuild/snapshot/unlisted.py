@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.display import escaped
 from reprobuild.guard.strings import QuotedPath
 from reprobuild.snapshot import freeze, text
 from reprobuild.snapshot.captured import DAMAGED
@@ -61,7 +62,7 @@ def parse(data: bytes, listed: Collection[str] = (), file: str = "capture.json")
     try:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.broken(file, text.escaped(str(err)), DAMAGED) from None
+        raise text.broken(file, escaped(str(err)), DAMAGED) from None
     if document.distributions is None or document.python is None:
         return ()
     prefix = PurePosixPath(document.python.prefix)

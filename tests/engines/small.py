@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reprobuild.apt.configured import configured_index
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import write_lock
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.results import read_image

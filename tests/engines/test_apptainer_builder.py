@@ -19,8 +19,9 @@ from reprobuild.builders.model import FAILED
 from reprobuild.context import write_context
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.adopt import adopt
-from reprobuild.image.build import Image, build_image
+from reprobuild.image.build import build_image
 from reprobuild.image.layout import layout_tree, read_layout
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock, Setting, encode, write_lock
 from reprobuild.payload import payload
 from reprobuild.render import render

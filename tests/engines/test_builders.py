@@ -19,8 +19,8 @@ from reprobuild.builders import build_foreign
 from reprobuild.builders.promise import native_tree
 from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_tree, read_layout
+from reprobuild.image.model import Image
 from reprobuild.lock import read_lock
 from reprobuild.payload import payload
 from reprobuild.results import LOCK, read_image

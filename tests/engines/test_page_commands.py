@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.image.build import Image
 from reprobuild.image.layout import read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.single import write_sif
 from reprobuild.lock import Workload
 from reprobuild.report.page.running import apptainer_commands, docker_commands, podman_commands

@@ -19,7 +19,7 @@ from reprobuild.errors import UsageError
 from reprobuild.fleet import checking
 from reprobuild.fleet.kubectl import commands
 from reprobuild.fleet.kubernetes import Job
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.net import Net
 from reprobuild.session import Session
 from reprobuild.store import Store

@@ -18,7 +18,7 @@ from reprobuild.fleet.gathering import Fleet, gather
 from reprobuild.fleet.gathering import Image as Wanted
 from reprobuild.fleet.kubernetes import Job, manifest, selector
 from reprobuild.fleet.podlist import INDEX, PODS
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.verify.check import seed_of
 from tests.verify.samples import EXPECTED, SHA, changed, document, make_lock
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reprobuild.fleet.page import keep_on_page, on_page, write_down
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.net import Net
 from reprobuild.report.page.answers import computes_the_same
 from reprobuild.results import remember_built

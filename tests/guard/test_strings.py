@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from reprobuild.config import instant
 from reprobuild.guard import strings as module
 from reprobuild.guard.strings import Sha256, Text
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from tests.guard.types_walk import free_strings, strings
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import zstandard
 
 from reprobuild.archive import Entry
-from reprobuild.image.build import Image
 from reprobuild.image.layout import Layout, read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.oci import CONFIG, LAYER, MANIFEST, encode
 from tests.image.made import make_tar
 

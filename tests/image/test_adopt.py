@@ -19,9 +19,9 @@ import zstandard
 from reprobuild.archive import read_tar
 from reprobuild.errors import BuildError
 from reprobuild.image.adopt import adopt
-from reprobuild.image.build import Image
 from reprobuild.image.foreign import LARGEST_JSON, open_foreign
 from reprobuild.image.layout import MAKE_AGAIN, layout_digest, open_layer, read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.tree import Tree
 
 EPOCH = 1_700_000_000

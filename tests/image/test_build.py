@@ -16,9 +16,10 @@ import zstandard
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.image import oci
-from reprobuild.image.build import Image, build_image
+from reprobuild.image.build import build_image
 from reprobuild.image.docker_archive import write_docker_archive
 from reprobuild.image.layout import layout_digest, layout_tree, open_layer, read_layout
+from reprobuild.image.model import Image
 from reprobuild.image.tree import merge
 from reprobuild.lock import Setting
 from reprobuild.store import Store

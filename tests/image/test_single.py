@@ -19,9 +19,9 @@ import pytest
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.layout import Layout, layout_tree
+from reprobuild.image.model import Image
 from reprobuild.image.sif import read_sif
 from reprobuild.image.single import kept_singles, remember_singles, write_singles
 from reprobuild.image.singularity import apptainer_files, oci_config, scripts

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from reprobuild.halflife import Forecast
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Base, CondaPackage, Lock, RecordedDecisions, Setting, Workload
 from reprobuild.report.page import render_html
 from reprobuild.report.page.nodes import Nodes, Odd, Peers

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reprobuild.engines import gpu
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Setting, write_lock
 from reprobuild.running.options import Wanted
 from reprobuild.running.pyxis import _sha256

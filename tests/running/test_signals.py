@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import write_lock
 from reprobuild.proc import Handing, hand_on, handed_on, stream
 from reprobuild.proc.handing import LAST_SECONDS

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.config import image_config
-from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_digest
+from reprobuild.image.model import Image
 from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock, Realised, write_lock
 from reprobuild.net import Net

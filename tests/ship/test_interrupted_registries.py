@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import ShipError
-from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.model import Image
 from reprobuild.results import read_image
 from reprobuild.store import hash_file
 from tests.conftest import ROOT

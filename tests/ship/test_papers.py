@@ -18,7 +18,7 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import (
     Artefact,
     Base,

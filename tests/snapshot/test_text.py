@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprobuild.display import escaped, shown
 from reprobuild.errors import SnapshotError
 from reprobuild.report.page.markup import plain
 from reprobuild.snapshot import freeze, text
@@ -48,12 +49,12 @@ def test_too_large() -> None:
 
 @pytest.mark.parametrize("bad", ["\x1b[31m", "\x07", "\x9b31m", "\u202e", "\u2028", "\ud800"])
 def test_nothing_that_acts_on_a_terminal_is_shown(bad: str) -> None:
-    assert text.shown(f"a{bad}b").isprintable()
+    assert shown(f"a{bad}b").isprintable()
 
 
 def test_long_lines_are_not_shown_whole() -> None:
-    assert len(text.shown("x" * 1500)) == 1001
-    assert text.shown("x" * 30_000) == "(30000 characters: too long to show)"
+    assert len(shown("x" * 1500)) == 1001
+    assert shown("x" * 30_000) == "(30000 characters: too long to show)"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,6 @@ def test_captured_lines_are_no_prompts(line: str) -> None:
 )  # fmt: skip
 def test_what_paints_nothing_is_escaped(code: int) -> None:
     """Two names that differ in it alone would look like one."""
-    shown = text.escaped(f"a{chr(code)}b")
+    shown = escaped(f"a{chr(code)}b")
     assert shown == (f"a\\u{code:04x}b" if code < 0x10000 else f"a\\U{code:08x}b")
     assert chr(code) not in plain(f"a{chr(code)}b")

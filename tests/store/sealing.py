@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock, write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.results import read_image

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Base, Lock, write_lock
 from reprobuild.realise import realise
 from reprobuild.results import read_image

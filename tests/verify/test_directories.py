@@ -13,7 +13,7 @@ from reprobuild import checks
 from reprobuild.checks import Checks, verify
 from reprobuild.config import image_config
 from reprobuild.errors import BuildError, UsageError
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.image.naming import named_index
 from reprobuild.results import IMAGE, VERDICT, read_image
 from reprobuild.verify.certificate import LARGEST, is_certificate

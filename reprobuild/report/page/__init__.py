@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from reprobuild.halflife import Forecast
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import certificate, sameness
 from reprobuild.report.page.answers import KNOW, Answer, Remark, computes_the_same, same_environment, to_know

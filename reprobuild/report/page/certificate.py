@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reprobuild.halflife import Forecast
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock
 from reprobuild.report.amounts import in_bytes
 from reprobuild.report.page.answers import NEVER, Remark

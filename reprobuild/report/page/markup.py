@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from html import escape
 
-from reprobuild.snapshot.text import UNSEEN
+from reprobuild.display import UNSEEN
 
 # Characters of one value that are shown: the beginning, and the end, which says more in a path or an error.
 LONGEST, HEAD, TAIL = 600, 420, 140

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from reprobuild.image.build import Image
+from reprobuild.image.model import Image
 from reprobuild.lock import Lock, distributions
 from reprobuild.report.page.markup import Html, tag, text
 from reprobuild.report.page.parts import Section

@@ -13,12 +13,12 @@ from msgspec import Struct
 from reprobuild.conda.package import split_filename
 from reprobuild.conda.places import Meaning, Place
 from reprobuild.conda.repodata import Listed, Repodata
+from reprobuild.display import escaped
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
 from reprobuild.net import Net, NotFound, Unreached
 from reprobuild.resolve.conda.instead import Earlier, near, told
 from reprobuild.snapshot.model import CondaPackage
-from reprobuild.snapshot.text import escaped
 from reprobuild.store import CHUNK, Store
 
 SUBDIRS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}

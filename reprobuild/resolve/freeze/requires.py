@@ -19,14 +19,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from reprobuild.display import shown
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
 from reprobuild.guard.metadata import read_metadata
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.net import split_credentials
-from reprobuild.resolve.freeze.lines import Target
-from reprobuild.snapshot.text import shown
+from reprobuild.resolve.freeze.target import Target
 from reprobuild.store import Store
 
 VERSION = 1  # of what is remembered

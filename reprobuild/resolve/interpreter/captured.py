@@ -19,6 +19,7 @@ from typing import IO, cast
 import msgspec
 
 from reprobuild import secrets
+from reprobuild.display import escaped
 from reprobuild.errors import BuildError, LockError, SnapshotError
 from reprobuild.guard import tars
 from reprobuild.guard.elf import MAGIC, read_elf, read_search_path
@@ -33,7 +34,6 @@ from reprobuild.resolve.system.wheel_libraries import MACHINES, File, file_of
 from reprobuild.snapshot.captured import DAMAGED
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.repositories import PackedInterpreter
-from reprobuild.snapshot.text import escaped
 from reprobuild.store import CHUNK, Store
 
 LIBRARY = "interpreter-library"  # the kind of a deviation: a module of the standard library lacks a library

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild import capture
+from reprobuild.display import escaped
 from reprobuild.errors import EngineError, LockError, SnapshotError
 from reprobuild.guard.strings import AbsolutePath, Line
 from reprobuild.proc import SAFE, Failed, run
@@ -24,7 +25,6 @@ from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.snapshot.model import Report
 from reprobuild.snapshot.python_build import StatedBuild, in_words, stated_build
 from reprobuild.snapshot.repositories import PackedInterpreter
-from reprobuild.snapshot.text import escaped
 
 _MOST = 16  # Pythons that are asked
 _SHOWN = 3  # of them in an error

@@ -15,6 +15,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild import proc, secrets
+from reprobuild.display import escaped
 from reprobuild.errors import LockError, ReproError
 from reprobuild.lock import Ruling
 from reprobuild.resolve.settings.places import text_of
@@ -26,7 +27,6 @@ from reprobuild.restore.paths import check_path, check_paths
 from reprobuild.restore.places import Origin, without_login
 from reprobuild.snapshot.captured import FILE, unquoted
 from reprobuild.snapshot.repositories import Captured, Repository
-from reprobuild.snapshot.text import escaped
 
 
 class Tree(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.archive import Entry, TarWriter, parents
+from reprobuild.display import escaped
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
@@ -34,7 +35,6 @@ from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Place, Requirement
 from reprobuild.snapshot.repositories import Captured
 from reprobuild.snapshot.repositories import Repository as CapturedRepository
-from reprobuild.snapshot.text import escaped
 from reprobuild.store import Store, hash_file
 
 _SECRET = "secret-file"  # the class by which all such files are accepted

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
+from reprobuild.display import escaped
 from reprobuild.lock import Base, Outcome, Ruling, Wheel
 from reprobuild.resolve.system.sonames import (
     candidates,
@@ -24,7 +25,6 @@ from reprobuild.resolve.system.sonames import (
 )
 from reprobuild.resolve.system.wheel_libraries import File
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.text import escaped
 
 _LIBC = "libc6"
 

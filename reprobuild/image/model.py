@@ -1,0 +1,31 @@
+"""The value of a built image, as image.json has it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from reprobuild.guard.strings import Digest, FileName, Label, OptionalDigest, OptionalSha256, Reference, Size
+
+LAYOUT = "image"
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
+
+    `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
+    `manifest` depends on the versions of reprobuild and zstd, too. `builder` is its name in the registry, `lock`
+    the digest of the sealed lock, in hex.
+    `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
+    not asked for.
+    """
+
+    layout: FileName
+    reference: Reference
+    tree: Digest
+    config: Digest
+    manifest: Digest
+    layers: Size
+    lock: OptionalSha256 = ""
+    sif: OptionalDigest = ""
+    sqsh: OptionalDigest = ""
+    builder: Label = "native"
