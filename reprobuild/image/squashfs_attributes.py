@@ -13,6 +13,7 @@ _KEY, _SIZE = struct.Struct("<2H"), struct.Struct("<I")
 _ELSEWHERE = 0x100  # the value stands at another place
 _PREFIXES = 3  # user, trusted, security
 _LONGEST_KEY, _LONGEST_VALUE = 255, 64 << 10  # of Linux
+_AMBIGUOUS = {0, ord("=")}  # `=` ends a key in the pax header that `sqfs2tar` writes
 _MOST = 1_000_000  # of all sets together, which can share their keys
 
 
@@ -49,7 +50,12 @@ class Attributes:
             kind, size = _KEY.unpack(self._keys.read(block, offset, _KEY.size))
             name = self._keys.read(block, offset + _KEY.size, size)
             shown = name.decode(errors="replace")[:100]
-            if kind & ~_ELSEWHERE >= _PREFIXES or not name or len(name) > _LONGEST_KEY or 0 in name:
+            if (
+                kind & ~_ELSEWHERE >= _PREFIXES
+                or not name
+                or len(name) > _LONGEST_KEY
+                or _AMBIGUOUS & set(name)
+            ):
                 raise ValueError(f"the extended attribute {shown!r} has a name or type that is none")
             if (kind & ~_ELSEWHERE, name) in names:
                 raise ValueError(f"a file has the extended attribute {shown!r} twice")

@@ -1,7 +1,9 @@
 """Packed blocks of a squashfs: each is one stream of its packer, and metadata are blocks of 8 KiB.
 
 https://dr-emann.github.io/squashfs/squashfs.html has the format. `sqfs2tar` reads all frames of a block that zstd
-packed, and the kernel the first one alone, so bytes behind the first stream are refused.
+packed, and the kernel the first one alone, so bytes behind the first stream are refused. The kernel has one window of
+the size of a block, and its xz has neither CRC64 nor a delta filter (linux/fs/squashfs, linux/lib/xz); a stream that
+needs more is refused.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ import lzma
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import IO
 
 import zstandard
 
+from reprobuild.image.squashfs_xz import check_xz
+
 METADATA = 8192  # bytes of a block of metadata, unpacked
-DAMAGE = (struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OverflowError)
+DAMAGE = (struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OverflowError, OSError)
 _STORED = 0x8000
 _CACHED = 2048
 _MEMORY = 256 << 20  # of xz
-_WINDOW = 8 << 20  # of zstd; the largest block has 1 MiB
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # not that of a skippable frame
 _ZSTD_BLOCK = 3  # bytes of the head of one of its own blocks
 _REPEATED = 1  # the type of such a block that has one byte
 _CHECKSUM = 4
@@ -28,25 +32,31 @@ _CHECKSUM = 4
 Unpack = Callable[[bytes, int], bytes]
 
 
-def unpacker(number: int) -> Unpack:
+def unpacker(number: int, window: int) -> Unpack:
     """Return the function that unpacks a block to at most so many bytes and one more.
 
     Args:
         number: of the packer in the superblock.
+        window: how many bytes back a stream may refer: the kernel keeps no more.
 
     Raises:
         ValueError: it is none of gzip, xz and zstd.
     """
     if number not in _UNPACKERS:
-        raise ValueError("it is packed by another program than gzip, xz or zstd")
-    return _UNPACKERS[number]
+        raise ValueError("it is packed by another program than gzip, xz or zstd, which are read here")
+    return partial(_UNPACKERS[number], window=max(window, METADATA))
 
 
-def _unzstd(packed: bytes, most: int) -> bytes:
+def _unzstd(packed: bytes, most: int, *, window: int) -> bytes:
+    if not packed.startswith(_ZSTD_MAGIC):
+        raise ValueError("a packed block is no frame of zstd")
     if _frame_size(packed) != len(packed):
         raise ValueError("a packed block has more than one frame")
+    parameters = zstandard.get_frame_parameters(packed)
+    if parameters.dict_id or parameters.window_size > window:
+        raise ValueError("a packed block needs a dictionary or a larger window than the kernel has")
     # A frame may state any size, for which `decompress` would take the memory at once.
-    with zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(packed) as stream:
+    with zstandard.ZstdDecompressor(max_window_size=window).stream_reader(packed) as stream:
         return stream.read(most + 1)
 
 
@@ -63,12 +73,17 @@ def _frame_size(packed: bytes) -> int:
     return at + _CHECKSUM * parameters.has_checksum
 
 
-def _gunzip(packed: bytes, most: int) -> bytes:
+def _gunzip(packed: bytes, most: int, *, window: int) -> bytes:  # deflate refers 32 KiB back at most
     return _first(zlib.decompressobj(), packed, most)
 
 
-def _unxz(packed: bytes, most: int) -> bytes:
-    return _first(lzma.LZMADecompressor(memlimit=_MEMORY), packed, most)
+def _unxz(packed: bytes, most: int, *, window: int) -> bytes:
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    content = _first(stream, packed, most)
+    if stream.check not in (lzma.CHECK_NONE, lzma.CHECK_CRC32):
+        raise ValueError("a packed block has a check that the kernel does not know")
+    check_xz(packed, window)
+    return content
 
 
 def _first(stream: zlib._Decompress | lzma.LZMADecompressor, packed: bytes, most: int) -> bytes:
@@ -78,7 +93,7 @@ def _first(stream: zlib._Decompress | lzma.LZMADecompressor, packed: bytes, most
     return content
 
 
-_UNPACKERS: Mapping[int, Unpack] = {1: _gunzip, 4: _unxz, 6: _unzstd}
+_UNPACKERS: Mapping[int, Callable[..., bytes]] = {1: _gunzip, 4: _unxz, 6: _unzstd}
 
 
 class Table:

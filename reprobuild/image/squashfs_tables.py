@@ -21,7 +21,8 @@ from reprobuild.image.squashfs_data import FRAGMENT, Content, Data
 
 _SUPER = struct.Struct("<5I6H8Q")
 _HEAD = struct.Struct("<4H2I")
-_NO_ATTRIBUTES = 0x200
+_NO_ATTRIBUTES, _HAS_OPTIONS = 0x200, 0x400
+_XZ = 4  # the number of the packer
 _DIRECTORY, _FILE, _LINK, _DEVICES = 1, 2, 3, (4, 5)
 _HEADER, _ROW = struct.Struct("<3I"), struct.Struct("<HhHH")
 _INDEX = struct.Struct("<3I")
@@ -29,6 +30,7 @@ _ENDS = 3  # the size of a directory counts `.` and `..`, which are not written
 _LONGEST_NAME = 256
 _MOST_OF_ROWS = 64 << 20  # bytes of one directory, which are held; a million names have some 30 MiB
 _MODE = 0o7777
+_WHITEOUT = b".wh."
 
 
 class _Directory(Struct, frozen=True):
@@ -50,9 +52,18 @@ class _Inode(Struct, frozen=True):
     content: Content | None = None
 
 
+def _window(stream: IO[bytes], super_block: tuple[int, ...]) -> int:
+    """Return the dictionary in bytes that the kernel makes: a block, or for xz what the options state."""
+    if super_block[5] != _XZ or not super_block[7] & _HAS_OPTIONS:
+        return super_block[3]
+    stream.seek(_SUPER.size)
+    size: int = struct.unpack("<HI", stream.read(6))[1]
+    return min(size, super_block[3])
+
+
 class _Tables:
     def __init__(self, stream: IO[bytes], super_block: tuple[int, ...], packed: int) -> None:
-        unpack = unpacker(super_block[5])
+        unpack = unpacker(super_block[5], _window(stream, super_block))
         self.inodes = Table(stream, super_block[15], unpack)
         self.directories = Table(stream, super_block[16], unpack)
         self.attributes = Attributes(stream, super_block[14], unpack)
@@ -138,8 +149,7 @@ class _Tables:
                 at += _ROW.size + length + 1
                 if at > size:
                     raise ValueError("the rows of a directory are cut short")
-                if {0, ord("/")} & set(name) or name in (b".", b".."):
-                    raise ValueError(f"the name {name.decode(errors='replace')[:100]!r} is none of a file")
+                _check_name(name)
                 if name <= last:  # the kernel opens the first of two, and ends where a name is greater
                     shown = name.decode(errors="replace")[:100]
                     raise ValueError(f"the name {shown!r} stands in its folder twice, or out of order")
@@ -150,6 +160,18 @@ class _Tables:
             block, _ = self.directories.after(directory.block, directory.offset + position)
             if heads.get(position) != name or block != where:
                 raise ValueError("the index of a directory leads elsewhere than its rows")
+
+
+def _check_name(name: bytes) -> None:
+    """Refuse a name that no file can have, or that a layer made of the image takes for a whiteout.
+
+    The kernel shows a file `.wh.x`; in a layer it removes `x`, and is no file itself.
+    """
+    shown = name.decode(errors="replace")[:100]
+    if {0, ord("/")} & set(name) or name in (b".", b".."):
+        raise ValueError(f"the name {shown!r} is none of a file")
+    if name.startswith(_WHITEOUT):
+        raise ValueError(f"the name {shown!r} is that of a whiteout in a layer")
 
 
 def check_tables(path: Path) -> None:

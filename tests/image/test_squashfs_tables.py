@@ -152,7 +152,7 @@ def test_a_block_that_states_any_size_is_refused(tree: Path, squashfs: dict[str,
     struct.pack_into("<H", content, at, len(frame))
     content[at + 2 : at + 2 + len(frame)] = frame
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"a table of metadata|a block of metadata"):
+    with pytest.raises(ValueError, match="a larger window than the kernel has"):
         check_tables(path)
 
 
