@@ -7,6 +7,7 @@ https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, https://pkg
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from collections.abc import Iterator
@@ -78,7 +79,9 @@ class _Source:
     """A tar from its beginning; files are sought in, and streams are read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._seeks = hasattr(stream, "seekable") and stream.seekable()
+        # A packed stream can seek, by unpacking all before the place; what it reads of may not be able to.
+        packed = isinstance(stream, gzip.GzipFile)
+        self._seeks = not packed and hasattr(stream, "seekable") and stream.seekable()
         self._end = stream.seek(0, io.SEEK_END) if self._seeks else 0
         if self._seeks:
             stream.seek(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -82,6 +83,21 @@ def test_every_form_is_the_same_image(layout: Path, packing: str, tmp_path: Path
         assert "opt/b" in found.tree
         assert "opt/a" not in found.tree
     assert {p.method for p in read(other, tmp_path / "again").packing} == {packing}
+
+
+@pytest.mark.parametrize("packing", ["none", "gzip", "zstd"])
+def test_contents_are_read_again_from_an_archive(layout: Path, packing: str, tmp_path: Path) -> None:
+    other = make_layout(tmp_path / "other", ENTRIES, TOP, packing=packing)
+    for form in (
+        archived(other, tmp_path / "oci.tar", packing),
+        saved(other, tmp_path / "saved.tar", packing),
+    ):
+        found = read(form, tmp_path / form.stem)
+        digest = found.tree["opt/b"].sha256
+        into = tmp_path / f"{form.stem}-contents"
+        into.mkdir()
+        fetch_contents(found, {digest}, into)
+        assert hashlib.sha256((into / digest).read_bytes()).hexdigest() == digest
 
 
 def test_times_are_read_in_full(tmp_path: Path) -> None:
