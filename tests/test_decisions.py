@@ -210,6 +210,15 @@ def test_a_bomb_ends_show_and_lock_at_once(tmp_path: Path) -> None:
         assert "see docs/decisions.md for an example" in done.stderr
 
 
+@pytest.mark.parametrize("last", ["1", "1.5"])
+def test_a_number_of_many_places_is_refused_before_it_is_read(tmp_path: Path, last: str) -> None:
+    """PyYAML reads `1:1:1` as a number of base 60, which takes the square of its places."""
+    with pytest.raises(UsageError, match="a number is too long"):
+        read_decisions(written(tmp_path, f"seed: {'1:' * 1000}{last}\n"))
+    with pytest.raises(UsageError, match="got `float`"):
+        read_decisions(written(tmp_path, "seed: 1:30.5\n"))
+
+
 def test_each_decision_is_stated_without_secrets() -> None:
     decisions = Decisions(
         python="3.11",

@@ -15,6 +15,7 @@ import yaml
 # People write files of some hundred items; PyYAML reads some ten thousand of them in a second.
 MOST_NODES = 50_000
 DEEPEST = 32
+_LONGEST_NUMBER = 400  # PyYAML reads `1:1:1` as a number of base 60, in quadratic time
 _HALF = re.compile(
     "[\ud800-\udfff]"
 )  # an escape can name a surrogate, which no text that is written can hold
@@ -61,6 +62,12 @@ class StrictLoader(yaml.SafeLoader):
             seen.add(key.value)
         return node
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        return int(super().construct_yaml_int(_short(node)))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        return float(super().construct_yaml_float(_short(node)))
+
     def refusal(self, event: Any) -> str:
         """Return why the node that an event begins is refused, empty where it is not."""
         if isinstance(event, yaml.AliasEvent):
@@ -99,6 +106,18 @@ class BoundedLoader(StrictLoader):
 
     def refusal(self, event: Any) -> str:
         return self._excess(event)
+
+
+def _short(node: yaml.ScalarNode) -> yaml.ScalarNode:
+    if len(node.value) > _LONGEST_NUMBER:
+        raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
+    return node
+
+
+for _kind in ("int", "float"):  # the table of constructors holds functions, and no names of methods
+    StrictLoader.add_constructor(
+        f"tag:yaml.org,2002:{_kind}", getattr(StrictLoader, f"construct_yaml_{_kind}")
+    )
 
 
 def load_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
