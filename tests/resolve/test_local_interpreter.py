@@ -216,6 +216,26 @@ def test_each_manager_has_its_folder(
     assert scene.with_env(**{variable: str(tmp_path / "home")}).find().version == VERSION
 
 
+def _led_away(path: Path) -> Path:
+    other = path.parent.parent / f"elsewhere-{path.name}"
+    path.rename(other)
+    path.symlink_to(other)
+    return path
+
+
+def _with_headers(base: Path) -> Path:
+    header = base / "include" / f"python{MINOR}" / "Python.h"
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.touch()
+    return header
+
+
+def _with_cache(base: Path) -> Path:
+    cache = base / "lib" / f"python{MINOR}" / "__pycache__"
+    cache.mkdir(exist_ok=True)
+    return cache
+
+
 Spoil = Callable[[Path], Path]
 
 
@@ -243,6 +263,9 @@ SPOILS: dict[str, Spoil] = {
     "the library folder": lambda base: _writable(base / "lib"),
     "of another user": lambda base: _of_another(base / "bin" / f"python{MINOR}"),
     "of another user above": lambda base: _of_another(base),
+    "a library elsewhere": lambda base: _led_away(base / "lib" / f"python{MINOR}"),
+    "a header": lambda base: _of_another(_with_headers(base)),
+    "bytecode": lambda base: _writable(_with_cache(base)),
 }
 
 

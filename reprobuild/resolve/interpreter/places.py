@@ -58,11 +58,15 @@ def changeable(base: Path, minor: str) -> Path | None:
         if _is_open(path, above=True):
             return path
     programs, libraries, library = base / "bin", base / "lib", base / "lib" / f"python{minor}"
+    headers = base / "include"
     own = (
-        base, base / "pyvenv.cfg", programs, programs / "pyvenv.cfg", programs.resolve(), libraries,
-        libraries.resolve(), *sorted(programs.glob("python*")), *sorted(libraries.iterdir()),
+        base, headers, base / "lib64", base / "pyvenv.cfg", programs, programs / "pyvenv.cfg", programs.resolve(),
+        libraries, libraries.resolve(), *sorted(programs.glob("python*")), *sorted(libraries.iterdir()),
     )  # fmt: skip
-    for number, path in enumerate((*filter(os.path.lexists, own), *_files(library))):
+    if library.is_symlink():  # the folders above its target would have to be looked at, too
+        return library
+    inside = (*filter(os.path.lexists, own), *_files(library), *_files(headers))
+    for number, path in enumerate(inside):
         if number > _MOST_FILES or _is_open(path) or _leads_away(path, base, library):
             return path
     return None
