@@ -130,7 +130,7 @@ def compare_sides(one: Side, other: Side) -> Comparison:
 
 
 def _stated_alike(doubt: Doubted) -> Difference:
-    """Return the difference of a repository whose files do not prove the one tree that is stated for it."""
+    """Return the difference of a thing whose files do not prove the one id that is stated for it."""
     place, rule = rank(doubt.kind, doubt.name)
     return Difference(
         rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,

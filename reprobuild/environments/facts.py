@@ -46,6 +46,7 @@ Aspect = Literal[
     "implementation",
     "value",
     "build",
+    "packed build",  # of the interpreter that a snapshot holds: its build, and where it was installed
     "origin",  # of a distribution: see `origin`
     "distribution",
     "codename",
@@ -56,7 +57,7 @@ Aspect = Literal[
     "trees",  # of a repository and those inside of it, where no id of git is of all
     "changes",
     "channel",  # of a package of conda: those that it may be of, between blanks
-    "sha256",  # those that the file may have, between blanks
+    "sha256",  # those that the file may have, between blanks; of an interpreter, its archive
     "md5",  # of a package of conda, whose lists have no other
     "sha256 of .tar.bz2",  # many a build is there as .conda, too, and one of them is not the other
     "md5 of .tar.bz2",
@@ -106,7 +107,8 @@ class Unread(Struct, frozen=True):
 class Evidence(Struct, frozen=True, kw_only=True):
     """What proves the tree of a captured repository: the bytes of its diff, which begins at `start`, and its bundle.
 
-    `stated` says that the bundle is the one that capture.json states.
+    `stated` says that the bundle is the one that capture.json states. A packed interpreter has its archive as
+    `bundle`.
     """
 
     start: str
@@ -123,7 +125,8 @@ class Side(Struct, frozen=True, kw_only=True):
     `left_out` says why a lock left something out. `doubled` counts names that stood there twice; the first
     counts, as for Python, and `repeats` has the others. `partial` are kinds of which a side tells only some things.
     `doubts` and `unread` are what cannot be compared. `lock` is the lock of a side that is one: two locks are compared
-    field by field, too. `evidence` has a row for each captured repository, and for those inside of it.
+    field by field, too. `evidence` has a row for each captured repository, and for those inside of it,
+    and one for a packed interpreter.
     """
 
     name: str

@@ -33,6 +33,8 @@ def from_lock(path: Path, name: str) -> Side:
         "series": series(version),
         "implementation": "CPython",
     }  # no other is locked
+    if lock.interpreter.kind == "captured" and lock.interpreter.file:
+        told["sha256"] = lock.interpreter.file.sha256
     gathered.add("interpreter", "python", told)
     _distributions(gathered, lock)
     image, over = lock.base.image, {deb.name for deb in lock.base.packages}

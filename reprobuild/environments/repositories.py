@@ -12,6 +12,7 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.repositories import Captured, Repository
 
 NONE = "none"
+_OUTERMOST = "."
 OTHER_BUNDLE = "{} has a bundle that is not the one of its capture.json"
 LEFT_OUT = "{} leaves the content of files out"
 
@@ -41,12 +42,12 @@ def _repositories(
     gathered.begin("job")
     for one in captured.repositories:
         _left_out(gathered, one)
-        inside = sorted(_inside(captured, one), key=_line)
-        proofs = tuple(evidence(it, snapshot, bundles) for it in (one, *inside))
+        inside = sorted((_line(child, one), child) for child in _inside(captured, one))
+        proofs = tuple(evidence(it, snapshot, bundles) for it in (one, *(child for _, child in inside)))
         if not proofs[0].stated:
             gathered.doubt("source" if one.distributions else "job", OTHER_BUNDLE, one.name, "hidden")
         clean = one.diff.file is None and one.diff.reason == "done"
-        inner = [_line(child) for child in inside]
+        inner = [line for line, _ in inside]
         aspects: dict[Aspect, str | None] = {
             "changes": NONE if clean and not inner else None,
         }
@@ -86,6 +87,10 @@ def _inside(captured: Captured, one: Repository) -> Iterator[Repository]:
                 yield child
 
 
-def _line(child: Repository) -> str:
-    """Return place and tree of a repository inside of another."""
-    return f"{child.name} {child.path} {child.worktree}"
+def _line(child: Repository, outermost: Repository) -> str:
+    """Return the place and tree of a repository inside of another.
+
+    The lines of all parents make the whole path. No repository is called `.`, which stands for the outermost.
+    """
+    parent = _OUTERMOST if child.parent == outermost.name else child.parent
+    return f"{child.name} {parent} {child.path} {child.worktree}"

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from reprobuild import secrets
 from reprobuild.environments import conda
 from reprobuild.environments.channel import channels
-from reprobuild.environments.evidence import hash_bundles
+from reprobuild.environments.evidence import hash_bundles, hash_interpreter
 from reprobuild.environments.facts import (
     ARCHITECTURE,
     HIDDEN,
@@ -27,6 +27,7 @@ from reprobuild.environments.facts import (
     series,
 )
 from reprobuild.environments.freeze import add_distributions, of_environment
+from reprobuild.environments.interpreter import add_packed
 from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
 from reprobuild.environments.repositories import add_sources
 from reprobuild.snapshot import read_snapshot
@@ -66,14 +67,24 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
     """
     snapshot = read_snapshot(folder)
     bundles = hash_bundles(snapshot.captured, folder)
-    return of_snapshot(snapshot, read_facts(folder), name, form, bundles)
+    archive = hash_interpreter(snapshot.captured, folder)
+    return of_snapshot(snapshot, read_facts(folder), name, form, bundles, archive)
 
 
 def of_snapshot(
     snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot",
-    bundles: Mapping[str, str] = MappingProxyType({}),
+    bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
 ) -> Side:  # fmt: skip
-    """Return what a snapshot and its `capture.json` state; `bundles` has what `hash_bundles` returned."""
+    """Return what a snapshot and its `capture.json` state.
+
+    Args:
+        snapshot: all but what `captured` has.
+        captured: what `capture.json` says of the machine.
+        name: what the user called it.
+        form: what it is.
+        bundles: what `hash_bundles` returned.
+        archive: what `hash_interpreter` returned.
+    """
     gathered = Gathered()
     snapshot = of_environment(gathered, snapshot, captured)
     _lists(gathered, snapshot, captured)
@@ -84,6 +95,7 @@ def of_snapshot(
         unlisted["python"] = HIDDEN
     if captured:
         _captured(gathered, captured)
+    add_packed(gathered, snapshot, archive)
     for report in snapshot.reports:
         _reported(gathered, report)
     unlisted["gpu"] = _silent(gathered, captured)

@@ -708,6 +708,24 @@ def test_repositories_of_a_capture(tmp_path: Path) -> None:
     assert differing == [("job", "job", ("tree",))]
 
 
+def test_where_a_nested_repository_lies_is_compared(tmp_path: Path) -> None:
+    """The parent of a repository could change without a word."""
+
+    def one(name: str, root: str, parent: str) -> Path:
+        rows = [
+            repository(root, "1" * 40, distributions=["tinytrain"]),
+            repository("bbb", "2" * 40, parent=root, path="x"),
+            repository("ccc", "3" * 40, parent=parent, path="y"),
+        ]
+        return captured(tmp_path, name, repositories=rows)
+
+    flat, deep = one("flat", "tinytrain", "tinytrain"), one("deep", "tinytrain", "bbb")
+    found = compared(flat, deep)
+    assert [(d.kind, d.name, d.aspects) for d in found.differences] == [("source", "tinytrain", ("trees",))]
+    assert compared(deep, one("same", "tinytrain", "bbb")).differences == []
+    assert compared(flat, one("renamed", "other-folder", "other-folder")).differences == []
+
+
 def test_the_freeze_counts_where_the_capture_tells_more(tmp_path: Path) -> None:
     installed = [{"name": name, "version": "2"} for name in ("Numpy", "mylib", "pip", "gone")]
     freeze = "numpy==1\n-e /home/ada/mylib\n"
