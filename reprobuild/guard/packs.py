@@ -10,6 +10,10 @@ import struct
 import zlib
 
 LARGEST = 512 << 20
+# Git makes some 200 MB of objects in a second, and a delta of a few bytes may copy 512 MiB. Histories of text unpack to
+# 10 to 60 times their pack; many versions of large files unpack to more, and a small pack may be one of them.
+ALLOWANCE = 4 << 30
+RATIO = 400
 _HEAD = struct.Struct(">4sII")
 _FILE, _BY_OFFSET, _BY_NAME = 3, 6, 7
 _MOST_BITS = 63  # of a number in a header; git refuses what does not fit into 64
@@ -19,25 +23,45 @@ _UNPACKED = 1 << 20
 
 
 def check_pack(pack: bytes, id_size: int) -> None:
-    """Refuse a pack of which git would hold a huge object in memory.
+    """Refuse a pack of which git would hold a huge object in memory, or make objects for minutes.
 
     Args:
         pack: without the header of a bundle.
         id_size: bytes of an object's id, 20 or 32.
 
     Raises:
-        ValueError: an object or the result of a delta has more than `LARGEST` bytes, or the pack is damaged.
+        ValueError: an object or the result of a delta has more than `LARGEST` bytes, all together have more than
+            `most_objects`, or the pack is damaged.
     """
+    total = _Total(len(pack))
     try:
         _, _, count = _HEAD.unpack_from(pack)
         at = _HEAD.size
         for _ in range(count):
-            at = _check_object(pack, at, id_size)
+            at = _check_object(pack, at, id_size, total)
     except (struct.error, IndexError, zlib.error):
         raise ValueError("its pack is damaged") from None
 
 
-def _check_object(pack: bytes, at: int, id_size: int) -> int:
+def most_objects(packed: int) -> int:
+    """Return how many bytes the objects of a pack of `packed` bytes may have together."""
+    return max(ALLOWANCE, RATIO * packed)
+
+
+class _Total:
+    """The bytes that git makes of a pack of `packed` bytes: objects, deltas and their results."""
+
+    def __init__(self, packed: int) -> None:
+        self._packed, self._most = packed, most_objects(packed)
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._most:
+            raise ValueError(f"its pack has {self._packed} bytes, and its objects more than {self._most}")
+
+
+def _check_object(pack: bytes, at: int, id_size: int, total: _Total) -> int:
     """Check the object at a place, and return the place of the next one."""
     kind, size = pack[at] >> 4 & 7, pack[at] & 15
     shift = 4
@@ -50,6 +74,7 @@ def _check_object(pack: bytes, at: int, id_size: int) -> int:
     at += 1
     if kind != _FILE:
         _limit(size)
+    total.add(size)
     if kind == _BY_OFFSET:
         while pack[at] & 128:
             at += 1
@@ -59,8 +84,10 @@ def _check_object(pack: bytes, at: int, id_size: int) -> int:
     start, at = _skip(pack, at, size)
     if kind in (_BY_OFFSET, _BY_NAME):
         base, rest = read_number(start)
+        result, _ = read_number(rest)
         _limit(base)
-        _limit(read_number(rest)[0])
+        _limit(result)
+        total.add(result)
     return at
 
 

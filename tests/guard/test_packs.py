@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.guard.packs import LARGEST, check_pack
+from reprobuild.guard import packs
+from reprobuild.guard.packs import ALLOWANCE, LARGEST, check_pack
 
 COMMIT, FILE, BY_OFFSET, BY_NAME = 1, 3, 6, 7
 
@@ -89,3 +90,31 @@ def test_a_large_file_is_streamed_by_git_and_is_taken() -> None:
     check_pack(
         pack_of(packed(FILE, b"x", size=LARGEST + 1), packed(BY_OFFSET, delta(9, LARGEST), b"\x01")), 20
     )
+
+
+def test_many_results_of_a_small_pack_are_refused_together() -> None:
+    """Each is below the bound of one object; 30 of 496 MiB took git 84 s."""
+    large = 496 << 20
+    one = packed(BY_OFFSET, delta(9, large), b"\x01")
+    fits = ALLOWANCE // large
+    check_pack(pack_of(packed(FILE, b"x" * 9), *[one] * fits), 20)
+    with pytest.raises(ValueError, match=rf"its pack has \d+ bytes, and its objects more than {ALLOWANCE}"):
+        check_pack(pack_of(packed(FILE, b"x" * 9), *[one] * (fits + 1)), 20)
+
+
+def test_large_objects_and_deltas_of_a_small_pack_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "ALLOWANCE", 50_000)
+    monkeypatch.setattr(packs, "RATIO", 1)
+    for one in (packed(FILE, bytes(30_000)), packed(BY_OFFSET, delta(9, 9) + bytes(30_000), b"\x01")):
+        check_pack(pack_of(one), 20)
+        with pytest.raises(ValueError, match="and its objects more than 50000"):
+            check_pack(pack_of(one, one), 20)
+
+
+def test_a_large_pack_may_have_more_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "ALLOWANCE", 1000)
+    drawn = packed(FILE, random.Random(0).randbytes(10_000))
+    fits = packed(BY_OFFSET, delta(10_000, 390 * len(drawn)), b"\x01")
+    check_pack(pack_of(drawn, fits), 20)
+    with pytest.raises(ValueError, match="and its objects more than"):
+        check_pack(pack_of(drawn, fits, fits), 20)
