@@ -7,6 +7,7 @@ from reprobuild.archive import Entry
 from reprobuild.image.kinds import first_difference
 
 LONGEST_LINE = 4096
+LARGEST = 2**20  # the search for secrets takes some seconds for a file of this size
 SHOWN = 100
 PRIVATE = frozenset(
     {".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", "credentials", "machine-id", "config.json"}
@@ -19,6 +20,8 @@ def quotable(path: str, one: Entry, other: Entry, contents: tuple[bytes, bytes])
         return "not everybody may read it"
     if path.rpartition("/")[2] in PRIVATE:
         return "files of this name hold secrets"
+    if max(len(content) for content in contents) > LARGEST:
+        return f"it has more than {LARGEST // 2**20} MiB"
     rules = sorted({rule for content in contents for _, rule in secrets.find(content)})
     return f"it holds what looks like a secret ({', '.join(rules)})" if rules else ""
 

@@ -1,0 +1,30 @@
+"""What is quoted of two contents that differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprobuild import secrets
+from reprobuild.archive import Entry
+from reprobuild.image.excerpt import LARGEST, excerpt, quotable
+
+ENTRY = Entry(path="opt/a.txt", type="file", mode=0o644)
+
+
+@pytest.mark.parametrize("sizes", [(LARGEST + 1, 1), (1, LARGEST + 1)])
+def test_large_files_are_neither_searched_nor_quoted(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(text: bytes) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(secrets, "find", refuse)
+    one, other = (b"@\n" * (size // 2) + b"x" * (size % 2) for size in sizes)
+    assert quotable("opt/a.txt", ENTRY, ENTRY, (one, other)) == "it has more than 1 MiB"
+    assert excerpt(one, other, quote=False) == "from line 1"
+
+
+def test_a_file_of_just_that_size_is_searched_and_quoted() -> None:
+    one, other = (b"x\n" * (LARGEST // 2 - 1) + end for end in (b"a\n", b"b\n"))
+    assert quotable("opt/a.txt", ENTRY, ENTRY, (one, other)) == ""
+    assert excerpt(one, other, quote=True) == f"line {LARGEST // 2}: 'a' and 'b'"
