@@ -1524,7 +1524,8 @@ def arguments(words: Iterable[str]) -> List[str]:
     out: List[str] = []
     after = program = ""
     database = False
-    for word in words:
+    words = list(words)
+    for word, judged_word in zip(words, _judged_together(words)):
         database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
@@ -1532,9 +1533,10 @@ def arguments(words: Iterable[str]) -> List[str]:
         if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
             out.append(GONE)
         else:
-            cut = GONE if secret_value(word) and "://" not in word else redact(word)
+            cut = GONE if secret_value(word) and "://" not in word else redact(judged_word)
             glued = os.path.basename(after) == "sshpass" or database
-            glued = glued and re.match(r"-p.", word, re.DOTALL) is not None
+            # Not the options of openssl, which may stand in one line with a database.
+            glued = glued and re.match(r"-p(?!ass(?:in|out|word)?\Z).", word, re.DOTALL) is not None
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
@@ -3158,7 +3160,7 @@ _NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
 _COUNTED = (
     r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
     r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
-    r"OB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX|DROP|DROPOUT)(_.*)?"
 )
 
 # A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
@@ -3173,6 +3175,7 @@ PATTERN = "pattern"
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
+    ("", r"(.*_)?TOKEN_TYPE|(.*_)?CREDENTIALS?_HELPER"),
     ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
     (
         "",
@@ -3205,7 +3208,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     (PATTERN, r"(.*_)?PAT"),
     (
         "password",
-        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"
+        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW|PSWD|PWORD|PASSWORT)|.*_(PWD|PSW)"
+        r"|.*(BINDPW|USERPWD|ROOTPW)"
         # Not `COMPASS`, `BYPASS` and `LOWPASS`.
         r"|(.*_)?(ADMIN|APP|BACKUP|CERT|DATABASE|DB|FTP|IMAP|JUPYTER|KEY|KEYSTORE|LDAP|LOGIN|MAIL|MONGO|MQ|MYSQL|PG"
         r"|POSTGRES|RABBIT|RDP|REDIS|ROOT|SFTP|SMTP|SQL|SSH|SSL|STORE|SUDO|SVN|TLS|USER|VNC|VPN|WEB|WIFI|ZIP)(PASS|PW)",
@@ -3233,6 +3237,10 @@ AMOUNT = re.compile(
     r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
     r"none|null)[\"'\])}]{0,9}"
 )
+# What servers of models that ask for no key are given for one.
+_NO_SECRET = re.compile("EMPTY|empty")
+# A number of passes is called like a password: `NGPU_PASS=2`.
+_PASSES = re.compile(r"(?i).*_PASS")
 # A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
     r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
@@ -3270,6 +3278,10 @@ def secret_name(name: str, value: str = "") -> str | None:
             `SORT_KEY` names something if it is a short identifier.
     """
     rule = rule_of_name(name)
+    if rule and _NO_SECRET.fullmatch(value):
+        return None
+    if rule == "password" and _PASSES.fullmatch(name) and re.fullmatch(r"\d{1,2}", value):
+        return None
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
@@ -3382,20 +3394,53 @@ def looks_random(text: str) -> bool:
     return entropy(text) >= 4.3 and not spoken and decoded(text) is None
 
 
-def looks_chosen(text: str, *, literal: bool = False) -> bool:
+# What a password of a person is called, as the last word of a variable.
+_STRONG_NAME = re.compile("(?:[A-Z0-9_]{0,60}_)?[A-Z0-9]{0,20}(?:PASSWORD|PASSWORT|PASSWD|PSWD|PWORD|PWD)")
+_SAMPLE_WORD = re.compile(
+    r"(?i)(?:my|the|test|some|db|new)?(?:pass(?:word|wd)?|pwd|secret|token|key|test|admin|root|user|demo|foo|bar|abc"
+    r"|qwerty|guest|default|postgres|mysql|redis|mongo|django|airflow)\d{0,9}"
+)
+
+
+def is_password_name(name: str) -> bool:
+    """Whether a variable is called a password without doubt: `POSTGRES_PASSWORD`."""
+    return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
+
+
+def names_something(text: str) -> bool:
+    """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
+    return (
+        "_" in text
+        or bool(_SAMPLE_WORD.fullmatch(text))
+        or (text.islower() and not re.fullmatch(r"[a-z]+\d+", text))
+    )
+
+
+def _is_drawn(text: str) -> bool:
+    """Whether what stands beside `%s` is drawn itself: then the sign is a part of a password."""
+    kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
+    return kinds and len(text) >= 12 and entropy(text) >= 3 and not is_word(text)
+
+
+def looks_chosen(text: str, *, literal: bool = False, password: bool = False) -> bool:
     """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
 
     Args:
         text: the value.
         literal: True if a shell leaves `$name` as it is.
+        password: True if it has the name of a password: then a word with a number, as people make them up, is one.
     """
-    if stands_in(text, literal=literal) or is_word(text) or AMOUNT.fullmatch(text):
+    if stands_in(text, literal=literal) or AMOUNT.fullmatch(text):
+        return False
+    if is_word(text) and not (password and not names_something(text)):
         return False
     if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|(?-i:%s\b)", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]", text):
+        return False
+    if re.search(r"%s\b", text) and not _is_drawn(text.replace("%s", "")):
         return False
     if _COUNTING.search(text[:200]) or "123456789012345678" in text:
         return False
@@ -3586,6 +3631,13 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
         r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
         r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    (  # an upper-case name of a password, which may have a word with a number
+        "assigned-password",
+        ("password", "passwd", "passwort", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}[bru]{0,2}"
+        r"\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[=:][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
     (  # in three quotes
         "assigned-block",
@@ -4143,29 +4195,32 @@ _NAMED_KEY = (
 # What documents have for a password.
 _SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
-_PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
+_PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
 
 
 def _names_secret(value: str, name: str, before: str = "'") -> bool:
     """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
     named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
-    return named and looks_chosen(value, literal=is_single_quoted(before))
+    return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
 
 
 def _names_generated(value: str, name: str) -> bool:
-    return len(value) >= 12 and looks_generated(value) and _names_secret(value, name)
+    drawn = looks_generated(value) or (is_password_name(name) and is_word(value))
+    return len(value) >= 12 and drawn and _names_secret(value, name)
 
 
-def _quoted(value: str, before: str = "") -> bool:
+def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
     value = plain(value)
     drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
     # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
-    return drawn and looks_chosen(value, literal=bool(before) and before not in ('="', '=\\"'))
+    shell = before in ("", '="', '=\\"')
+    return drawn and looks_chosen(value, literal=not shell, password=password)
 
 
 def _names_quoted(value: str, name: str) -> bool:
     """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
-    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and _quoted(value)
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and _quoted(value, password=is_password_name(name))
 
 
 def _names_format(value: str, name: str) -> bool:
@@ -4301,32 +4356,49 @@ VALUES: tuple[Rule, ...] = (
         is_private_key,
         run=True,
     ),
-    Rule(  # `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=` and `PASS=` in base64, at each place of three
+    # `passw`, `secret`, `token`, `private`, these in capitals, `_KEY=`, `PASS=`, `"auth` and `-data:` in base64, at
+    # each place of three
+    Rule(
         "encoded",
         (
+            "0b2tlb",
+            "1kyxrho",
             "9lrvk9",
             "bbu1m9",
             "bbu1nx",
             "bhc3n3",
+            "bssvzbve",
+            "byaxzhdg",
             "c2vjcmv0",
             "cgfzc3",
+            "chjpdmf0z",
+            "dg9rzw",
             "fs0vzp",
+            "imf1dg",
+            "iyxv0a",
+            "jhdxro",
+            "lwrhdge6",
             "nfq1jfv",
             "nly3jld",
             "qqvntp",
             "qqvntv",
+            "quklwqvrf",
             "rps0vo",
+            "rva2vu",
             "trunsrv",
+            "tzgf0yt",
             "u0vdukvu",
             "ueftu1",
             "ueftuz",
+            "ufjjvkfur",
             "ut0tft",
             "ve9lru",
+            "wcml2yxrl",
             "wyxnzd",
             "x0tfwt",
             "zzwnyzx",
         ),
-        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,24000}={0,2})(?![A-Za-z0-9+/_-])",
         _assignment,
         run=True,
     ),
@@ -4550,7 +4622,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
         "set-variable",
-        ("key", "token", "secret", "pass", "pwd"),
+        ("key", "token", "secret", "pass", "pwd", "_pat "),
         r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
         r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
@@ -4597,6 +4669,17 @@ VALUES: tuple[Rule, ...] = (
         _names_secret,
         near=NUMBER,
     ),
+    # Names that have none of the five marks, in any place: each other mark is one more passage through a text, so they
+    # have a rule of their own.
+    Rule(
+        "short-name",
+        ("_psw", "_pword", "_pat=", "_pat:"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60}_PAT|[A-Za-z][A-Za-z0-9_]{0,60}_(?i:pswd?|pword))"
+        r"(?P<before>\\?[\"'\]]{0,2}[ \t]{0,4}(?::?[=:,-]|[ \t])[ \t]{0,4}\\?[\"']?)"
+        r"(?P<secret>[^\s\"'`;|&<>(){}\\,]{8,400})",
+        _names_secret,
+        near=NUMBER,
+    ),
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
         ("key", "token", "secret", "pass", "pwd"),
@@ -4637,6 +4720,10 @@ AUTHORIZATION = re.compile(
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
+# Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
+_BLOCK = 1 << 16
+# More values than this are looked for all at once.
+_MANY = 100
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
 _LONG, _EDGE = 20, 1 << 10
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
@@ -4670,6 +4757,15 @@ _WHOLE = {
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
+class _Block(NamedTuple):
+    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
+
+    text: bytes
+    lowered: bytes
+    start: int
+    line: int
+
+
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
@@ -4692,21 +4788,43 @@ def find(
     text = _without_nuls(text)
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
-    lowered, runs = text.lower(), _long_runs(text, look)
-    lines = {mark: _marked_lines(lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+    in_runs, values = _of_long_words(text, look)
     found: dict[int, str] = {}
-    for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
-        rule = VALUES[number]
-        if rule.marks:
-            for mark in _MARKS[number]:
-                if mark not in lines:
-                    lines[mark] = _lines_of(mark, lowered, lines, look, option=rule.option)
-            places = set().union(*(lines[mark] for mark in _MARKS[number]))
-        else:
-            places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
-        if places:
-            _add_lines(rule, text, sorted(places), found, most, look)
+    for block in _blocks(text):
+        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
+            places = _lines_to_search(number, block, lines, values, look)
+            if places:
+                _add_lines(VALUES[number], text, block, places, found, most, look)
+        if most is not None and len(found) >= most:
+            break
     return sorted(found.items())[:most]
+
+
+def _blocks(text: bytes) -> Iterator[_Block]:
+    """Cut a text into blocks of whole lines."""
+    start, line = 0, 1
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK) + 1 or len(text)
+        part = text[start:end]
+        yield _Block(part, part.lower(), start, line)
+        start, line = end, line + part.count(b"\n")
+
+
+def _lines_to_search(
+    number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
+    look: Callable[[], object],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Return start and end in a block of each line in which a rule is looked for, in order."""
+    marks = _MARKS[number]
+    if not marks:
+        return _lines_with(values[number], block.text, look)
+    for mark in marks:
+        if mark not in lines:
+            lines[mark] = _lines_of(mark, block.lowered, lines, look, option=VALUES[number].option)
+    if len(marks) == 1:
+        return lines[marks[0]]
+    return sorted(set().union(*(lines[mark] for mark in marks)))
 
 
 def _without_nuls(text: bytes) -> bytes:
@@ -4721,8 +4839,8 @@ def _without_nuls(text: bytes) -> bytes:
     return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
 
 
-def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:
-    """Return the numbers of the rules that have a mark in a text: each is looked for where it can be."""
+def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
@@ -4731,9 +4849,21 @@ def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int,
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
     )
-    found = {number for marks, text in texts if text for mark, number in marks if mark in text}
-    lowered_runs = runs.lower()
-    return found | {number for mark, number in _IN_RUNS if _in_run(mark, number, runs, lowered_runs)}
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
+def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
+    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
+    numbers: set[int] = set()
+    values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
+    for runs in _long_runs(text, look):
+        lowered = runs.lower()
+        for mark, number in _IN_RUNS:
+            if number not in numbers and _in_run(mark, number, runs, lowered):
+                numbers.add(number)
+        for number in _UNMARKED:
+            values[number] |= _without_marks(VALUES[number], runs)
+    return numbers | {number for number, found in values.items() if found}, values
 
 
 def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
@@ -4752,13 +4882,13 @@ def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
 
 
 def _add_lines(
-    rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
+    rule: Rule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip
-    """Add the lines that hold a secret of a rule, of which no rule before it knows."""
+    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
-    number, counted, times = 1, 0, 0
-    for start, end in places:
+    number, counted, times = block.line, block.start, 0
+    for start, end in ((block.start + start, block.start + end) for start, end in places):
         if times == most:
             break
         if not near.search(text, start, end):
@@ -4771,14 +4901,13 @@ def _add_lines(
             times += 1
 
 
-def _long_runs(text: bytes, look: Callable[[], object]) -> bytes:
-    """Return the long words of a text that are not spoken, in which most marks are looked for: few of it."""
-    found: list[bytes] = []
+def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
+    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
     for at in range(0, len(text), _PIECE):
         look()
         piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
-        found += [word for word in piece.split() if len(word) >= _LONG]
-    return b"\n".join([word for word in set(found) if not _SPOKEN.fullmatch(word)])
+        words = {word for word in piece.split() if len(word) >= _LONG}
+        yield b"\n".join([word for word in words if not _SPOKEN.fullmatch(word)])
 
 
 def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
@@ -4813,28 +4942,49 @@ def _lines_before(text: bytes, start: int, count: int) -> int:
     return start
 
 
-def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[tuple[int, int]]:
+def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
-    lines = set()
+    lines = []
     at = text.find(mark)
     while at >= 0:
         look()
         end = text.find(b"\n", at)
         end = len(text) if end < 0 else end
-        lines.add((text.rfind(b"\n", 0, at) + 1, end))
+        lines.append((text.rfind(b"\n", 0, at) + 1, end))
         at = text.find(mark, end)
     return lines
 
 
 def _lines_of(
-    mark: bytes, text: bytes, lines: dict[bytes, set[tuple[int, int]]], look: Callable[[], object], *, option: bool
-) -> set[tuple[int, int]]:  # fmt: skip
+    mark: bytes,
+    text: bytes,
+    lines: dict[bytes, list[tuple[int, int]]],
+    look: Callable[[], object],
+    *,
+    option: bool,
+) -> list[tuple[int, int]]:
     """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
     word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
     if word is None:
         return _marked_lines(text, mark, look)
     look()
-    return {place for place in lines[word] if text.find(mark, *place) >= 0}
+    return [place for place in lines[word] if text.find(mark, *place) >= 0]
+
+
+def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
+    if len(values) <= _MANY:
+        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
+    lengths = {len(value) for value in values}
+    lines, start = [], 0
+    while start < len(text):
+        look()
+        end = text.find(b"\n", start)
+        end = len(text) if end < 0 else end
+        if any(text[at : at + size] in values for size in lengths for at in range(start, end - size + 1)):
+            lines.append((start, end))
+        start = end + 1
+    return lines
 
 
 def without_login(match: re.Match[str]) -> str:
@@ -5051,6 +5201,8 @@ _RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container
 # A proxy without a scheme, which programs take, too.
 _PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
 _PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
+# A text in base64, of which the line breaks are taken out.
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
 # How far from an option the name of its program may stand.
 _NEAR = 200
 
@@ -5071,6 +5223,7 @@ def secret_variable(name: str, value: str) -> str | None:
         or _secret_inside(value)
         or _assigned_inside(value)
         or _login_inside(name, value)
+        or _encoded_inside(value)
     )
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
@@ -5080,6 +5233,15 @@ def secret_variable(name: str, value: str) -> str | None:
 def holds_secret(name: str, value: str) -> bool:
     """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
     return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _encoded_inside(value: str) -> str | None:
+    """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
+    value = re.sub(r"\r?\n", "", value)
+    text = decoded(value) if _ENCODED.fullmatch(value) else None
+    if text is None:
+        return None
+    return secret_value(text) or _secret_inside(text) or _assigned_inside(text)
 
 
 def _secret_inside(value: str) -> str | None:

@@ -19,6 +19,13 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
         r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
     ),
+    (  # an upper-case name of a password, which may have a word with a number
+        "assigned-password",
+        ("password", "passwd", "passwort", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}[bru]{0,2}"
+        r"\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[=:][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+    ),
     (  # in three quotes
         "assigned-block",
         _NAMED,

@@ -14,7 +14,9 @@ from reprobuild.secrets.words import (
     decoded,
     entropy,
     is_login,
+    is_password_name,
     is_private_key,
+    is_word,
     looks_chosen,
     looks_generated,
     looks_random,
@@ -59,29 +61,32 @@ _NAMED_KEY = (
 # What documents have for a password.
 _SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
-_PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
+_PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
 
 
 def _names_secret(value: str, name: str, before: str = "'") -> bool:
     """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
     named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
-    return named and looks_chosen(value, literal=is_single_quoted(before))
+    return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
 
 
 def _names_generated(value: str, name: str) -> bool:
-    return len(value) >= 12 and looks_generated(value) and _names_secret(value, name)
+    drawn = looks_generated(value) or (is_password_name(name) and is_word(value))
+    return len(value) >= 12 and drawn and _names_secret(value, name)
 
 
-def _quoted(value: str, before: str = "") -> bool:
+def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
     value = plain(value)
     drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
     # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
-    return drawn and looks_chosen(value, literal=bool(before) and before not in ('="', '=\\"'))
+    shell = before in ("", '="', '=\\"')
+    return drawn and looks_chosen(value, literal=not shell, password=password)
 
 
 def _names_quoted(value: str, name: str) -> bool:
     """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
-    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and _quoted(value)
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and _quoted(value, password=is_password_name(name))
 
 
 def _names_format(value: str, name: str) -> bool:
@@ -217,32 +222,49 @@ VALUES: tuple[Rule, ...] = (
         is_private_key,
         run=True,
     ),
-    Rule(  # `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=` and `PASS=` in base64, at each place of three
+    # `passw`, `secret`, `token`, `private`, these in capitals, `_KEY=`, `PASS=`, `"auth` and `-data:` in base64, at
+    # each place of three
+    Rule(
         "encoded",
         (
+            "0b2tlb",
+            "1kyxrho",
             "9lrvk9",
             "bbu1m9",
             "bbu1nx",
             "bhc3n3",
+            "bssvzbve",
+            "byaxzhdg",
             "c2vjcmv0",
             "cgfzc3",
+            "chjpdmf0z",
+            "dg9rzw",
             "fs0vzp",
+            "imf1dg",
+            "iyxv0a",
+            "jhdxro",
+            "lwrhdge6",
             "nfq1jfv",
             "nly3jld",
             "qqvntp",
             "qqvntv",
+            "quklwqvrf",
             "rps0vo",
+            "rva2vu",
             "trunsrv",
+            "tzgf0yt",
             "u0vdukvu",
             "ueftu1",
             "ueftuz",
+            "ufjjvkfur",
             "ut0tft",
             "ve9lru",
+            "wcml2yxrl",
             "wyxnzd",
             "x0tfwt",
             "zzwnyzx",
         ),
-        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,24000}={0,2})(?![A-Za-z0-9+/_-])",
         _assignment,
         run=True,
     ),
@@ -466,7 +488,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
         "set-variable",
-        ("key", "token", "secret", "pass", "pwd"),
+        ("key", "token", "secret", "pass", "pwd", "_pat "),
         r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
         r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
@@ -510,6 +532,17 @@ VALUES: tuple[Rule, ...] = (
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_secret,
+        near=NUMBER,
+    ),
+    # Names that have none of the five marks, in any place: each other mark is one more passage through a text, so they
+    # have a rule of their own.
+    Rule(
+        "short-name",
+        ("_psw", "_pword", "_pat=", "_pat:"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60}_PAT|[A-Za-z][A-Za-z0-9_]{0,60}_(?i:pswd?|pword))"
+        r"(?P<before>\\?[\"'\]]{0,2}[ \t]{0,4}(?::?[=:,-]|[ \t])[ \t]{0,4}\\?[\"']?)"
+        r"(?P<secret>[^\s\"'`;|&<>(){}\\,]{8,400})",
         _names_secret,
         near=NUMBER,
     ),

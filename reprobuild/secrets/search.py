@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from reprobuild.secrets.rules import NUMBER, START, VALUES, Rule, judged, marked, secrets_of
 from reprobuild.secrets.templates import VARIABLE
@@ -37,6 +38,10 @@ AUTHORIZATION = re.compile(
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
+# Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
+_BLOCK = 1 << 16
+# More values than this are looked for all at once.
+_MANY = 100
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
 _LONG, _EDGE = 20, 1 << 10
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
@@ -70,6 +75,15 @@ _WHOLE = {
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
+class _Block(NamedTuple):
+    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
+
+    text: bytes
+    lowered: bytes
+    start: int
+    line: int
+
+
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
@@ -92,21 +106,43 @@ def find(
     text = _without_nuls(text)
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
-    lowered, runs = text.lower(), _long_runs(text, look)
-    lines = {mark: _marked_lines(lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+    in_runs, values = _of_long_words(text, look)
     found: dict[int, str] = {}
-    for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
-        rule = VALUES[number]
-        if rule.marks:
-            for mark in _MARKS[number]:
-                if mark not in lines:
-                    lines[mark] = _lines_of(mark, lowered, lines, look, option=rule.option)
-            places = set().union(*(lines[mark] for mark in _MARKS[number]))
-        else:
-            places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
-        if places:
-            _add_lines(rule, text, sorted(places), found, most, look)
+    for block in _blocks(text):
+        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
+            places = _lines_to_search(number, block, lines, values, look)
+            if places:
+                _add_lines(VALUES[number], text, block, places, found, most, look)
+        if most is not None and len(found) >= most:
+            break
     return sorted(found.items())[:most]
+
+
+def _blocks(text: bytes) -> Iterator[_Block]:
+    """Cut a text into blocks of whole lines."""
+    start, line = 0, 1
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK) + 1 or len(text)
+        part = text[start:end]
+        yield _Block(part, part.lower(), start, line)
+        start, line = end, line + part.count(b"\n")
+
+
+def _lines_to_search(
+    number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
+    look: Callable[[], object],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Return start and end in a block of each line in which a rule is looked for, in order."""
+    marks = _MARKS[number]
+    if not marks:
+        return _lines_with(values[number], block.text, look)
+    for mark in marks:
+        if mark not in lines:
+            lines[mark] = _lines_of(mark, block.lowered, lines, look, option=VALUES[number].option)
+    if len(marks) == 1:
+        return lines[marks[0]]
+    return sorted(set().union(*(lines[mark] for mark in marks)))
 
 
 def _without_nuls(text: bytes) -> bytes:
@@ -121,8 +157,8 @@ def _without_nuls(text: bytes) -> bytes:
     return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
 
 
-def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:
-    """Return the numbers of the rules that have a mark in a text: each is looked for where it can be."""
+def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
@@ -131,9 +167,21 @@ def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int,
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
     )
-    found = {number for marks, text in texts if text for mark, number in marks if mark in text}
-    lowered_runs = runs.lower()
-    return found | {number for mark, number in _IN_RUNS if _in_run(mark, number, runs, lowered_runs)}
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
+def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
+    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
+    numbers: set[int] = set()
+    values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
+    for runs in _long_runs(text, look):
+        lowered = runs.lower()
+        for mark, number in _IN_RUNS:
+            if number not in numbers and _in_run(mark, number, runs, lowered):
+                numbers.add(number)
+        for number in _UNMARKED:
+            values[number] |= _without_marks(VALUES[number], runs)
+    return numbers | {number for number, found in values.items() if found}, values
 
 
 def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
@@ -152,13 +200,13 @@ def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
 
 
 def _add_lines(
-    rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
+    rule: Rule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip
-    """Add the lines that hold a secret of a rule, of which no rule before it knows."""
+    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
-    number, counted, times = 1, 0, 0
-    for start, end in places:
+    number, counted, times = block.line, block.start, 0
+    for start, end in ((block.start + start, block.start + end) for start, end in places):
         if times == most:
             break
         if not near.search(text, start, end):
@@ -171,14 +219,13 @@ def _add_lines(
             times += 1
 
 
-def _long_runs(text: bytes, look: Callable[[], object]) -> bytes:
-    """Return the long words of a text that are not spoken, in which most marks are looked for: few of it."""
-    found: list[bytes] = []
+def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
+    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
     for at in range(0, len(text), _PIECE):
         look()
         piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
-        found += [word for word in piece.split() if len(word) >= _LONG]
-    return b"\n".join([word for word in set(found) if not _SPOKEN.fullmatch(word)])
+        words = {word for word in piece.split() if len(word) >= _LONG}
+        yield b"\n".join([word for word in words if not _SPOKEN.fullmatch(word)])
 
 
 def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
@@ -213,28 +260,49 @@ def _lines_before(text: bytes, start: int, count: int) -> int:
     return start
 
 
-def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[tuple[int, int]]:
+def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
-    lines = set()
+    lines = []
     at = text.find(mark)
     while at >= 0:
         look()
         end = text.find(b"\n", at)
         end = len(text) if end < 0 else end
-        lines.add((text.rfind(b"\n", 0, at) + 1, end))
+        lines.append((text.rfind(b"\n", 0, at) + 1, end))
         at = text.find(mark, end)
     return lines
 
 
 def _lines_of(
-    mark: bytes, text: bytes, lines: dict[bytes, set[tuple[int, int]]], look: Callable[[], object], *, option: bool
-) -> set[tuple[int, int]]:  # fmt: skip
+    mark: bytes,
+    text: bytes,
+    lines: dict[bytes, list[tuple[int, int]]],
+    look: Callable[[], object],
+    *,
+    option: bool,
+) -> list[tuple[int, int]]:
     """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
     word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
     if word is None:
         return _marked_lines(text, mark, look)
     look()
-    return {place for place in lines[word] if text.find(mark, *place) >= 0}
+    return [place for place in lines[word] if text.find(mark, *place) >= 0]
+
+
+def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
+    if len(values) <= _MANY:
+        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
+    lengths = {len(value) for value in values}
+    lines, start = [], 0
+    while start < len(text):
+        look()
+        end = text.find(b"\n", start)
+        end = len(text) if end < 0 else end
+        if any(text[at : at + size] in values for size in lengths for at in range(start, end - size + 1)):
+            lines.append((start, end))
+        start = end + 1
+    return lines
 
 
 def without_login(match: re.Match[str]) -> str:

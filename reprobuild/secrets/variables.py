@@ -20,7 +20,14 @@ from reprobuild.secrets.search import (
     without_login,
 )
 from reprobuild.secrets.templates import VARIABLE
-from reprobuild.secrets.words import CONDA_TOKEN, is_login, looks_generated, rule_of_name, secret_name
+from reprobuild.secrets.words import (
+    CONDA_TOKEN,
+    decoded,
+    is_login,
+    looks_generated,
+    rule_of_name,
+    secret_name,
+)
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 _INSIDE = re.compile(
@@ -42,6 +49,8 @@ _RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container
 # A proxy without a scheme, which programs take, too.
 _PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
 _PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
+# A text in base64, of which the line breaks are taken out.
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
 # How far from an option the name of its program may stand.
 _NEAR = 200
 
@@ -62,6 +71,7 @@ def secret_variable(name: str, value: str) -> str | None:
         or _secret_inside(value)
         or _assigned_inside(value)
         or _login_inside(name, value)
+        or _encoded_inside(value)
     )
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
@@ -71,6 +81,15 @@ def secret_variable(name: str, value: str) -> str | None:
 def holds_secret(name: str, value: str) -> bool:
     """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
     return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _encoded_inside(value: str) -> str | None:
+    """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
+    value = re.sub(r"\r?\n", "", value)
+    text = decoded(value) if _ENCODED.fullmatch(value) else None
+    if text is None:
+        return None
+    return secret_value(text) or _secret_inside(text) or _assigned_inside(text)
 
 
 def _secret_inside(value: str) -> str | None:

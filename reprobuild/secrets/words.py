@@ -21,7 +21,7 @@ _NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
 _COUNTED = (
     r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
     r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
-    r"OB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX|DROP|DROPOUT)(_.*)?"
 )
 
 # A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
@@ -36,6 +36,7 @@ PATTERN = "pattern"
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
+    ("", r"(.*_)?TOKEN_TYPE|(.*_)?CREDENTIALS?_HELPER"),
     ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
     (
         "",
@@ -68,7 +69,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     (PATTERN, r"(.*_)?PAT"),
     (
         "password",
-        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"
+        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW|PSWD|PWORD|PASSWORT)|.*_(PWD|PSW)"
+        r"|.*(BINDPW|USERPWD|ROOTPW)"
         # Not `COMPASS`, `BYPASS` and `LOWPASS`.
         r"|(.*_)?(ADMIN|APP|BACKUP|CERT|DATABASE|DB|FTP|IMAP|JUPYTER|KEY|KEYSTORE|LDAP|LOGIN|MAIL|MONGO|MQ|MYSQL|PG"
         r"|POSTGRES|RABBIT|RDP|REDIS|ROOT|SFTP|SMTP|SQL|SSH|SSL|STORE|SUDO|SVN|TLS|USER|VNC|VPN|WEB|WIFI|ZIP)(PASS|PW)",
@@ -96,6 +98,10 @@ AMOUNT = re.compile(
     r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
     r"none|null)[\"'\])}]{0,9}"
 )
+# What servers of models that ask for no key are given for one.
+_NO_SECRET = re.compile("EMPTY|empty")
+# A number of passes is called like a password: `NGPU_PASS=2`.
+_PASSES = re.compile(r"(?i).*_PASS")
 # A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
     r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
@@ -133,6 +139,10 @@ def secret_name(name: str, value: str = "") -> str | None:
             `SORT_KEY` names something if it is a short identifier.
     """
     rule = rule_of_name(name)
+    if rule and _NO_SECRET.fullmatch(value):
+        return None
+    if rule == "password" and _PASSES.fullmatch(name) and re.fullmatch(r"\d{1,2}", value):
+        return None
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
@@ -245,20 +255,53 @@ def looks_random(text: str) -> bool:
     return entropy(text) >= 4.3 and not spoken and decoded(text) is None
 
 
-def looks_chosen(text: str, *, literal: bool = False) -> bool:
+# What a password of a person is called, as the last word of a variable.
+_STRONG_NAME = re.compile("(?:[A-Z0-9_]{0,60}_)?[A-Z0-9]{0,20}(?:PASSWORD|PASSWORT|PASSWD|PSWD|PWORD|PWD)")
+_SAMPLE_WORD = re.compile(
+    r"(?i)(?:my|the|test|some|db|new)?(?:pass(?:word|wd)?|pwd|secret|token|key|test|admin|root|user|demo|foo|bar|abc"
+    r"|qwerty|guest|default|postgres|mysql|redis|mongo|django|airflow)\d{0,9}"
+)
+
+
+def is_password_name(name: str) -> bool:
+    """Whether a variable is called a password without doubt: `POSTGRES_PASSWORD`."""
+    return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
+
+
+def names_something(text: str) -> bool:
+    """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
+    return (
+        "_" in text
+        or bool(_SAMPLE_WORD.fullmatch(text))
+        or (text.islower() and not re.fullmatch(r"[a-z]+\d+", text))
+    )
+
+
+def _is_drawn(text: str) -> bool:
+    """Whether what stands beside `%s` is drawn itself: then the sign is a part of a password."""
+    kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
+    return kinds and len(text) >= 12 and entropy(text) >= 3 and not is_word(text)
+
+
+def looks_chosen(text: str, *, literal: bool = False, password: bool = False) -> bool:
     """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
 
     Args:
         text: the value.
         literal: True if a shell leaves `$name` as it is.
+        password: True if it has the name of a password: then a word with a number, as people make them up, is one.
     """
-    if stands_in(text, literal=literal) or is_word(text) or AMOUNT.fullmatch(text):
+    if stands_in(text, literal=literal) or AMOUNT.fullmatch(text):
+        return False
+    if is_word(text) and not (password and not names_something(text)):
         return False
     if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|(?-i:%s\b)", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]", text):
+        return False
+    if re.search(r"%s\b", text) and not _is_drawn(text.replace("%s", "")):
         return False
     if _COUNTING.search(text[:200]) or "123456789012345678" in text:
         return False

@@ -6,6 +6,7 @@ import ast
 import base64
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, git, 
 from tests.e2e.test_planted_secrets import forms
 from tests.e2e.test_planted_secrets import planted as fifty
 from tests.snapshot.samples import ALNUM, SECRETS
+from tests.snapshot.shapes import fill
 from tests.snapshot.test_secrets import HARMLESS, LOGINS
 
 PEM = (
@@ -109,6 +111,20 @@ def test_no_password_of_a_command_is_captured(command: str) -> None:
         word for word, plain in zip(shown, words, strict=True) if word != plain and "***" not in word
     ] == []
     assert (len([word for word in shown if "***" in word]), shown[-1]) == (1, "last")
+
+
+@pytest.mark.parametrize("option", ["-pass", "-passin", "-passout", "-password"])
+def test_a_password_of_openssl_is_not_captured_behind_a_database(option: str) -> None:
+    """`-p` with a password in one word is an option of a database, and these are none."""
+    source = random.Random(option)
+    for _ in range(200):
+        text, (password,) = fill(f"openssl rsa {option} pass:{{p16}}", source)
+        words = text.split(" ")
+        for before in ([], ["mysql", "-u", "root", "-pHunter22xYz", "runs"], ["mongodump", "--host", "db"]):
+            shown = capture.arguments([*before, *words, "last"])
+            assert shown[-5:-2] == ["openssl", "rsa", option], shown
+            assert shown[-2] in ("pass:***", "***"), (password, shown)
+            assert "Hunter22xYz" not in " ".join(shown)
 
 
 def test_an_innocent_command_is_captured_as_it_is() -> None:

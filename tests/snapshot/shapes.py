@@ -137,6 +137,12 @@ MORE = {
     "auth-call": 'HTTPBasicAuth("ada", "{a16}")', "header-format": 'headers={"Authorization": f"Token {a32}"}',
     "joined-name": "VNCPASS={a16}",
     "basic-header": "Authorization: Basic login:", "json-password": '{"host": "x", "password": "{a16}"}',
+    "openssl-out": "openssl genrsa -passout pass:{p16}", "dockerfile-argument": "ARG GITHUB_PAT={a24}",
+    "assigned-password": 'DB_PASSWORD = "SummerCoffee{d4}"', "short-name": "export DB_PSWD={a16}",
+    "encoded-account": 'base64:{"type": "service_account", "private_key": "-----BEGIN PRIVATE '
+    + 'KEY-----\\n{b64}\\n{b64}\\n"}',
+    "encoded-auths": 'base64:{"auths": {"r.example": {"username": "ada", "password": "{a20}"}}}',
+    "encoded-kubeconfig": "base64:apiVersion: v1\nusers:\n- name: ada\n  user:\n    token: {a40}\n",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import random
 import re
 import time
@@ -559,6 +560,7 @@ HOSTILE = [
     "redis-cli -a " * 15_000, "sqlcmd a -P" * 18_000, "mongo a -p " * 18_000, "htpasswd -b -b 1 " * 12_000,
     "htpasswd -bbbbbbb" * 11_000, "http-basic.a a " * 13_000, "twine a -p" * 20_000,
     "%3A%2F%2F" * 22_000, "%3a" * 66_000, "key=a(" * 33_000,
+    "DB_PASSWORD=" * 16_000, "PASSWORD = '" * 16_000, "A_" * 99_000 + "PASSWORD='",
     "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
 
@@ -654,6 +656,69 @@ def test_counts_of_tokens(name: str, value: str) -> None:
 )  # fmt: skip
 def test_defaults_and_templates_without_a_secret(line: str) -> None:
     assert secrets.find(line.encode()) == []
+
+
+WORDS = ["SummerCoffee2561", "WinterZebra7236", "Winter-Zebra-7236", "winterzebra7236"]
+PLACES = [
+    "{}={}", "export {}={}", 'export {}="{}"', "ENV {} {}", "ARG {}={}", '{} = "{}"', "  {}: {}", "${{{}:-{}}}",
+    '"{}": "{}"', "{} = {}", 'os.getenv("{}", "{}")', "- name: {}\n  value: {}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["DB_PASSWORD", "PGPASSWORD", "ROOT_PASSWD", "MYSQL_PWD", "DB_PSWD", "DB_PASSWORT"]
+)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_word_with_a_number_is_a_password_where_one_stands(name: str, place: str) -> None:
+    for word in WORDS:
+        assert secrets.find(place.format(name, word).encode()), word
+        assert word not in secrets.redact(place.format(name, word))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "correct-horse", "my_password_1", "settings.password1", "my-secret-v2", "password123", "Passwd1234",
+        "$OTHER_1234", "{password_1}", "<password1>", "changeme1234", "your-password-1", "DB_PASSWORD_2",
+    ],
+)  # fmt: skip
+def test_what_stands_for_a_password_is_none(value: str) -> None:
+    for place in PLACES:
+        assert secrets.find(place.format("DB_PASSWORD", value).encode()) == [], place
+    assert secrets.find(b"DB_TOKEN=SummerCoffee2561") == []
+
+
+@pytest.mark.parametrize("name", ["DB_PSWD", "DB_PSW", "APP_PWORD", "DB_PASSWORT", "db_passwort", "PSWD"])
+def test_other_names_of_passwords(name: str) -> None:
+    assert secrets.secret_variable(name, "x1") == "password"
+    drawn = fill("{a16}", random.Random(name))[0]
+    for line in (f"export {name}={drawn}", f'{name} = "{drawn}"', f"{name}: {drawn}"):
+        assert secrets.find(line.encode()) or name == "PSWD", line
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOKEN_TYPE", "bpe"), ("ACCESS_TOKEN_TYPE", "Bearer"), ("TOKEN_DROPOUT", "0.1"), ("TOKEN_DROP", "0.1"),
+        ("OPENAI_API_KEY", "EMPTY"), ("RUN", "--api-key EMPTY"), ("CREDENTIAL_HELPER", "store"),
+        ("GIT_CREDENTIAL_HELPER", "cache --timeout=3600"), ("NGPU_PASS", "2"), ("SECOND_PASS", "16"),
+    ],
+)  # fmt: skip
+def test_settings_with_the_name_of_a_secret(name: str, value: str) -> None:
+    assert not secrets.holds_secret(name, value)
+    assert secrets.redact(f"{name}={value}") == f"{name}={value}"
+    assert secrets.secret_variable("DB_PASS", "Hunter22") == "password"
+
+
+@pytest.mark.parametrize("shape", ["encoded-account", "encoded-auths", "encoded-kubeconfig"])
+def test_a_document_in_base64_is_searched(shape: str) -> None:
+    """Also where it is broken into lines, or has the letters of an address."""
+    text = base64.b64decode(fill(MORE[shape], random.Random(shape))[0])
+    for before in (b"", b" ", b"\n\n"):
+        for encoded in (base64.b64encode, base64.urlsafe_b64encode, base64.encodebytes):
+            assert secrets.holds_secret("GCP_SA", encoded(before + text).decode()), encoded
+    harmless = b'{"name": "run", "tokenizer": "bpe", "max_tokens": 4096, "layers": [1, 2], "author": "ada"}'
+    assert not secrets.holds_secret("SETTINGS", base64.b64encode(harmless).decode())
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
