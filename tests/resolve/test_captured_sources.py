@@ -18,8 +18,11 @@ import pytest
 from reprobuild.archive import read_tar
 from reprobuild.decisions import Decisions
 from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
+from reprobuild.guard.names import HOSTILE
 from reprobuild.render import quote_workdir
 from reprobuild.resolve.compose import _workdir
+from reprobuild.resolve.sources import captured_sources
+from reprobuild.resolve.sources import repository as reading
 from reprobuild.resolve.sources.captured_sources import rule_losses
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
@@ -335,3 +338,88 @@ def test_the_folder_of_the_job_beside_an_installed_one(tmp_path: Path, store: St
     places = triage_snapshot(read_snapshot(out), Decisions()).places
     assert places.move(str(job)) == "/src/my-lib-job"
     assert places.move(str(installed)) == "/src/my-lib"
+
+
+NESTED = ("inner", "x/inner", "inner", "inner/y")
+
+
+def nested(tmp_path: Path) -> Path:
+    """Return a snapshot of a repository in which the same three files lie again, four levels deep."""
+    take(new_origin(tmp_path, {"a": b"a\n", "d/b": b"b\n", "d/c": b"c\n"}), tmp_path / "out")
+    (one,) = json.loads((tmp_path / "out" / "capture.json").read_text())["repositories"]
+    repositories, parent = [one], one["name"]
+    for number, path in enumerate(NESTED):
+        repositories.append({**one, "name": f"r{number}", "parent": parent, "path": path})
+        parent = f"r{number}"
+    edited(tmp_path / "out", repositories=repositories)
+    return tmp_path / "out"
+
+
+def asked_of_git(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the name of each command that git gets."""
+    asked: list[str] = []
+    real = reading.Repository._git
+
+    def git_of(self: reading.Repository, *words: str, **more: Any) -> bytes:
+        asked.append(words[0])
+        return real(self, *words, **more)
+
+    monkeypatch.setattr(reading.Repository, "_git", git_of)
+    return asked
+
+
+def test_each_of_nested_repositories_is_read_once(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = nested(tmp_path)
+    asked = asked_of_git(monkeypatch)
+    (source,), _ = locked(out, store, own(out))
+    with store.verified(source.file.sha256, source.name).open("rb") as stream:
+        files = {entry.path for entry, _ in read_tar(stream) if entry.type == "file"}
+    folders = ["/".join(NESTED[:depth]) for depth in range(len(NESTED) + 1)]
+    assert files == {f"{folder}/{name}".lstrip("/") for folder in folders for name in ("a", "d/b", "d/c")}
+    assert asked.count("ls-tree") == len(folders) + 1  # and the whole tree
+    assert [asked.count(name) for name in ("rev-list", "update-index", "write-tree")] == [1, 1, 1]
+
+
+def test_the_files_of_nested_repositories_are_counted_together(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One tree of a million names, again and again, took 110 s; each has three files and a folder."""
+    out = nested(tmp_path)
+    monkeypatch.setattr(reading, "MOST_MEMBERS", 4 * (len(NESTED) + 1), raising=False)
+    locked(out, store, own(out))
+    monkeypatch.setattr(reading, "MOST_MEMBERS", 9)
+    monkeypatch.setattr(captured_sources, "check_paths", None)
+    asked = asked_of_git(monkeypatch)
+    with pytest.raises(LockError, match="hold more than 9 files and folders") as err:
+        locked(out, store, own(out))
+    assert err.value.hint == HOSTILE
+    assert asked.count("ls-tree") == 3
+    assert "write-tree" not in asked
+
+
+def test_the_names_of_nested_repositories_are_counted_with_their_folders(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = nested(tmp_path)
+    monkeypatch.setattr(reading, "_LISTING", 1 << 12)
+    locked(out, store, own(out))
+    for number in range(len(NESTED)):
+        path = out / "capture.json"
+        document = json.loads(path.read_text())
+        document["repositories"][number + 1]["path"] = "n" * 200
+        path.write_text(json.dumps(document))
+    with pytest.raises(LockError, match="4096 bytes of names"):
+        locked(out, store, own(out))
+
+
+@pytest.mark.parametrize("path", ["d", "e"])
+def test_files_of_two_repositories_at_one_path_are_refused(tmp_path: Path, store: Store, path: str) -> None:
+    take(new_origin(tmp_path, {"b": b"a\n", "d/b": b"b\n"}), tmp_path / "out")
+    (one,) = json.loads((tmp_path / "out" / "capture.json").read_text())["repositories"]
+    child = {**one, "name": "r0", "parent": one["name"], "path": path}
+    edited(tmp_path / "out", repositories=[one, child, {**child, "name": "r1", "path": "e"}])
+    with pytest.raises(SnapshotError, match="a tree holds one path twice") as err:
+        locked(tmp_path / "out", store, own(tmp_path / "out"))
+    assert err.value.hint == DAMAGED

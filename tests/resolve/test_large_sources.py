@@ -78,11 +78,12 @@ def test_a_large_file_is_locked_in_bounded_memory(tmp_path: Path) -> None:
     assert (tmp_path / "store/blobs").exists()
 
 
-def test_a_tree_of_too_many_files_is_refused(tmp_path: Path, store: Store) -> None:
-    """Ten folders of ten objects that hold one another name ten thousand million files."""
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_tree_of_too_many_files_is_refused(tmp_path: Path, store: Store, empty: bool) -> None:
+    """Ten folders of ten objects that hold one another name ten thousand million files, or empty folders."""
     project = Project(tmp_path / "proj", {"x": b"x"})
     blob = project.ask("rev-parse", "HEAD:x")
-    tree = _tree(project, [f"100644 blob {blob}\t{number}" for number in range(10)])
+    tree = _tree(project, [] if empty else [f"100644 blob {blob}\t{number}" for number in range(10)])
     for _ in range(9):
         tree = _tree(project, [f"040000 tree {tree}\t{number}" for number in range(10)])
     commit = project.ask("commit-tree", "-m", "bomb", tree)
@@ -94,7 +95,7 @@ def test_a_tree_of_too_many_files_is_refused(tmp_path: Path, store: Store) -> No
 
 def _tree(project: Project, rows: list[str]) -> str:
     return subprocess.run(
-        ["git", "mktree"], input="\n".join(rows) + "\n", cwd=project.path, env=ENV, check=True, text=True,
+        ["git", "mktree"], input="".join(f"{row}\n" for row in rows), cwd=project.path, env=ENV, check=True, text=True,
         capture_output=True,
     ).stdout.strip()  # fmt: skip
 

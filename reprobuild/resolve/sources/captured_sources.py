@@ -6,9 +6,8 @@ Their ids are in capture.json, and git computes them again from what the bundle 
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from reprobuild.errors import LockError, ReproError
 from reprobuild.lock import Ruling
 from reprobuild.resolve.settings.places import text_of
 from reprobuild.resolve.sources.bringing import NotBrought
+from reprobuild.resolve.sources.repository import Blob, Room
 from reprobuild.resolve.sources.repository import Repository as Git
 from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.git import is_local
@@ -58,31 +58,49 @@ def captured_tree(
         SnapshotError: the capture is damaged or incomplete.
         NotBrought: a commit that only a remote had is nowhere to be had.
     """
-    origin = origins.get(canonicalize_name(one.name)) or origins.get(name)
-    tree = _tree(one, folder, origin, git)
-    blobs = git.blobs(tree)
-    # A submodule that was not checked out was an empty folder, which no tree has; bytecode is Python's own cache,
-    # which the image's Python writes anew, and which does not count when the tree is computed there.
-    inner: dict[str, str | None] = {
-        blob.path: None for blob in blobs if blob.mode == "160000" or "__pycache__" in blob.path.split("/")
-    }
-    for child in captured.inside(one.name):
-        check_path(unquoted(child.path), one.name)
-        path = unquoted(child.path).decode("utf-8", "surrogateescape")
-        inner[path] = captured_tree(child, captured, folder, origins, git).tree
-    # Commits have their trees; without one the work tree's own commit stands for it.
-    commit = one.head or (one.bundle.refs.get("worktree") if one.bundle else None)
-    if commit is None:
-        raise damaged(one, "it has neither a commit nor a bundle")
+    parts = _parts(one, captured)
+    works = []
+    for part in parts:
+        origin = origins.get(canonicalize_name(part.one.name))
+        works.append(_work(part.one, folder, origin or (origins.get(name) if part.one is one else None), git))
+    commit = one.head or works[0]
+    *trees, before = _trees(one, [*works, commit], git)
+    for part, tree in zip(parts, trees, strict=True):
+        if tree != part.one.worktree:
+            raise damaged(part.one, f"its files are another tree than {FILE} says")
     return Tree(
         commit=commit,
-        tree=git.graft(tree, inner) if inner else tree,
-        changed=one.head is None or git.tree_of(one.head) != tree,
+        tree=_joined(parts, git),
+        changed=one.head is None or before != trees[0],
         address=next((secrets.strip_credentials(remote.url)[0] for remote in one.remotes), ""),
     )
 
 
-def _tree(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str:
+class _Part(Struct, frozen=True):
+    """A captured repository, and its folder in the source tree, with `/` at its end; the outermost has none."""
+
+    one: Repository
+    above: str = ""
+
+
+def _parts(one: Repository, captured: Captured) -> list[_Part]:
+    """Return a repository and all those inside of it, at any depth, each behind the one that it lies in."""
+    parts = [_Part(one)]
+    for part in parts:
+        for child in captured.inside(part.one.name):
+            check_path(unquoted(child.path), part.one.name)
+            path = part.above + unquoted(child.path).decode("utf-8", "surrogateescape")
+            check_path(_bytes(path), part.one.name)
+            parts.append(_Part(child, f"{path}/"))
+    return parts
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _work(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str:
+    """Take the objects of a repository, and return the commit of its files."""
     if one.object_format != "sha1":
         raise LockError(
             f"{one.name} is a repository of {one.object_format}, and a lock names trees by sha1",
@@ -91,20 +109,57 @@ def _tree(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str
     pack = read_pack(one, folder)
     needed = one.prerequisites if pack else tuple(oid for oid in (one.head,) if oid)
     _bring(one, needed, origin, git)
-    work = one.head
     git.mark_shallow(git.lacking(one.shallow))
-    try:
-        if pack and one.bundle:
+    work = one.head
+    if pack and one.bundle:
+        try:
             git.unpack(pack)
-            work = one.bundle.refs.get("worktree")
-        found = git.tree_of(work) if work else None
+        except proc.Failed:
+            raise damaged(one, "its bundle is damaged or lacks objects") from None
+        work = one.bundle.refs.get("worktree")
+    if work is None:
+        raise damaged(one, "it has neither a commit nor a bundle with its files")
+    return work
+
+
+def _trees(one: Repository, commits: Sequence[str], git: Git) -> list[str]:
+    try:
+        return git.trees_of(commits)
     except proc.Failed:
-        raise damaged(one, "its bundle is damaged or lacks objects") from None
-    if found != one.worktree:
-        raise damaged(one, f"its files are another tree than {FILE} says")
-    paths = [os.fsencode(blob.path) for blob in git.blobs(found)]
-    check_paths(paths, set(), one.name)
-    return found
+        what = "its bundle, or that of a repository inside of it, is damaged or lacks objects"
+        raise damaged(one, what) from None
+
+
+def _joined(parts: Sequence[_Part], git: Git) -> str:
+    """Return the tree of the files of repositories that lie in each other.
+
+    It is written once: to put one tree into the next would read the innermost files as often as the nest is deep.
+    """
+    room, lists = Room(), []
+    for part in parts:
+        lists.append(git.blobs(part.one.worktree, room, part.above))
+    for part, blobs in zip(parts, lists, strict=True):
+        check_paths([_bytes(blob.path) for blob in blobs], set(), part.one.name)
+    mounts = {part.above[:-1] for part in parts[1:]}
+    kept = [
+        blob
+        for part, blobs in zip(parts, lists, strict=True)
+        for blob in blobs
+        if _stays(blob, part.above) and blob.path not in mounts
+    ]
+    if len(parts) == 1 and len(kept) == len(lists[0]):
+        return parts[0].one.worktree
+    check_paths([_bytes(blob.path) for blob in kept], set(), parts[0].one.name)
+    return git.write_tree(kept)
+
+
+def _stays(blob: Blob, above: str) -> bool:
+    """Tell whether a path of a repository is a file of the source.
+
+    A submodule that was not checked out was an empty folder, which no tree has; bytecode is Python's own cache,
+    which the image's Python writes anew, and which does not count when the tree is computed there.
+    """
+    return blob.mode != "160000" and "__pycache__" not in blob.path[len(above) :].split("/")
 
 
 def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git: Git) -> None:

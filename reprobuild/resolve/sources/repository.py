@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from reprobuild import proc
 from reprobuild.errors import LockError
+from reprobuild.guard.names import HOSTILE, MOST_MEMBERS
 from reprobuild.restore import git as program
 
 _QUIET = {
@@ -45,6 +47,29 @@ class Blob(Struct, frozen=True, kw_only=True):
     id: str
     path: str
     size: int = 0
+
+
+class Room:
+    """What the lists of the trees that become one tree may still have: rows, folders among them, and bytes."""
+
+    def __init__(self) -> None:
+        self._rows, self.size = MOST_MEMBERS, _LISTING
+
+    def take(self, listing: bytes, above: str) -> None:
+        """Count a list, whose paths go below the folder `above`.
+
+        Raises:
+            LockError: there is no room for it.
+        """
+        rows = listing.count(b"\0")
+        self._rows -= rows
+        self.size -= len(listing) + rows * len(above.encode("utf-8", "surrogateescape"))
+        if self._rows < 0 or self.size < 0:
+            raise LockError(
+                f"a source and the repositories inside of it hold more than {MOST_MEMBERS} files and folders, "
+                f"or {_LISTING} bytes of names",
+                hint=HOSTILE,
+            )
 
 
 class Repository:
@@ -155,40 +180,56 @@ class Repository:
             known = path.read_text() if path.exists() else ""
             path.write_text(known + "".join(f"{commit}\n" for commit in commits))
 
-    def tree_of(self, revision: str) -> str:
-        """Return the id of a commit's tree, once every object that the commit leads to has been found here."""
-        self._git("rev-list", "--objects", "--quiet", revision, purpose="look for missing objects")
-        return self._git("rev-parse", f"{revision}^{{tree}}", purpose="read a commit").decode().strip()
+    def trees_of(self, revisions: Sequence[str]) -> list[str]:
+        """Return the ids of commits' trees, once every object that the commits lead to has been found here.
 
-    def graft(self, tree: str, inner: Mapping[str, str | None]) -> str:
-        """Return the id of a tree with other trees in place of its submodules, or where nothing was.
-
-        Args:
-            inner: tree id by path, with `/` and no `/` at its end; None takes the submodule out.
+        Git walks each object once, however many commits lead to it.
         """
+        request = "".join(f"{revision}\n" for revision in revisions).encode()
+        purpose = "look for missing objects"
+        self._git("rev-list", "--objects", "--quiet", "--stdin", purpose=purpose, stdin=request)
+        request = "".join(f"{revision}^{{tree}}\n" for revision in revisions).encode()
+        words = ("cat-file", "--batch-check=%(objectname)")
+        return self._git(*words, purpose="read commits", stdin=request).decode().splitlines()
+
+    def write_tree(self, blobs: Sequence[Blob]) -> str:
+        """Return the id of a new tree of some files; no two have one path."""
         env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
-        self._git("read-tree", tree, purpose="read a tree", env=env)
-        gone = "".join(f"0 {'0' * len(tree)}\t{path}\0" for path in inner).encode("utf-8", "surrogateescape")
-        self._git("update-index", "-z", "--index-info", purpose="take submodules out", stdin=gone, env=env)
-        for path, id_ in sorted(inner.items()):
-            if id_ is not None:
-                self._git(
-                    "read-tree", f"--prefix={path}/", id_, purpose="put a submodule's files in", env=env
-                )
+        self._git("read-tree", "--empty", purpose="begin a tree", env=env)
+        # Git appends a row that comes last in its order, and moves all others for one that does not.
+        named = [(blob.path.encode("utf-8", "surrogateescape"), blob) for blob in blobs]
+        rows = sorted(named, key=itemgetter(0))
+        request = b"".join(f"{blob.mode} {blob.id}\t".encode() + path + b"\0" for path, blob in rows)
+        self._git("update-index", "-z", "--index-info", purpose="list the files", stdin=request, env=env)
         return self._git("write-tree", purpose="write a tree", env=env).decode().strip()
 
     def commit_time(self, commit: str) -> int:
         """Return the committer's date, seconds since 1970."""
         return int(self._git("show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"))
 
-    def blobs(self, tree: str) -> list[Blob]:
-        """Return every path of a commit or tree, sorted."""
-        out = self._git("ls-tree", "-r", "-z", "--full-tree", tree, purpose="list a tree")
+    def blobs(self, tree: str, room: Room | None = None, above: str = "") -> list[Blob]:
+        """Return every path of a commit or tree, sorted.
+
+        Args:
+            tree: its id.
+            room: for this list among others; git is ended where it writes more, and too many rows are not read.
+            above: a folder, with `/` at its end, in which the paths are to be.
+
+        Raises:
+            LockError: there is no room.
+            EngineError: the list is too long.
+        """
+        # The folders are listed, too, since a small tree may have any number of empty ones.
+        words = ("ls-tree", "-r", "-t", "-z", "--full-tree", tree)
+        out = self._git(*words, purpose="list a tree", most=room.size if room else _LISTING)
+        if room:
+            room.take(out, above)
         found = []
         for row in out.split(b"\0")[:-1]:
             head, _, path = row.partition(b"\t")
-            mode, _, oid = head.decode().split(" ")
-            found.append(Blob(mode=mode, id=oid, path=path.decode("utf-8", "surrogateescape")))
+            mode, kind, oid = head.decode().split(" ")
+            if kind != "tree":
+                found.append(Blob(mode=mode, id=oid, path=above + path.decode("utf-8", "surrogateescape")))
         return sorted(found, key=lambda blob: blob.path)
 
     def sized(self, blobs: Sequence[Blob]) -> list[Blob]:
