@@ -112,7 +112,7 @@ VARIABLES = {
     "CONDA_PROMPT_MODIFIER": "(train) ",
     "CONDA_SHLVL": "2",
     "PIP_INDEX_URL": "https://pypi.example.org/simple",
-    "PIP_CONSTRAINT": "/etc/pip/constraints.txt",
+    "PIP_CONSTRAINT": "/opt/site/limits.txt",
     "UV_CACHE_DIR": "/scratch/ada/uv",
     "LOADEDMODULES": "gcc/12.3.0:cuda/12.4:openmpi/4.1.6-ucx",
     "_LMFILES_": "/opt/modules/gcc/12.3.0.lua:/opt/modules/cuda/12.4.lua",
