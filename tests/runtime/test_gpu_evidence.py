@@ -28,14 +28,19 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_machine_without_a_gpu(packed: Path, torch_python: Path, tmp_path: Path) -> None:
     parts = ["--part", "machine", "--part", "cuda", "--part", "cpu"]
-    subprocess.run(
-        [torch_python, packed, tmp_path / "out", "--quick", *parts], check=True, capture_output=True
+    done = subprocess.run(
+        [torch_python, packed, tmp_path / "out", "--quick", *parts],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     found = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").iterdir()}
     assert set(found) == {"machine", "cuda", "cpu", "summary"}
     assert (found["cuda"]["ran"], found["cuda"]["why"]) == (False, "torch sees no CUDA device")
     assert found["cpu"]["start"]["hook"] == {"seed": "7", "explicit": "1", "hash_seed": "7"}
     assert {p["modes"]["strict"]["verdict"] for p in found["cpu"]["probes"]} == {"IDENTICAL"}
+    assert "cuda: torch sees no CUDA device" in done.stdout
+    assert "cpu: index_add: profile IDENTICAL 1/1 " in done.stdout, "a log alone keeps the verdicts"
     said = found["summary"]["not covered"]
     assert said[0] == gpu_there.NOT_OURS
     assert "cuda: torch sees no CUDA device" in said
