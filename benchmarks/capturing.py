@@ -25,7 +25,7 @@ from benchmarks.measure import ROOT, Figure, NotRunError, alternate, compare, ti
 DISTRIBUTIONS, REPOSITORIES, FILES = 300, 5, 1000
 PAIRS = 7
 LIMIT = 0.3
-ROOMS = ("reprobuild_runtime/capture",)
+MODULES = ("reprobuild_runtime/capture",)
 CAPTURE = ROOT / "reprobuild_runtime" / "capture.py"
 RECIPE = r"""
 module list 2> $REPRO_DIR/modules.txt
@@ -134,7 +134,7 @@ def measure(
         )
         _check(out, recipe, distributions, repositories)
     name = f"capture of {distributions} distributions and {repositories} repositories"
-    return [compare(name, one, other, "the recipe in Bash", limit=LIMIT, rooms=ROOMS)]
+    return [compare(name, one, other, "the recipe in Bash", limit=LIMIT, modules=MODULES)]
 
 
 def _check(out: Path, recipe: Path, distributions: int, repositories: int) -> None:

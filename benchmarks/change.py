@@ -21,15 +21,24 @@ import msgspec
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, Sample, spread, time_process
 from benchmarks.native import IMAGE, LOCK, copy_store
-from reprobuild.archive import TarWriter, read_tar
-from reprobuild.lock import Artefact, Lock, read_lock, write_lock
-from reprobuild.store import Store
+from reprobuild.infra.tar import TarWriter, read_tar
+from reprobuild.lock.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.store.store import Store
 
 LIMIT_SECONDS = 3.0
 LIMIT_LAYERS = 1.0
 LIMIT_BYTES = 0.02
 FEWER = 3
-ROOMS = ("image", "realise", "sandbox", "store", "context", "payload", "wheelorder", "pipeline")
+MODULES = (
+    "reprobuild/image",
+    "reprobuild/realise",
+    "reprobuild/infra/sandbox",
+    "reprobuild/store/store",
+    "reprobuild/recipe/build_context",
+    "reprobuild/recipe/payload",
+    "reprobuild/recipe/layer_order",
+    "reprobuild/pipeline/from_snapshot",
+)
 
 
 def changed_source(lock: Lock, store: Store, number: int) -> Lock:
@@ -125,9 +134,9 @@ def _figures(builder: Builder, lock: Lock, rounds: int) -> list[Figure]:
     added = sum(size for name, size in builder.blobs().items() if name not in before)
     return [
         _seconds(samples),
-        Figure("new layers of a changed line", float(max(new)), "layers", "-", LIMIT_LAYERS, ROOMS),
+        Figure("new layers of a changed line", float(max(new)), "layers", "-", LIMIT_LAYERS, MODULES),
         Figure(
-            "second image with the same torch", added / size, "x", "bytes of the first image", LIMIT_BYTES, ROOMS,
+            "second image with the same torch", added / size, "x", "bytes of the first image", LIMIT_BYTES, MODULES,
             {"bytes added": added, "bytes of the first": size, "wheels fewer": FEWER},
         ),
     ]  # fmt: skip
@@ -136,4 +145,4 @@ def _figures(builder: Builder, lock: Lock, rounds: int) -> list[Figure]:
 def _seconds(samples: Sequence[Sample]) -> Figure:
     wall = spread([sample.wall for sample in samples])
     details = {"wall": wall, "processor": spread([sample.cpu for sample in samples])}
-    return Figure("a changed line of a patch", wall["median"], "s", "-", LIMIT_SECONDS, ROOMS, details)
+    return Figure("a changed line of a patch", wall["median"], "s", "-", LIMIT_SECONDS, MODULES, details)

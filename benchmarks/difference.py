@@ -21,13 +21,13 @@ from typing import IO, cast
 import zstandard
 
 from benchmarks.measure import PROGRAM, Figure, peak_of
-from reprobuild.image.oci import CONFIG, INDEX, LAYER, MANIFEST, encode
+from reprobuild.image.oci.write import CONFIG, INDEX, LAYER, MANIFEST, encode
 
 LIMIT_MIB = 512
 SIZE = 6 << 30
 LAYERS = 6
 SMALL_FILES = 8000  # in a layer, of some KB: 48 000 in all, more than the example's image has
-ROOMS = ("image", "explain", "archive")
+MODULES = ("reprobuild/image", "reprobuild/compare/images", "reprobuild/infra/tar")
 
 
 class Filled:
@@ -136,7 +136,7 @@ def measure(size: int = SIZE, small_files: int = SMALL_FILES) -> list[Figure]:
             "MiB",
             "greatest resident memory",
             limit=LIMIT_MIB,
-            rooms=ROOMS,
+            modules=MODULES,
             details=details,
         )
     ]

@@ -28,28 +28,28 @@ from benchmarks.measure import ROOT, Figure, NotRunError, Sample, alternate, com
 PAIRS = 5
 LATENCY = 0.02  # seconds
 LIMIT, LIMIT_TO_UV = 2.0, 1.5
-ROOMS = ("net", "resolve", "snapshot", "store")
+MODULES = ("reprobuild/infra/http", "reprobuild/resolve", "reprobuild/snapshot", "reprobuild/store/store")
 FREEZE = ROOT / "benchmarks" / "freeze300.txt"
 STATES = {"warm": [], "asked": ["--refresh"]}
 _FLOOR = "import msgspec, packaging.requirements, packaging.tags, requests"
 _OURS = """
 import os, sys, time
 from pathlib import Path
-from reprobuild.resolve.freeze.pip_settings import Asking
+from reprobuild.ecosystems.pypi.pip_config import Asking
 pip = Asking(os.environ)  # as `reprobuild lock` does it
-from reprobuild.fetch import fetch
-from reprobuild.net import Net
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import read_indexes
-from reprobuild.resolve.freeze.page_memory import PageMemory
-from reprobuild.resolve.freeze.pages import Pages
-from reprobuild.resolve.freeze.lines import Around, resolve_requirements
-from reprobuild.resolve.freeze.requires import with_requires
-from reprobuild.resolve.freeze.target import Target
+from reprobuild.store.fetch import fetch
+from reprobuild.infra.http.client import Net
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.ecosystems.pypi.page_cache import PageMemory
+from reprobuild.ecosystems.pypi.simple_api import Pages
+from reprobuild.resolve.python.resolve import Around, resolve_requirements
+from reprobuild.ecosystems.pypi.requires import with_requires
+from reprobuild.ecosystems.pypi.target import Target
 from reprobuild.resolve.system.wheel_libraries import open_wheels
-from reprobuild.services import read_services
-from reprobuild.snapshot.freeze import parse
-from reprobuild.store import Store
+from reprobuild.config.services import read_services
+from reprobuild.snapshot.parsers.pip_freeze import parse
+from reprobuild.store.store import Store
 freeze, folder, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 lines, _ = parse(freeze.read_bytes())
 net, store, target = Net(), Store(folder), Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
@@ -115,7 +115,9 @@ def measure(count: int = len(LINES), pairs: int = PAIRS, latency: float = LATENC
             warm = state == "warm"
             against = f"uv pip compile --generate-hashes --no-deps {' '.join(options)}".rstrip()
             figures.append(_seconds(name, both[0], LIMIT if warm else None))
-            figures.append(compare(name, *both, against, limit=LIMIT_TO_UV if warm else None, rooms=ROOMS))
+            figures.append(
+                compare(name, *both, against, limit=LIMIT_TO_UV if warm else None, modules=MODULES)
+            )
         floor = alternate(
             lambda: time_process([sys.executable, "-c", _FLOOR]), lambda: time_process(theirs, env), pairs
         )
@@ -127,6 +129,6 @@ def measure(count: int = len(LINES), pairs: int = PAIRS, latency: float = LATENC
 def _seconds(name: str, samples: Sequence[Sample], limit: float | None) -> Figure:
     walls = [sample.wall for sample in samples]
     return Figure(
-        name, statistics.median(walls), "s", "a whole process, wheels in the store", limit=limit, rooms=ROOMS,
+        name, statistics.median(walls), "s", "a whole process, wheels in the store", limit=limit, modules=MODULES,
         details={"runs": len(walls), "ours": spread(walls), "latency of the index": LATENCY},
     )  # fmt: skip

@@ -34,7 +34,7 @@ class Figure:
         value: in `unit`: "x" for a ratio, "s" for seconds, "MiB" for memory; None where it was not run.
         against: what a ratio is a ratio to, or why there is no value.
         limit: the most that is good; None for a figure that is only reported.
-        rooms: the parts of the program whose code decides it.
+        modules: the parts of the program whose code decides it.
         details: what it was computed from.
     """
 
@@ -43,7 +43,7 @@ class Figure:
     unit: str
     against: str
     limit: float | None = None
-    rooms: Sequence[str] = ()
+    modules: Sequence[str] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -129,7 +129,7 @@ def alternate(
 
 def compare(
     name: str, ours: Sequence[Sample], theirs: Sequence[Sample], against: str, *,
-    limit: float | None = None, rooms: Sequence[str] = (),
+    limit: float | None = None, modules: Sequence[str] = (),
 ) -> Figure:  # fmt: skip
     """Return the figure of two series of equal length: the ratio of their medians on the clock."""
     wall, wall_other = [s.wall for s in ours], [s.wall for s in theirs]
@@ -144,7 +144,7 @@ def compare(
         "ratio of processor time": round(sum(s.cpu for s in ours) / sum(s.cpu for s in theirs), 3),
     }
     value = statistics.median(wall) / statistics.median(wall_other)
-    return Figure(name, value, "x", against, limit=limit, rooms=rooms, details=details)
+    return Figure(name, value, "x", against, limit=limit, modules=modules, details=details)
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:

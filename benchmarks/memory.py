@@ -19,13 +19,20 @@ import msgspec
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, peak_of
 from benchmarks.native import LOCK, link_or_copy
-from reprobuild.archive import TarWriter
-from reprobuild.lock import Artefact, Bytecode, Lock, Wheel, read_lock, write_lock
-from reprobuild.store import Store, hash_file
+from reprobuild.infra.tar import TarWriter
+from reprobuild.lock.lock import Artefact, Bytecode, Lock, Wheel, read_lock, write_lock
+from reprobuild.store.store import Store, hash_file
 
 SIZES = (64_000_000, 2_000_000_000)
 LIMIT_MIB = 512
-ROOMS = ("archive", "context", "image", "listing", "pipeline", "store")
+MODULES = (
+    "reprobuild/infra/tar",
+    "reprobuild/recipe/build_context",
+    "reprobuild/image",
+    "reprobuild/store/tar_listing",
+    "reprobuild/pipeline/from_snapshot",
+    "reprobuild/store/store",
+)
 _CHUNK = 1 << 20
 
 
@@ -103,4 +110,4 @@ def _figure(size: int, lock: Lock, given: Store, scratch: Path) -> Figure:
     peak, seconds, _ = peak_of([*PROGRAM, *argv])
     name = f"native build with a wheel of {size / 1e6:.0f} MB"
     details = {"seconds": round(seconds, 1)}
-    return Figure(name, peak / 1024, "MiB", "greatest resident memory", LIMIT_MIB, ROOMS, details)
+    return Figure(name, peak / 1024, "MiB", "greatest resident memory", LIMIT_MIB, MODULES, details)

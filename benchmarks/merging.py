@@ -21,13 +21,13 @@ NODES = 10_000
 DISTINCT = 100
 PAIRS = 2
 LIMIT, LIMIT_MIB = 3.0, 256
-ROOMS = ("fleet", "verify")
+MODULES = ("reprobuild/cluster", "reprobuild/verify")
 
 _MERGE = """
 import json, sys
 from pathlib import Path
-from reprobuild.fleet.answers import Table
-from reprobuild.fleet.gathering import Image, by_node, gather
+from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.aggregate import Image, by_node, gather
 from tests.verify.samples import EXPECTED, SHA
 fleet = gather(Path(sys.argv[1]), Image(tree=f"sha256:{SHA}", seed=42, profile="torch"), Table(EXPECTED))
 print(json.dumps(sorted(node for node, _, _ in by_node(fleet))))
@@ -69,8 +69,8 @@ def measure(nodes: int = NODES, distinct: int = DISTINCT, pairs: int = PAIRS) ->
     name = f"certificates of {nodes} nodes, merged"
     details = {"bytes": size, "seconds": round(seconds, 1), "named": len(odd)}
     return [
-        compare(name, ours, theirs, "decoding them with msgspec", limit=LIMIT, rooms=ROOMS),
+        compare(name, ours, theirs, "decoding them with msgspec", limit=LIMIT, modules=MODULES),
         Figure(
-            name, peak / 1024, "MiB", "greatest resident memory", limit=LIMIT_MIB, rooms=ROOMS, details=details
+            name, peak / 1024, "MiB", "greatest resident memory", limit=LIMIT_MIB, modules=MODULES, details=details
         ),
     ]  # fmt: skip

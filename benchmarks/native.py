@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, Sample, time_process
-from reprobuild.signature import unsigned
+from reprobuild.store.signature import unsigned
 
 LOCK, IMAGE = "reprobuild.lock", "image.json"
 

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, alternate, compare, time_process
-from benchmarks.rendering import DEBS, ROOMS, WHEELS, make_lock
-from reprobuild.lock import Lock, write_lock
+from benchmarks.rendering import DEBS, MODULES, WHEELS, make_lock
+from reprobuild.lock.lock import Lock, write_lock
 
 PAIRS = 9
 PROJECTS = ("hpccm", "neurodocker", "jupyter-repo2docker")
@@ -79,5 +79,12 @@ def measure(folder: Path, wheels: int = WHEELS, debs: int = DEBS, pairs: int = P
         for name, argv in commands(lock, programs, place).items():
             both = alternate(partial(time_process, ours), partial(time_process, argv), pairs)
             title = f"`reprobuild render`, {wheels} wheels"
-            figures.append(compare(title, *both, name, rooms=(*ROOMS, "cli", "pipeline")))
+            figures.append(
+                compare(
+                    title,
+                    *both,
+                    name,
+                    modules=(*MODULES, "reprobuild/cli", "reprobuild/pipeline/from_snapshot"),
+                )
+            )
     return figures

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, ROOT, Figure, alternate, compare, spread, time_process
-from reprobuild.lock import (
+from reprobuild.lock.lock import (
     VERSION,
     Artefact,
     Base,
@@ -42,14 +42,14 @@ DEBS = 200
 LIMIT_SECONDS = 0.3
 PROCESSES = 9
 PAIRS = 15
-ROOMS = ("render", "lock", "config")
+MODULES = ("reprobuild/recipe/render", "reprobuild/lock", "reprobuild/recipe/image_config")
 
 _CHILD = r"""
 import json, sys, time
 from pathlib import Path
 import msgspec
-from reprobuild.lock import read_lock
-from reprobuild.render import render
+from reprobuild.lock.lock import read_lock
+from reprobuild.recipe.render import render
 lock = read_lock(Path(sys.argv[1]))
 plain = msgspec.to_builtins(lock)
 clock = time.perf_counter
@@ -132,9 +132,17 @@ def measure(wheels: int = WHEELS, processes: int = PROCESSES, pairs: int = PAIRS
             lambda: time_process([sys.executable, "-c", "import click, jinja2, msgspec"]),
             pairs,
         )
-        # The command line's modules bring all rooms with them, so all of them decide this one.
+        # The command line's modules bring all packages with them, so all of them decide this one.
         name, against = f"`reprobuild render`, {wheels} wheels", "python -c 'import click, jinja2, msgspec'"
-        figures.append(compare(name, ours, theirs, against, rooms=(*ROOMS, "cli", "pipeline")))
+        figures.append(
+            compare(
+                name,
+                ours,
+                theirs,
+                against,
+                modules=(*MODULES, "reprobuild/cli", "reprobuild/pipeline/from_snapshot"),
+            )
+        )
     return figures
 
 
@@ -154,15 +162,21 @@ def _in_process(lock: Path, wheels: int, processes: int) -> list[Figure]:
     name = f"render(lock), {wheels} wheels"
     return [
         Figure(
-            name, value, "s", "after import, first call", limit=LIMIT_SECONDS, rooms=ROOMS, details=details
+            name,
+            value,
+            "s",
+            "after import, first call",
+            limit=LIMIT_SECONDS,
+            modules=MODULES,
+            details=details,
         ),
-        Figure(name, value / base, "x", "json.dumps of the lock", rooms=ROOMS),
+        Figure(name, value / base, "x", "json.dumps of the lock", modules=MODULES),
         Figure(
             f"{name}, second call",
             statistics.median(second) / base,
             "x",
             "json.dumps of the lock",
-            rooms=ROOMS,
+            modules=MODULES,
         ),
     ]
 

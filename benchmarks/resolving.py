@@ -20,7 +20,7 @@ from benchmarks.measure import ROOT, Figure, NotRunError, Sample, alternate, com
 PACKAGES = 800
 PAIRS = 5
 LIMIT = 3.0  # seconds
-ROOMS = ("apt", "resolve", "snapshot")
+MODULES = ("reprobuild/ecosystems/apt", "reprobuild/resolve", "reprobuild/snapshot")
 ASKED = (
     "build-essential", "gfortran", "cmake", "openmpi-bin", "libopenmpi-dev", "ffmpeg", "imagemagick", "octave",
     "default-jdk-headless", "libgtk-3-dev", "qtbase5-dev", "python3-matplotlib", "python3-pandas", "texlive-latex-base",
@@ -29,10 +29,10 @@ ASKED = (
 _OURS = """
 import sys
 from pathlib import Path
-from reprobuild.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.resolve.system.base import find_base
-from reprobuild.resolve.system.search import Search
-from reprobuild.snapshot.apt import parse
+from reprobuild.resolve.system.version_search import Search
+from reprobuild.snapshot.parsers.apt import parse
 folder = Path(sys.argv[1])
 packages, _ = parse((folder / "apt-packages.txt").read_bytes())
 lists = sorted(folder.glob("*_Packages"))
@@ -100,7 +100,7 @@ def measure(asked: Sequence[str] = ASKED, count: int = PACKAGES, pairs: int = PA
     return [
         _seconds(f"resolving {count} captured packages", ours),
         compare(
-            f"resolving {count} captured packages", ours, apts, "apt-get --simulate install", rooms=ROOMS
+            f"resolving {count} captured packages", ours, apts, "apt-get --simulate install", modules=MODULES
         ),
     ]
 
@@ -108,6 +108,6 @@ def measure(asked: Sequence[str] = ASKED, count: int = PACKAGES, pairs: int = PA
 def _seconds(name: str, samples: Sequence[Sample]) -> Figure:
     walls = [sample.wall for sample in samples]
     return Figure(
-        name, statistics.median(walls), "s", "a whole process, warm indexes", limit=LIMIT, rooms=ROOMS,
+        name, statistics.median(walls), "s", "a whole process, warm indexes", limit=LIMIT, modules=MODULES,
         details={"runs": len(walls), "ours": spread(walls)},
     )  # fmt: skip

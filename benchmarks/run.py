@@ -69,7 +69,7 @@ def exit_code(figures: Sequence[Figure]) -> int:
 
 
 def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Return the dated document: figures, machine, and a hash of the code of each room that decides one."""
+    """Return the dated document: figures, machine, and a hash of the code of each module that decides one."""
     loads = {"before": before["load average"], "after": after["load average"]}
     found = [
         {
@@ -79,8 +79,8 @@ def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str,
         }
         for figure in figures
     ]  # fmt: skip
-    rooms = {room for figure in figures for room in figure.rooms}
-    return document("benchmarks", rooms, {"figures": found}, {**before, "load average": loads})
+    modules = {module for figure in figures for module in figure.modules}
+    return document("benchmarks", modules, {"figures": found}, {**before, "load average": loads})
 
 
 def attempt(name: str, measure: Callable[[], list[Figure]]) -> list[Figure]:

@@ -27,15 +27,15 @@ from benchmarks.measure import Figure, NotRunError, Sample, spread, time_process
 LIMIT = 0.15
 LIMIT_MEMORY = 512.0  # MiB
 ROUNDS = 3
-ROOMS = ("image", "archive", "proc")
+MODULES = ("reprobuild/image", "reprobuild/infra/tar", "reprobuild/infra/proc")
 ZSTD = ("--mksquashfs-args", "-comp zstd -Xcompression-level 3")
 
 # In the folder of results: image/, image.json, Apptainer.def. Prints the peak sizes in MiB.
 OURS = """
 import os, re, resource, sys
 from pathlib import Path
-from reprobuild.image.single import write_singles
-from reprobuild.results import read_image
+from reprobuild.image.formats.single_file import write_singles
+from reprobuild.output.directory import read_image
 out = Path(sys.argv[1])
 definition = (out / "Apptainer.def").read_text()
 write_singles(read_image(out)[1], out, ["sif"], definition, dict(os.environ), lambda text: None)
@@ -132,9 +132,9 @@ def figures(
     peaks = {"our process": round(side.memory[0], 1), "mksquashfs": round(side.memory[1], 1)}
     name = "SIF from a layout"
     return [
-        Figure(name, took / _median(built), "x", "apptainer build", LIMIT, ROOMS, details),
-        Figure(name, took / _median(quick), "x", "apptainer build, zstd 3", rooms=ROOMS),
-        Figure(f"{name}, peak memory", sum(side.memory), "MiB", "", LIMIT_MEMORY, ROOMS, peaks),
+        Figure(name, took / _median(built), "x", "apptainer build", LIMIT, MODULES, details),
+        Figure(name, took / _median(quick), "x", "apptainer build, zstd 3", modules=MODULES),
+        Figure(f"{name}, peak memory", sum(side.memory), "MiB", "", LIMIT_MEMORY, MODULES, peaks),
     ]
 
 

@@ -14,7 +14,7 @@ from benchmarks.measure import ROOT, Figure, NotRunError, Sample, alternate, com
 from tests.torch_environment import make_torch_environment
 
 PAIRS = 2
-ROOMS = ("reprobuild_runtime/probes",)
+MODULES = ("reprobuild_runtime/probes",)
 AGAINST = "one process: import torch, 100 products of 1024 x 1024 matrices in strict mode"
 # What 90 s and 15 s are to that work on 2 cores with nothing beside it: some 6 s.
 LIMITS = {"smoke test": 15.0, "smoke test, quick": 2.5}
@@ -48,5 +48,5 @@ def figures(python: Path, pairs: int) -> list[Figure]:
     found = []
     for name, text in options.items():
         ours, theirs = alternate(lambda: time_process([str(python), program, text], env=env), work, pairs)  # noqa: B023  # called at once
-        found.append(compare(name, ours, theirs, AGAINST, limit=LIMITS[name], rooms=ROOMS))
+        found.append(compare(name, ours, theirs, AGAINST, limit=LIMITS[name], modules=MODULES))
     return found

@@ -22,9 +22,9 @@ from benchmarks.measure import PROGRAM, ROOT, Figure, alternate, compare, time_p
 
 LIMIT = 2.0
 PAIRS = 25
-ROOMS = ("cli", "errors")
+MODULES = ("reprobuild/cli", "reprobuild/errors")
 HOOK_LIMIT = 1.3
-HOOK_ROOMS = ("reprobuild_runtime", "payload", "realise")
+HOOK_MODULES = ("reprobuild_runtime", "reprobuild/recipe/payload", "reprobuild/realise")
 # What the entrypoint leaves to all processes below it.
 SETTLED = {
     "REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "7",
@@ -45,7 +45,7 @@ def _help(pairs: int) -> Figure:
         pairs,
     )
     return compare(
-        "`reprobuild --help`", ours, theirs, "python -c 'import click'", limit=LIMIT, rooms=ROOMS,
+        "`reprobuild --help`", ours, theirs, "python -c 'import click'", limit=LIMIT, modules=MODULES,
     )  # fmt: skip
 
 
@@ -68,5 +68,5 @@ def _hook(pairs: int, folder: Path) -> Figure:
     )
     return compare(
         "an interpreter with the seeding hook", ours, theirs, "the bare interpreter", limit=HOOK_LIMIT,
-        rooms=HOOK_ROOMS,
+        modules=HOOK_MODULES,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from proof.evidence import document, machine  # noqa: E402  after the path
 
 PAGE = ROOT / "docs" / "probes.md"
 BEGIN, END = "<!-- measured: dev/probe_table.py -->", "<!-- end -->"
-ROOMS = ("reprobuild_runtime/probes", "reprobuild_runtime/digest")
+MODULES = ("reprobuild_runtime/probes", "reprobuild_runtime/digest")
 MODES = ("default", "profile", "strict")
 
 
@@ -35,7 +35,7 @@ def measure(interpreter: Path, target: Path) -> None:
     found = json.loads(done.stdout)
     if not found["ran"]:
         sys.exit(f"the smoke test did not run: {found['why']}")
-    target.write_text(document("probes-cpu", ROOMS, {"smoke": found}, about))
+    target.write_text(document("probes-cpu", MODULES, {"smoke": found}, about))
 
 
 def tables(evidence: Mapping[str, Any]) -> str:

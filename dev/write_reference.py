@@ -24,8 +24,8 @@ from scan_variables import scan  # noqa: E402  after the path
 
 from reprobuild import cli, errors  # noqa: E402  after the path
 from reprobuild.cli import common  # noqa: E402  after the path
-from reprobuild.decisions import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision  # noqa: E402  after the path
-from reprobuild.services import read_services  # noqa: E402  after the path
+from reprobuild.config.overrides import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision  # noqa: E402  after the path
+from reprobuild.config.services import read_services  # noqa: E402  after the path
 
 PAGE = ROOT / "docs" / "reference.md"
 MEANINGS = ROOT / "dev" / "variables.toml"

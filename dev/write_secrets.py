@@ -1,9 +1,9 @@
-"""Write what is made of the rules of secrets: `reprobuild/secrets/tokens.py`, and their copy in `capture.py`.
+"""Write what is made of the rules of secrets: `reprobuild/infra/secrets/tokens.py`, and their copy in `capture.py`.
 
     python dev/write_secrets.py
 
-`capture.py` is one file that stands alone, so it has all of `reprobuild/secrets/` in it. tests/capture/test_secrets.py
-makes both again and compares.
+`capture.py` is one file that stands alone, so it contains all of `reprobuild/infra/secrets/`.
+tests/capture/test_secrets.py makes both again and compares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "reprobuild" / "secrets"
+PACKAGE = ROOT / "reprobuild" / "infra" / "secrets"
 DATA = PACKAGE / "tokens.toml"
 TOKENS = PACKAGE / "tokens.py"
 PROGRAM = ROOT / "reprobuild_runtime" / "capture.py"
@@ -29,7 +29,7 @@ MODULES = (
     "tokens",
     "rules",
     "search",
-    "cut",
+    "redact",
     "variables",
     "files",
 )

@@ -21,12 +21,12 @@ from msgspec import Struct
 from proof import ablation, factors, fleet, gpu_train, leftovers, planted, torch_tests
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
-from proof.kinds import DOCUMENTS
+from proof.kinds import DOCUMENTS, FUZZED, READ
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
-from reprobuild.lock import Lock, read_lock, write_lock
-from reprobuild.realise import realise
-from reprobuild.results import LOCK
-from reprobuild.store import Store
+from reprobuild.lock.lock import Lock, read_lock, write_lock
+from reprobuild.output.directory import LOCK
+from reprobuild.realise.realise import realise
+from reprobuild.store.store import Store
 from tests.guard import fuzz_documents as documents
 from tests.guard.fuzz import fuzz
 from tests.snapshot import fuzz as reading
@@ -78,11 +78,11 @@ class Place(Struct, frozen=True, kw_only=True):
         return self.evidence / f"{name}{part}-{datetime.now(timezone.utc):%Y-%m-%d}.json"
 
     def write(
-        self, name: str, rooms: Sequence[str], found: Mapping[str, object], about: Mapping[str, object]
+        self, name: str, modules: Sequence[str], found: Mapping[str, object], about: Mapping[str, object]
     ) -> None:
         """Write the evidence of an experiment; its kind is the name, or the first word of a part's name."""
         kind = name if name in EXPERIMENTS else name.partition("-")[0]
-        self.file(name).write_text(document(kind, rooms, found, about), encoding="utf-8")
+        self.file(name).write_text(document(kind, modules, found, about), encoding="utf-8")
 
 
 def run_factors(place: Place) -> bool:
@@ -110,7 +110,7 @@ def _factors(place: Place, name: str, lock: Path, count: int) -> bool:
     print(factors.table(found))
     print("\n".join(f"{key}: {value} value{'s' * (value != 1)}" for key, value in counts.items()))
     findings = {"shard": place.shard, "subject": experiment.subject(), "values": counts, "builds": found}
-    place.write(name, factors.ROOMS, findings, about)
+    place.write(name, factors.MODULES, findings, about)
     return set(counts.values()) == {1}
 
 
@@ -131,7 +131,7 @@ def run_ablation(place: Place) -> bool:
     wrong = ablation.idle(found)
     print(ablation.table(found))
     print(f"break nothing, or differ by themselves: {', '.join(wrong) or 'none'}")
-    place.write("ablation", factors.ROOMS, {"cuts": found, "break nothing": wrong}, about)
+    place.write("ablation", factors.MODULES, {"cuts": found, "break nothing": wrong}, about)
     return not wrong
 
 
@@ -142,7 +142,7 @@ def run_leftovers(place: Place) -> bool:
     unused = leftovers.dead(found)
     print("\n".join(leftovers.table(found)))
     print(f"described nothing: {', '.join(unused) or 'none'}")
-    place.write("leftovers", leftovers.ROOMS, {"needed": found, "described nothing": unused}, about)
+    place.write("leftovers", leftovers.MODULES, {"needed": found, "described nothing": unused}, about)
     return not unused
 
 
@@ -161,7 +161,7 @@ def run_fuzz(place: Place) -> bool:
     about = machine()
     found = fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
     print(found)
-    place.write("fuzz", ("archive", "guard", "image", "realise"), found, about)
+    place.write("fuzz", FUZZED, found, about)
     return not found["found"]
 
 
@@ -170,7 +170,7 @@ def run_fuzz_reading(place: Place) -> bool:
     about = machine()
     found = reading.fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
     print(found)
-    place.write("reading", ("secrets", "snapshot"), found, about)
+    place.write("reading", READ, found, about)
     return not found["found"]
 
 
@@ -189,7 +189,7 @@ def run_planted(place: Place) -> bool:
     experiment = planted.Planted(place.results, place.work / "planted.json")
     found = experiment.do(place.shard, place.only)
     print(planted.table(found))
-    place.write("planted", planted.ROOMS, {"shard": place.shard, "scripts": found}, about)
+    place.write("planted", planted.MODULES, {"shard": place.shard, "scripts": found}, about)
     return all(each["wrong"] == 0 for each in found)
 
 
@@ -198,7 +198,7 @@ def run_fleet(place: Place) -> bool:
     about = machine()
     found = fleet.Fleets(place.results, place.store, place.work).do()
     print(fleet.table(found))
-    place.write("fleet", fleet.ROOMS, {"checks": fleet.CHECKS, "runs": found}, about)
+    place.write("fleet", fleet.MODULES, {"checks": fleet.CHECKS, "runs": found}, about)
     return all(all(each["right"]) for each in found)
 
 
@@ -209,7 +209,7 @@ def run_torch(place: Place) -> bool:
     found = torch_tests.findings(work)
     print("\n".join(f"{way}: {counts}" for way, counts in found["answers"].items()))
     print("\n".join(found["otherwise"]) or "each test is answered alike")
-    place.write("torch", torch_tests.ROOMS, found, about)
+    place.write("torch", torch_tests.MODULES, found, about)
     return not found["otherwise"] and bool(found["answers"]["bare"].get("passed"))
 
 
@@ -220,7 +220,7 @@ def run_gpu_train(place: Place) -> bool:
     wrong = gpu_train.broken(found)
     print("\n".join(f"{what:48} {value}" for what, value in gpu_train.table(found)))
     print(f"claims that do not hold: {', '.join(wrong) or 'none'}")
-    place.write("gpu-train", gpu_train.ROOMS, {**found, "broken": wrong}, about)
+    place.write("gpu-train", gpu_train.MODULES, {**found, "broken": wrong}, about)
     return not wrong
 
 
@@ -234,7 +234,7 @@ def run_environments(place: Place) -> bool:
         wanted
     )
     print(experiment.table(found))
-    place.write("environments", experiment.ROOMS, {"shard": place.shard, "environments": found}, about)
+    place.write("environments", experiment.MODULES, {"shard": place.shard, "environments": found}, about)
     return experiment.held(found)
 
 

@@ -5,7 +5,7 @@
 A cut takes one line out of a copy of the program. The copy then does one part of the work twice, under plain
 circumstances and under all others at once (`proof.circumstances.FAR`); the cut breaks a claim where the two results
 differ, or the work fails. The program as it is must give the same twice: that is the control. What builders leave
-behind is shown otherwise: each line of `image/leftovers.py` must describe something that its builder really left.
+behind is shown otherwise: each line of `builders/leftovers.py` must describe something that its builder really left.
 A cut that was made is not made again.
 """
 
@@ -24,11 +24,11 @@ from msgspec import Struct, structs
 from proof import clock
 from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, workplace
 from proof.factors import fill
-from reprobuild.keyring import keyring
-from reprobuild.lock import Lock, write_lock
+from reprobuild.lock.lock import Lock, write_lock
 from reprobuild.realise.base import realise_base
-from reprobuild.share import join
-from reprobuild.store import Store
+from reprobuild.store.keyring import keyring
+from reprobuild.store.sharing import join
+from reprobuild.store.store import Store
 
 CIRCUMSTANCES = {"plain": PLAIN, "far": FAR}
 COPIED = ("reprobuild", "reprobuild_runtime", "templates", "proof")
@@ -51,8 +51,8 @@ def _leftover(pattern: str) -> Cut:
     )
 
 
-_BASE, _FINISH = "reprobuild/realise/base.py", "reprobuild/realise/finish.py"
-_SQUASH, _SIF = "reprobuild/image/squash.py", "reprobuild/image/sif.py"
+_BASE, _FINISH = "reprobuild/realise/base.py", "reprobuild/realise/normalise.py"
+_SQUASH, _SIF = "reprobuild/image/formats/squashfs_write.py", "reprobuild/image/formats/sif.py"
 _COMPILE = "reprobuild/realise/in_sandbox/compile_modules.py"
 CUTS: tuple[Cut, ...] = (
     *(Cut(name=f"nothing: {part}", part=part) for part in ("base", "seal", "image", "sif")),
@@ -65,10 +65,12 @@ CUTS: tuple[Cut, ...] = (
     Cut(name="time of the base's entries", part="base", file=_FINISH, old="writer = TarWriter(target, epoch)",
         new="writer = TarWriter(target, int(found.stat().st_mtime))"),
     Cut(name="order of the base's entries", part="base", file=_BASE, old=" --sort=name"),
-    Cut(name="SOURCE_DATE_EPOCH", part="base", file="reprobuild/sandbox/command.py",
+    Cut(name="SOURCE_DATE_EPOCH", part="base", file="reprobuild/infra/sandbox/command.py",
         old='"SOURCE_DATE_EPOCH": str(epoch), '),
-    Cut(name="umask of the sandbox", part="seal", file="reprobuild/sandbox/launch.py", old="    os.umask(0o022)\n"),
-    Cut(name="host name of the sandbox", part="base", file="reprobuild/sandbox/setup.sh", old='"$hostname" "$name"\n'),
+    Cut(name="umask of the sandbox", part="seal", file="reprobuild/infra/sandbox/launch.py",
+        old="    os.umask(0o022)\n"),
+    Cut(name="host name of the sandbox", part="base", file="reprobuild/infra/sandbox/setup.sh",
+        old='"$hostname" "$name"\n'),
     Cut(name="bytecode without times", part="seal", file=_COMPILE,
         old="importlib.util.MAGIC_NUMBER + UNCHECKED_HASH)\n"
         "                    stream.write(importlib.util.source_hash(text)",
@@ -77,9 +79,9 @@ CUTS: tuple[Cut, ...] = (
     # A stand-in for the order of a file system: the far one has it the other way round.
     Cut(name="order of the modules", part="seal", file=_COMPILE, old="in sorted(names)",
         new="in sorted(names, reverse=os.stat(folder).st_blksize < 4096)"),
-    Cut(name="modes and times of the context", part="image", file="reprobuild/context.py",
+    Cut(name="modes and times of the context", part="image", file="reprobuild/recipe/build_context.py",
         old="    _settle(part, lock.epoch)\n"),
-    Cut(name="order of variables", part="image", file="reprobuild/config.py",
+    Cut(name="order of variables", part="image", file="reprobuild/recipe/image_config.py",
         old="for name, value in sorted(variables.items())]", new="for name, value in {*variables.items()}]"),
     Cut(name="times in the squashfs", part="sif", file=_SQUASH, old='"-all-time", str(epoch), '),
     Cut(name="time of the squashfs", part="sif", file=_SQUASH, old='"-mkfs-time", str(epoch), '),

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reprobuild.infra.sandbox import Bind, Root, run_in_root
 from reprobuild.realise import base, bytecode, wheels
-from reprobuild.sandbox import Bind, Root, run_in_root
 
 ROOT = Path(__file__).parent.parent
 DAYS, LIBRARY = "PROOF_CLOCK_DAYS", "PROOF_CLOCK_LIBRARY"

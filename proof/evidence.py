@@ -1,4 +1,4 @@
-"""Evidence: a dated JSON document with what was found, where, and the hash of each room whose code decides it."""
+"""Evidence: a dated JSON document with what was found, where, and the hash of each module whose code decides it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PACKAGES = ("click", "jinja2", "msgspec", "zstandard")
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """One kind of evidence: which file names hold it, which rooms it is about, and what makes it."""
+    """One kind of evidence: which file names hold it, which modules it is about, and what makes it."""
 
     name: str
-    rooms: tuple[str, ...]
+    modules: tuple[str, ...]
     made_by: str
 
 
-def room_hash(room: str) -> str:
-    """Return a hash of the code of a room, which says whether evidence is older than the code.
+def module_hash(module: str) -> str:
+    """Return a hash of the code of a module, which says whether evidence is older than the code.
 
-    A name with a slash begins at the top level: `reprobuild_runtime/capture`. The data beside the code counts.
+    It is a path from the top level, without `.py`: `reprobuild/lock`. The data beside the code counts.
     """
-    folder = ROOT / room if "/" in room else ROOT / "reprobuild" / room
+    folder = ROOT / module
     found = (path for pattern in ("*.py", "*.json") for path in folder.rglob(pattern))
     files = sorted(found) if folder.is_dir() else [folder.with_suffix(".py")]
     digest = hashlib.sha256()
@@ -58,18 +58,18 @@ def machine() -> dict[str, Any]:
     }
 
 
-def document(kind: str, rooms: Iterable[str], found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+def document(kind: str, modules: Iterable[str], found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Return a document of evidence.
 
     Args:
         kind: its name.
-        rooms: whose code decides what was found.
+        modules: whose code decides what was found.
         found: the findings.
         about: what `machine` said.
     """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    hashes = {room: room_hash(room) for room in sorted(set(rooms))}
-    made = {"version": 1, "kind": kind, "date": now, "machine": about, "rooms": hashes, **found}
+    hashes = {module: module_hash(module) for module in sorted(set(modules))}
+    made = {"version": 1, "kind": kind, "date": now, "machine": about, "modules": hashes, **found}
     return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -81,8 +81,8 @@ def states(kinds: Sequence[Kind], folder: Path = FOLDER) -> list[str]:
         if newest is None:
             lines.append(f"{kind.name}: no evidence; `{kind.made_by}` makes it")
             continue
-        hashes = newest.get("rooms", {})
-        changed = [room for room in kind.rooms if hashes.get(room) != room_hash(room)]
+        hashes = newest.get("modules", {})
+        changed = [module for module in kind.modules if hashes.get(module) != module_hash(module)]
         if changed:
             lines.append(
                 f"{kind.name}: evidence of {newest['date'][:10]} is older than the code of {', '.join(changed)}; "

@@ -25,15 +25,29 @@ from msgspec import Struct, structs
 
 from proof import clock
 from proof.circumstances import LEVELS, ROOT, USER, environment, module, prefix, scratch
-from reprobuild.fetch import artefacts
-from reprobuild.lock import Lock, read_lock, write_lock
-from reprobuild.results import LOCK, read_image
+from reprobuild.lock.lock import Lock, read_lock, write_lock
+from reprobuild.output.directory import LOCK, read_image
+from reprobuild.store.fetch import artefacts
 
 BUILDERS = ("native", "docker", "docker 20.10", "podman", "apptainer")
-ROOMS = (
-    "archive", "builders", "config", "context", "guard", "image", "listing", "lock", "payload", "pipeline", "realise",
-    "render", "sandbox", "store", "whole", "wheelorder",
-)  # fmt: skip
+MODULES = (
+    "reprobuild/builders",
+    "reprobuild/image",
+    "reprobuild/infra/atomic",
+    "reprobuild/infra/sandbox",
+    "reprobuild/infra/tar",
+    "reprobuild/infra/untrusted",
+    "reprobuild/lock",
+    "reprobuild/pipeline/from_snapshot",
+    "reprobuild/realise",
+    "reprobuild/recipe/build_context",
+    "reprobuild/recipe/image_config",
+    "reprobuild/recipe/layer_order",
+    "reprobuild/recipe/payload",
+    "reprobuild/recipe/render",
+    "reprobuild/store/store",
+    "reprobuild/store/tar_listing",
+)
 
 
 class Build(Struct, frozen=True, kw_only=True):

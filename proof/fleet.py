@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.results import read_image
+from reprobuild.output.directory import read_image
 from tests.conftest import apptainer_environment
 from tests.fleet.planted import NODES, PROBES, Cluster, Outcome, Trial, named, prepare
 
-ROOMS = ("engines", "fleet", "reprobuild_runtime/probes", "verify")
+MODULES = ("reprobuild/engines", "reprobuild/cluster", "reprobuild_runtime/probes", "reprobuild/verify")
 RUNS = 20
 CHECKS = (
     "the node that computes otherwise, and its probes", "the same, by collectives between the nodes",

@@ -26,11 +26,18 @@ from benchmarks.dockerfiles import imported, output_of
 from benchmarks.measure import PROGRAM, peak_of, time_process
 from benchmarks.native import IMAGE, LOCK, forget_layers, link_or_copy
 from proof.evidence import ROOT
-from reprobuild.fetch import artefacts
-from reprobuild.lock import Lock, read_lock
-from reprobuild.store import Store
+from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.store.fetch import artefacts
+from reprobuild.store.store import Store
 
-ROOMS = ("archive", "context", "image", "realise", "store", "wheelorder")
+MODULES = (
+    "reprobuild/infra/tar",
+    "reprobuild/recipe/build_context",
+    "reprobuild/image",
+    "reprobuild/realise",
+    "reprobuild/store/store",
+    "reprobuild/recipe/layer_order",
+)
 EXAMPLE = ROOT / "examples" / "gpu-train"
 LIMIT_MIB, LIMIT_DISK = 512, 2.0
 # What a changed package adds beside its own layer: a manifest, a configuration, our own files with the new lock.

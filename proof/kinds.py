@@ -1,4 +1,4 @@
-"""The kinds of evidence that there are to be, the rooms that each is about, and the command that makes it."""
+"""The kinds of evidence that there are to be, the modules that each is about, and the command that makes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks import (
     startup,
 )
 from proof import factors, gpu_train, leftovers, planted, torch_tests
-from proof.drills.drill import ROOMS as DRILLS
+from proof.drills.drill import MODULES as DRILLS
 from proof.environments import experiment
 from proof.evidence import Kind
 
@@ -33,45 +33,60 @@ _BENCHMARKS = (
     smoke,
     startup,
 )
-# The rooms that read documents of others.
+# The modules that read snapshots.
+READ = ("reprobuild/infra/secrets", "reprobuild/snapshot")
+# The modules that read archives of others.
+FUZZED = ("reprobuild/image", "reprobuild/infra/tar", "reprobuild/infra/untrusted", "reprobuild/realise")
+# The modules that read documents of others.
 DOCUMENTS = (
-    "apt",
-    "conda",
-    "decisions",
-    "guard",
-    "lock",
-    "registry",
-    "results",
-    "ship",
-    "snapshot",
-    "verify",
+    "reprobuild/ecosystems/apt",
+    "reprobuild/ecosystems/conda",
+    "reprobuild/config/overrides",
+    "reprobuild/infra/untrusted",
+    "reprobuild/lock",
+    "reprobuild/ecosystems/oci_registry",
+    "reprobuild/output/directory",
+    "reprobuild/distribute",
+    "reprobuild/snapshot",
+    "reprobuild/verify",
 )
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="benchmarks",
-        rooms=tuple(sorted({room for module in _BENCHMARKS for room in module.ROOMS})),
+        modules=tuple(sorted({name for module in _BENCHMARKS for name in module.MODULES})),
         made_by='make bench BENCH_ARGS="--evidence FILE"',
     ),
-    Kind(name="environments", rooms=experiment.ROOMS, made_by="make proof"),
-    Kind(name="factors", rooms=factors.ROOMS, made_by="make proof"),
-    Kind(name="ablation", rooms=factors.ROOMS, made_by="make proof"),
-    Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
-    Kind(name="documents", rooms=DOCUMENTS, made_by="make proof"),
-    Kind(name="drills", rooms=DRILLS, made_by="make proof"),
+    Kind(name="environments", modules=experiment.MODULES, made_by="make proof"),
+    Kind(name="factors", modules=factors.MODULES, made_by="make proof"),
+    Kind(name="ablation", modules=factors.MODULES, made_by="make proof"),
+    Kind(name="leftovers", modules=leftovers.MODULES, made_by="make proof"),
+    Kind(name="documents", modules=DOCUMENTS, made_by="make proof"),
+    Kind(name="drills", modules=DRILLS, made_by="make proof"),
     Kind(
-        name="fleet", rooms=("engines", "fleet", "reprobuild_runtime/probes", "verify"), made_by="make proof"
+        name="fleet",
+        modules=(
+            "reprobuild/engines",
+            "reprobuild/cluster",
+            "reprobuild_runtime/probes",
+            "reprobuild/verify",
+        ),
+        made_by="make proof",
     ),
-    Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
-    Kind(name="gpu-train", rooms=gpu_train.ROOMS, made_by="make proof"),
-    Kind(name="planted", rooms=planted.ROOMS, made_by="make proof"),
-    Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
-    Kind(name="torch", rooms=torch_tests.ROOMS, made_by="make proof"),
+    Kind(
+        name="fuzz",
+        modules=FUZZED,
+        made_by="make proof",
+    ),
+    Kind(name="gpu-train", modules=gpu_train.MODULES, made_by="make proof"),
+    Kind(name="planted", modules=planted.MODULES, made_by="make proof"),
+    Kind(name="reading", modules=READ, made_by="make proof"),
+    Kind(name="torch", modules=torch_tests.MODULES, made_by="make proof"),
 )
 # Evidence that another page than docs/proof.md shows.
 ON_OTHER_PAGES: tuple[Kind, ...] = (
     Kind(
         name="probes-cpu",
-        rooms=("reprobuild_runtime/digest", "reprobuild_runtime/probes"),
+        modules=("reprobuild_runtime/digest", "reprobuild_runtime/probes"),
         made_by="python dev/probe_table.py measure INTERPRETER FILE",
     ),
 )

@@ -16,9 +16,15 @@ from typing import Any
 from proof.circumstances import ROOT
 from proof.factors import BUILDERS, engine_of
 from proof.recorded import lines
-from reprobuild.image.leftovers import OF_THE_BUILD
+from reprobuild.builders.leftovers import OF_THE_BUILD
 
-ROOMS = ("builders", "config", "context", "image", "render")
+MODULES = (
+    "reprobuild/builders",
+    "reprobuild/recipe/image_config",
+    "reprobuild/recipe/build_context",
+    "reprobuild/image",
+    "reprobuild/recipe/render",
+)
 
 
 def count(

@@ -14,14 +14,14 @@ from msgspec import structs
 
 from proof import clock
 from proof.factors import digests
-from reprobuild.archive import list_tar
-from reprobuild.lock import Lock, read_lock
-from reprobuild.net import Net
-from reprobuild.pipeline import Making, build
-from reprobuild.realise import realise
+from reprobuild.context import Session
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.tar import list_tar
+from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.pipeline.from_snapshot import Making, build
 from reprobuild.realise.base import realise_base
-from reprobuild.session import Session
-from reprobuild.store import Store
+from reprobuild.realise.realise import realise
+from reprobuild.store.store import Store
 
 
 def main(part: str, lock_path: Path, folder: Path, circumstances: str) -> dict[str, str]:

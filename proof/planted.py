@@ -15,15 +15,20 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.engines import find_engine
 from reprobuild.engines.model import Engine
+from reprobuild.engines.registry import find_engine
 from reprobuild.image.model import Image
-from reprobuild.results import read_image
-from reprobuild.verify.conditions import Conditions
-from reprobuild.verify.work import compare_work
+from reprobuild.output.directory import read_image
+from reprobuild.verify.workload.conditions import Conditions
+from reprobuild.verify.workload.run import compare_work
 from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER, Script, verdicts, work_of
 
-ROOMS = ("engines", "reprobuild_runtime/artefacts", "reprobuild_runtime/seeding", "verify")
+MODULES = (
+    "reprobuild/engines",
+    "reprobuild_runtime/artefacts",
+    "reprobuild_runtime/seeding",
+    "reprobuild/verify",
+)
 RUNS = 50
 AT_ONCE = 2  # pairs of containers, as many as the cores of a small machine
 SEED = 42

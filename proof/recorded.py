@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprobuild import builders
-from reprobuild.archive import Entry
-from reprobuild.builders import apptainer
+from reprobuild.builders import adopt, apptainer, leftovers, registry
 from reprobuild.cli import main
-from reprobuild.image import adopt, leftovers
+from reprobuild.infra.tar import Entry
 
 
 def lines(builder: str) -> list[str]:
@@ -58,7 +56,7 @@ def record(file: Path) -> None:
             file.write_text(json.dumps(counts), encoding="utf-8")
 
     adopted = adopt.adopt
-    vars(builders)["adopt"] = finished
+    vars(registry)["adopt"] = finished
     vars(apptainer)["cleaned_config"] = cleaned
     vars(adopt).update(is_left_over=counted, cleaned_config=cleaned)
 

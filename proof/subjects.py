@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from proof import archive
-from reprobuild.apt.configured import configured_index, configured_targets, source_list
-from reprobuild.fetch import fetch
-from reprobuild.lock import Base, Lock, Ruling
-from reprobuild.net import Net
+from reprobuild.ecosystems.apt.apt_config import configured_index, configured_targets, source_list
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Base, Lock, Ruling
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
-from reprobuild.snapshot import apt
-from reprobuild.store import Store
+from reprobuild.snapshot.parsers import apt
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 
 # Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's)
 # and certificates.

@@ -28,7 +28,7 @@ PACKAGES = (f"torch=={RELEASE}", "numpy", "expecttest", "pytest", "hypothesis")
 CHOSEN = "nondeterministic or test_deterministic"
 SEED = "7"
 WAYS: Mapping[str, str] = {"bare": "", "torch": "torch", "strict": "strict"}
-ROOMS = tuple(
+MODULES = tuple(
     f"reprobuild_runtime/{part}"
     for part in ("entrypoint", "importhook", "launch", "profiles", "seeding", "startup")
 )

@@ -1,155 +1,65 @@
-"""The folder that the Dockerfile and the Apptainer.def are built in: everything they need, by hard link."""
+"""What a run of the program works with."""
 
 from __future__ import annotations
 
-import io
-import json
-import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
+import contextlib
+import datetime
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from packaging.utils import canonicalize_name
+from msgspec import Struct
 
-from reprobuild.archive import TarWriter, parents
-from reprobuild.config import environ_file
-from reprobuild.guard.below import link_below
-from reprobuild.lock import PREFIX, Lock, Source
-from reprobuild.payload import payload
-from reprobuild.render import base_file, interpreter_file, own_folder, parts_file, source_file
-from reprobuild.store import Store
-from reprobuild.wheelorder import order_wheels
-from reprobuild.whole import whole_folder
-
-OWN = (
-    "requirements.txt",
-    "install.json",
-    "install.py",
-    "payload.tar",
-)  # what this program makes for a context
+from reprobuild.config.services import distances, read_services
+from reprobuild.ecosystems.conda.conda_config import read_channels
+from reprobuild.ecosystems.oci_registry.logins import Logins
+from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.ecosystems.pypi.pip_config import Asking
+from reprobuild.errors import LockError
+from reprobuild.infra.http.client import Net, Netrc
+from reprobuild.resolve.context import Surroundings
+from reprobuild.store.caches import Caches
+from reprobuild.store.store import Store
 
 
-def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
-    """Write `out/context`, whole or not at all, and return it.
+class Session(Struct, frozen=True, kw_only=True):
+    """What a run of the program works with, read once at the command line.
 
-    Args:
-        lock: sealed.
-        store: has what the lock names.
-        out: the folder of results; a former context is replaced.
-        texts: the recipe, of which `requirements.txt` goes into the context.
+    `env` is the user's environment. `say` is told each step when it begins, so that a person sees that it goes on
+    however long it takes; an empty text ends the last one. `progress` is told (bytes so far, bytes in all or 0) of a
+    step that knows them. `now` is in seconds since 1970. `caches` are the user's, whose files are taken. `pip` was
+    asked for its settings before, where that saves time. `doubted` are sources that the user did not name.
     """
-    target = out / "context"
-    with whole_folder(target) as part:
-        _fill(lock, store, part, texts)
-    return target
 
+    store: Store
+    net: Net
+    env: Mapping[str, str]
+    folder: Path
+    say: Callable[[str], None]
+    progress: Callable[[int, int], None]
+    now: int
+    caches: Caches = Caches()
+    pip: Asking | None = None
+    doubted: frozenset[str] = frozenset()
 
-def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
-    for folder in ("wheels", "bytecode", "sources", own_folder(lock)):
-        (part / folder).mkdir(parents=True)
-    blobs = context_blobs(lock)
-    with ThreadPoolExecutor() as pool:  # hashing lets other threads run
-        paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
-    for name, path in zip(blobs, paths, strict=True):
-        link_below(path, part, name)
-    sizes = {sha256: path.stat().st_size for sha256, path in zip(blobs.values(), paths, strict=True)}
-    for name, content in own_files(lock, store, texts, sizes).items():
-        (part / name).write_bytes(content)
-    _settle(part, lock.epoch)
+    def surroundings(self, captured: Path = Path()) -> Surroundings:
+        """Return what resolving may touch, the folder of the snapshot among it."""
+        indexes = read_indexes(self.env, self.pip)
+        services = read_services({})
+        net = Net(
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
+            gate=Logins(self.env, services["docker-hub"].url), configured=indexes.configured,
+            hidden=self.net.hidden, netrc=Netrc(self.env),
+        )  # fmt: skip
+        net.learn({}, indexes.tokens)
+        with contextlib.suppress(LockError):  # who resolves packages of conda is told
+            channels = read_channels(self.env)
+            net.learn(channels.credentials, channels.tokens, channels.addresses)
+        return Surroundings(
+            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
+            say=self.say, now=self.now, progress=self.progress, doubted=self.doubted,
+        )  # fmt: skip
 
-
-def context_blobs(lock: Lock) -> dict[str, str]:
-    """Return {path in the context: sha256} of the files that a sealed lock names."""
-    assert lock.realised is not None
-    blobs = {base_file(lock): lock.realised.base}
-    blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
-    for wheel in _wheel_facts(lock).values():
-        blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
-    blobs |= {source_file(source): source.file.sha256 for source in lock.sources}
-    compiled = ((parts_file(source, lock), lock.parts(source)) for source in lock.sources)
-    return blobs | {path: built.parts for path, built in compiled if built}
-
-
-def own_files(
-    lock: Lock, store: Store, texts: Mapping[str, str], sizes: Mapping[str, int]
-) -> dict[str, bytes]:
-    """Return {path in the context: content} of the files that this program makes for a sealed lock.
-
-    Args:
-        lock: sealed.
-        store: has the runtime package of the lock.
-        texts: the recipe.
-        sizes: of the wheels, by their sha256.
-    """
-    facts = json.dumps(install_facts(lock, sizes), indent=1, ensure_ascii=False) + "\n"
-    own = {
-        "requirements.txt": texts["requirements.txt"].encode(),
-        "install.json": facts.encode(),
-        # Ours, not that of the sealed lock: it must know what this version writes into install.json.
-        "install.py": files("reprobuild_runtime").joinpath("install.py").read_bytes(),
-        "payload.tar": _pack_payload(lock, store),
-    }
-    return {f"{own_folder(lock)}/{name}": content for name, content in own.items()}
-
-
-def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return what `install.py` is told: the environment's place, and its wheels in their order."""
-    wheels = _wheel_facts(lock)
-    order = order_wheels({name: sizes[facts["wheel"]["sha256"]] for name, facts in wheels.items()}).names
-    return {
-        "prefix": PREFIX,
-        "executable": lock.interpreter.executable,
-        "python": lock.interpreter.version,
-        "create": lock.interpreter.kind != "conda",
-        **({"shared": True} if lock.interpreter.shared else {}),  # so that other contexts stay as they were
-        "epoch": lock.epoch,
-        "wheels": [wheels[name] for name in order],
-    }
-
-
-def _wheel_facts(lock: Lock) -> dict[str, dict[str, Any]]:
-    """Return what `install.py` is told of each wheel, by its file name."""
-    assert lock.realised is not None
-    bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
-    urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
-    wheels: dict[str, dict[str, Any]] = {}
-    for wheel in (*lock.wheels, *lock.realised.wheels):
-        if wheel.role == "environment":
-            made_here = wheel in lock.realised.wheels
-            name, sha256 = wheel.file.filename, wheel.file.sha256
-            code = bytecode.get(sha256)
-            wheels[name] = {
-                "wheel": {"path": f"{own_folder(lock) if made_here else 'wheels'}/{name}", "sha256": sha256},
-                "bytecode": code and {"path": f"bytecode/{name}-{code[:12]}.tar", "sha256": code},
-                "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
-            }
-    return wheels
-
-
-def _direct_url(source: Source) -> dict[str, Any]:
-    """Return PEP 610's record of an editable source."""
-    place = "/".join(part for part in (source.path, source.subdirectory) if part)
-    return {"dir_info": {"editable": True}, "url": f"file://{place}"}
-
-
-def _pack_payload(lock: Lock, store: Store) -> bytes:
-    found = {**environ_file(lock), **payload(lock, store)}
-    stream = io.BytesIO()
-    writer = TarWriter(stream, lock.epoch)
-    for directory in parents(found):
-        writer.directory(directory)
-    for name, content in sorted(found.items()):
-        writer.file(name, content)
-    writer.close()
-    return stream.getvalue()
-
-
-def _settle(folder: Path, epoch: int) -> None:
-    """Give every file that is the context's own the epoch and the common modes; links keep the store's."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() or path.stat().st_nlink == 1:
-            path.chmod(0o755 if path.is_dir() else 0o644)
-            os.utime(path, (epoch, epoch))
-    os.utime(folder, (epoch, epoch))
+    @property
+    def today(self) -> datetime.date:
+        """The day on which the program was started, in UTC."""
+        return datetime.datetime.fromtimestamp(self.now, datetime.timezone.utc).date()

@@ -18,8 +18,8 @@ from typing import Any
 import zstandard
 from msgspec import Struct
 
-from reprobuild.lock import Artefact, CondaPackage
-from reprobuild.store import Store
+from reprobuild.lock.lock import Artefact, CondaPackage
+from reprobuild.store.store import Store
 
 PLACEHOLDER = "/opt/placehold" + "_placehold" * 24
 TIME = 1_700_000_000

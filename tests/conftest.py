@@ -18,13 +18,13 @@ from hypothesis import settings
 
 from proof.evidence import states
 from proof.kinds import KINDS, ON_OTHER_PAGES
-from reprobuild.descriptors import remove
 from reprobuild.image.model import Image
-from reprobuild.lock import Lock
-from reprobuild.results import read_image
-from reprobuild.share import join
-from reprobuild.signature import stored_key
-from reprobuild.store import Store
+from reprobuild.infra.directory_fd import remove
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import read_image
+from reprobuild.store.sharing import join
+from reprobuild.store.signature import stored_key
+from reprobuild.store.store import Store
 from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
 from tests.torch_environment import make_torch_environment

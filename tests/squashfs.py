@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reprobuild.archive import Entry, list_tar
-from reprobuild.image.tree import Tree, merge
+from reprobuild.image.tree_digest import Tree, merge
+from reprobuild.infra.tar import Entry, list_tar
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("mksquashfs", "unsquashfs", "sqfs2tar")

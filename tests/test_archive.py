@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.archive import (
+from reprobuild.errors import BuildError
+from reprobuild.infra.tar import (
     Entry,
     TarWriter,
     entry_of,
@@ -27,7 +28,6 @@ from reprobuild.archive import (
     plain_header,
     read_tar,
 )
-from reprobuild.errors import BuildError
 
 EPOCH = 1_700_000_000
 LONG = "/".join(f"folder-{n:02}-{'x' * 20}" for n in range(12))
@@ -272,7 +272,7 @@ def test_plain_headers_are_read_without_tarfile(monkeypatch: pytest.MonkeyPatch)
         read.append(info.name)
         return entry_of(info)
 
-    monkeypatch.setattr("reprobuild.archive.entry_of", slow)
+    monkeypatch.setattr("reprobuild.infra.tar.entry_of", slow)
     found = [entry.path for entry, _ in index_tar(io.BytesIO(stream.getvalue()))]
     assert found == ["d", "d/a", "d/b", "d/l"]
     assert read == []

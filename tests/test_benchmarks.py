@@ -34,14 +34,14 @@ from benchmarks import (
 from benchmarks.measure import Figure, NotRunError, Sample
 from benchmarks.native import LOCK, Native, forget_layers, layer_count
 from proof import factors
-from proof.evidence import machine, room_hash
-from reprobuild.archive import read_tar
-from reprobuild.image.layout import layout_digest
-from reprobuild.image.naming import named_index, own_name
-from reprobuild.lock import Lock, write_lock
-from reprobuild.payload import pack_runtime
-from reprobuild.render import render
-from reprobuild.store import Store
+from proof.evidence import machine, module_hash
+from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.oci.read import layout_digest
+from reprobuild.infra.tar import read_tar
+from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.recipe.render import render
+from reprobuild.store.store import Store
 from tests.image.layouts import image_of, write_image
 from tests.image.made import BASE, Made, file
 
@@ -460,13 +460,15 @@ def test_peers_that_cannot_be_had_are_said(tmp_path: Path) -> None:
 
 
 def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:
-    found = Figure("a figure", 1.23456, "x", "another", 2.0, ("lock", "cli"), {"pairs": 1})
+    found = Figure(
+        "a figure", 1.23456, "x", "another", 2.0, ("reprobuild/lock", "reprobuild/cli"), {"pairs": 1}
+    )
     state = machine()
     document = json.loads(run.evidence([found], state, state))
     age = datetime.now(timezone.utc) - datetime.fromisoformat(document["date"].replace("Z", "+00:00"))
     assert timedelta() <= age < timedelta(minutes=5)
-    assert set(document["rooms"]) == {"cli", "lock"}
-    assert document["rooms"]["cli"] != document["rooms"]["lock"]
+    assert set(document["modules"]) == {"reprobuild/cli", "reprobuild/lock"}
+    assert document["modules"]["reprobuild/cli"] != document["modules"]["reprobuild/lock"]
     assert document["machine"]["cpu"]
     assert set(document["machine"]["load average"]) == {"before", "after"}
     (one,) = document["figures"]
@@ -474,8 +476,14 @@ def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:
 
 
 def test_every_room_that_a_figure_names_is_there() -> None:
-    for room in (*startup.ROOMS, *rendering.ROOMS, *native_build.ROOMS, *sif.ROOMS, *factors.ROOMS):
-        assert room_hash(room)
+    for module in (
+        *startup.MODULES,
+        *rendering.MODULES,
+        *native_build.MODULES,
+        *sif.MODULES,
+        *factors.MODULES,
+    ):
+        assert module_hash(module)
 
 
 def test_the_smoke_test_is_measured_with_the_results_of_a_build(tmp_path: Path) -> None:

@@ -21,16 +21,18 @@ import click
 import msgspec
 import pytest
 
-from reprobuild import checks, cli, errors, pipeline, running
-from reprobuild.builders import BUILDERS, NATIVE
-from reprobuild.config import image_config
-from reprobuild.engines import ENGINES
-from reprobuild.image.layout import layout_digest
+from reprobuild import cli, errors
+from reprobuild.builders.registry import BUILDERS, NATIVE
+from reprobuild.engines.registry import ENGINES
+from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.model import Image
-from reprobuild.image.naming import named_index, own_name
-from reprobuild.lock import Lock, read_lock, write_lock
-from reprobuild.pipeline import Making
-from reprobuild.snapshot import read_snapshot
+from reprobuild.image.oci.read import layout_digest
+from reprobuild.lock.lock import Lock, read_lock, write_lock
+from reprobuild.pipeline import from_snapshot, verify
+from reprobuild.pipeline.from_snapshot import Making
+from reprobuild.recipe.image_config import image_config
+from reprobuild.run import run
+from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.image.layouts import image_of, write_image
 from tests.image.made import Made
@@ -114,7 +116,7 @@ def make_results(out: Path, lock: Lock) -> Path:
 def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
     """An engine of prepared answers, in the place of the one that answers on this machine."""
     prepared = PreparedEngine(good_answers())
-    for module in (running, checks):
+    for module in (run, verify):
         monkeypatch.setattr(module, "find_engine", lambda *_, **__: prepared)
     return prepared
 
@@ -128,9 +130,9 @@ def test_verbs_are_the_modules() -> None:
         "__init__",
         "__main__",
         "common",
-        "decisions",
+        "overrides",
         "documents",
-        "fleets",
+        "cluster",
         "interrupt",
         "progress",
         "streams",
@@ -553,7 +555,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         rulings=(ruling("a", "a==1", "unresolved", "no index has it", kind="gone", accepted=True),)
     )
     target = results / "new.lock"
-    monkeypatch.setattr(pipeline, "build", lambda *_, **__: (lock, IMAGE))
+    monkeypatch.setattr(from_snapshot, "build", lambda *_, **__: (lock, IMAGE))
     found = document(said, 0, "build", results / "reprobuild.lock", "-o", results)
     assert set(found) == SUMMARY
     assert found["verdict"]["determinism"] == {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
@@ -563,7 +565,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
     assert said.out.endswith("round trip: not-run\ndeterminism: not-run\n")
 
     for verdict, code in ((make_verdict(), 0), (make_verdict("drift"), 8), (None, 0)):
-        monkeypatch.setattr(pipeline, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
+        monkeypatch.setattr(from_snapshot, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
         found = document(said, code, "from-snapshot", SNAPSHOT, *DECIDED, "-o", results)
         assert found["lock"] == f"sha256:{lock.digest}"
         assert set(found["image"]) == {"reference", "tree", "config", "manifest", "builder"}
@@ -575,7 +577,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         asked: list[object] = []
         answer = (lock, image) if verb == "build" else (lock, image, None)
         monkeypatch.setattr(
-            pipeline,
+            from_snapshot,
             verb.replace("-", "_"),
             lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
@@ -592,7 +594,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             Making(builder="podman", tag="a:1"),
         ]
 
-    monkeypatch.setattr("reprobuild.resolve.compose.resolve", lambda *_: lock)
+    monkeypatch.setattr("reprobuild.resolve.resolver.resolve", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, *DECIDED, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
@@ -684,7 +686,7 @@ def test_each_failure_of_run_itself_is_125(
     def fail(*_: object, **__: object) -> None:
         raise err
 
-    monkeypatch.setattr(running, "find_engine", fail)
+    monkeypatch.setattr(run, "find_engine", fail)
     assert said("run", results, "--", "python") == 125
     assert what in said.err
     assert "secret" not in said.err
@@ -773,13 +775,13 @@ def test_a_secret_in_a_file_of_ours_stops_the_build(rule: str) -> None:
     with pytest.raises(
         errors.BuildError, match=rf"^Dockerfile:2: this looks like a secret \({rule}\)"
     ) as failed:
-        pipeline.refuse_secrets(files)
+        from_snapshot.refuse_secrets(files)
     assert (
         failed.value.hint
         == "leave its variable or package out with --drop NAME; pass secrets when the image runs"
     )
     assert SECRETS[rule] not in str(failed.value)
-    pipeline.refuse_secrets({"pylock.toml": files["pylock.toml"]})
+    from_snapshot.refuse_secrets({"pylock.toml": files["pylock.toml"]})
 
 
 # --- as a process ----------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reprobuild.compare import ORDER, compare_locks
-from reprobuild.lock import BaseImage, Bytecode, Installed, Lock, Realised, Setting
+from reprobuild.lock.diff import ORDER, compare_locks
+from reprobuild.lock.lock import BaseImage, Bytecode, Installed, Lock, Realised, Setting
 from tests.verify.samples import SHA, artefact, deb, make_lock, source, wheel
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.cli.decisions import make_decisions
-from reprobuild.decisions import (
+from reprobuild.cli.overrides import make_decisions
+from reprobuild.config.overrides import (
     ArchiveDecision,
     Decisions,
     WorkloadDecision,
@@ -21,8 +21,8 @@ from reprobuild.decisions import (
     stated,
     unconfirmed,
 )
+from reprobuild.config.services import read_services
 from reprobuild.errors import UsageError
-from reprobuild.services import read_services
 from tests.conftest import reprobuild
 
 WHOLE = """

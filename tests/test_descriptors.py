@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import descriptors, whole
-from reprobuild.descriptors import files_below, remove
-from reprobuild.whole import private_folder, write_file
+from reprobuild.infra import atomic, directory_fd
+from reprobuild.infra.atomic import private_folder, write_file
+from reprobuild.infra.directory_fd import files_below, remove
 from tests.fleet.samples import as_nobody
 
 # Put a link in the place of a directory just before its rights are changed.
 SWAPS = """
 import os, sys
 from pathlib import Path
-from reprobuild.whole import remove
+from reprobuild.infra.atomic import remove
 top, victim = map(Path, sys.argv[1:])
 done = []
 def swap(event, args):
@@ -66,7 +66,7 @@ def test_a_directory_that_became_a_link_after_the_look_is_not_entered(
     (victim / "inner").mkdir(parents=True)
     victim.chmod(0o500)
     (top / "a").mkdir(parents=True)
-    honest = descriptors._open
+    honest = directory_fd._open
 
     def swap(above: int, name: str) -> int:
         if name == "a":
@@ -74,7 +74,7 @@ def test_a_directory_that_became_a_link_after_the_look_is_not_entered(
             (top / "a").symlink_to(victim)
         return honest(above, name)
 
-    monkeypatch.setattr(descriptors, "_open", swap)
+    monkeypatch.setattr(directory_fd, "_open", swap)
     with pytest.raises(NotADirectoryError):
         remove(top)
     assert victim.stat().st_mode & 0o777 == 0o500
@@ -133,7 +133,7 @@ def test_directories_deeper_than_the_stack_are_an_error(deep: Callable[[Path], P
 
 def test_what_another_user_left_is_left_and_no_pipe_is_waited_for(place: Path) -> None:
     """Under the names of our own unfinished files."""
-    prefix = f"{whole.PREFIX}lock.json."
+    prefix = f"{atomic.PREFIX}lock.json."
 
     with as_nobody():
         os.mkfifo(place / f"{prefix}pipe")
@@ -150,8 +150,8 @@ def test_what_another_user_left_is_left_and_no_pipe_is_waited_for(place: Path) -
 def test_a_lock_that_another_user_holds_for_ever_is_not_waited_for(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "PATIENCE", 0.3)
-    (place / f"{whole.PREFIX}left").mkdir()
+    monkeypatch.setattr(atomic, "PATIENCE", 0.3)
+    (place / f"{atomic.PREFIX}left").mkdir()
     place.chmod(0o755)
     holds = "import fcntl, os, sys, time; os.setuid(65534); n = os.open(sys.argv[1], os.O_RDONLY)\n"
     holds += "fcntl.flock(n, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
@@ -160,7 +160,7 @@ def test_a_lock_that_another_user_holds_for_ever_is_not_waited_for(
         process.stdout.readline()
         with private_folder(place) as own:
             assert own.is_dir()
-        assert [path.name for path in place.iterdir()] == [f"{whole.PREFIX}left"]
+        assert [path.name for path in place.iterdir()] == [f"{atomic.PREFIX}left"]
         process.send_signal(signal.SIGKILL)
     with private_folder(place) as own:
         assert list(place.iterdir()) == [own]

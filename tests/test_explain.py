@@ -20,18 +20,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprobuild import cli
-from reprobuild.archive import Entry
+from reprobuild.builders.native import build_image
+from reprobuild.compare.images import diffoscope
+from reprobuild.compare.images import tree as difference
+from reprobuild.compare.images.attribute import read_origins
+from reprobuild.compare.images.explain import Explanation, explain
+from reprobuild.compare.images.tree import LEVELS, FileChange, compare_trees, describe, moment
 from reprobuild.errors import UsageError
-from reprobuild.explain import Explanation, deeper, explain
-from reprobuild.image import difference
-from reprobuild.image.build import build_image
-from reprobuild.image.difference import LEVELS, FileChange, compare_trees, describe, moment
-from reprobuild.image.inputs import read_origins
-from reprobuild.image.layout import layout_tree, open_layer, read_layout
-from reprobuild.image.tree import merge
-from reprobuild.lock import Lock, encode, write_lock
+from reprobuild.image.oci.read import layout_tree, open_layer, read_layout
+from reprobuild.image.tree_digest import merge
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.lock import Lock, encode, write_lock
+from reprobuild.output.directory import IMAGE, LOCK
 from reprobuild.report.difference import render_explanation, safe
-from reprobuild.results import IMAGE, LOCK
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 
@@ -496,8 +497,8 @@ def test_a_lock_of_another_image_is_not_used(tmp_path: Path) -> None:
 
 
 def test_large_files_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprobuild.explain.LARGEST", 100)
-    monkeypatch.setattr("reprobuild.explain.MOST", 150)
+    monkeypatch.setattr("reprobuild.compare.images.explain.LARGEST", 100)
+    monkeypatch.setattr("reprobuild.compare.images.explain.MOST", 150)
     sides = [
         [
             file("large", word * 101),
@@ -616,7 +617,7 @@ def test_diffoscope_is_asked_where_it_is_installed(tmp_path: Path) -> None:
 def test_diffoscope_that_fails_is_noted(
     script: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deeper, "SECONDS", 1)
+    monkeypatch.setattr(diffoscope, "SECONDS", 1)
     found = different(tmp_path, program(tmp_path / "bin", script))
     assert (found.diffoscope, found.notes) == ((), (note,))
     assert note in render_explanation(found)

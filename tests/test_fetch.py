@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.alone import machine
-from reprobuild.caches import Caches
 from reprobuild.errors import FetchError
-from reprobuild.fetch import artefacts, fetch
-from reprobuild.lock import Artefact, Base, Deb
-from reprobuild.net import Manners, Net
-from reprobuild.store import Store
+from reprobuild.infra.flock import machine
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Artefact, Base, Deb
+from reprobuild.store.caches import Caches
+from reprobuild.store.fetch import artefacts, fetch
+from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.served import Reply, Served
 
@@ -171,8 +171,9 @@ def test_offline_names_the_address(served: Served, store: Store) -> None:
 def test_two_processes_may_bring_one_file(served: Served, store: Store) -> None:
     item = artefact(served.give("/x", Reply(BODY, pause=0.03)), BODY)
     program = (
-        "import sys; from pathlib import Path; from reprobuild.fetch import fetch; from reprobuild.net import Net;"
-        "from reprobuild.lock import Artefact; from reprobuild.store import Store;"
+        "import sys; from pathlib import Path; from reprobuild.store.fetch import fetch;"
+        "from reprobuild.infra.http.client import Net;"
+        "from reprobuild.lock.lock import Artefact; from reprobuild.store.store import Store;"
         "url, sha256, size, root = sys.argv[1:];"
         "fetch([Artefact(filename='x', sha256=sha256, size=int(size), url=url)], Store(Path(root)), Net())"
     )

@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild import pipeline
 from reprobuild.cli.common import make_session
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.context import Session
 from reprobuild.errors import ReproError
-from reprobuild.keep import is_lock_of_here, remember_lock
-from reprobuild.lock import Lock, encode, read_lock, write_lock
-from reprobuild.results import LOCK
-from reprobuild.session import Session
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
+from reprobuild.lock.lock import Lock, encode, read_lock, write_lock
+from reprobuild.output.directory import LOCK
+from reprobuild.pipeline import from_snapshot
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.roots import is_lock_of_here, remember_lock
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, gc, sealed
@@ -57,7 +57,7 @@ def chosen(
         store=made.store, net=made.net, env=made.env, folder=made.folder, now=made.now, say=lines.append,
         progress=lambda *_: None,
     )  # fmt: skip
-    return pipeline.choose_lock(read_snapshot(captured), captured, out, DECISIONS, session, given), lines
+    return from_snapshot.choose_lock(read_snapshot(captured), captured, out, DECISIONS, session, given), lines
 
 
 def strange(path: Path) -> Lock:

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.image.oci import names
-from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT, engine_name, read_image
-from reprobuild.store import Store
+from reprobuild.image.oci.write import names
+from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT, engine_name, read_image
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 from tests.ship.folders import certificate_of

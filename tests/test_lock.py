@@ -16,12 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild import realise as realise_room
-from reprobuild.archive import TarWriter
-from reprobuild.decisions import Decisions, WorkloadDecision
+from reprobuild.config.overrides import Decisions, WorkloadDecision
 from reprobuild.errors import BuildError, LockError
-from reprobuild.fetch import artefacts
-from reprobuild.lock import (
+from reprobuild.infra.tar import TarWriter
+from reprobuild.lock.lock import (  # fmt: skip
     EPOCH,
     Artefact,
     Base,
@@ -48,9 +46,11 @@ from reprobuild.lock import (
     read_lock,
     readable,
     write_lock,
-)  # fmt: skip
-from reprobuild.payload import pack_runtime, payload
-from reprobuild.resolve.compose import _recorded
+)
+from reprobuild.realise import realise as realise_room
+from reprobuild.recipe.payload import pack_runtime, payload
+from reprobuild.resolve.resolver import _recorded
+from reprobuild.store.fetch import artefacts
 from tests.conftest import unreadable
 from tests.image.made import Made
 from tests.verify import samples

@@ -12,7 +12,8 @@ import pytest
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.lock import (
+from reprobuild.lock.keys import _KEYS
+from reprobuild.lock.lock import (
     ImageLayer,
     Lock,
     RecordedDecisions,
@@ -24,7 +25,6 @@ from reprobuild.lock import (
     read_lock,
     system,
 )
-from reprobuild.lock.keys import _KEYS
 from tests.conftest import reprobuild
 from tests.recipe.full_lock import full_lock
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
-from reprobuild import cli, secrets
+from reprobuild import cli
 from reprobuild.cli import common
 from reprobuild.errors import FetchError
-from reprobuild.net.model import split_credentials
+from reprobuild.infra import secrets
+from reprobuild.infra.http.model import split_credentials
 
 WITHOUT = ("completion",)  # it takes the name of a shell
 PASSWORD = "ErrPwSecret77"

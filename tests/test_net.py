@@ -21,13 +21,13 @@ from pathlib import Path
 import pytest
 import requests
 
-from reprobuild import net as module
 from reprobuild.errors import FetchError
-from reprobuild.net import Manners, Net, NotFound, WrongSize, split_credentials
-from reprobuild.net.following import Auth, Still, follow
-from reprobuild.net.logins import login_for, origins
-from reprobuild.net.manners import retry_after
-from reprobuild.net.netrc import Netrc
+from reprobuild.infra.http import client as module
+from reprobuild.infra.http.client import Manners, Net, NotFound, WrongSize, split_credentials
+from reprobuild.infra.http.credentials import login_for, origins
+from reprobuild.infra.http.netrc import Netrc
+from reprobuild.infra.http.redirects import Auth, Still, follow
+from reprobuild.infra.http.retry import retry_after
 from tests.resolve.served import Reply, Served
 
 BODY = bytes(range(256)) * 512

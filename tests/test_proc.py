@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import proc
 from reprobuild.errors import BuildError, EngineError, LockError
-from reprobuild.proc import (
+from reprobuild.infra import proc
+from reprobuild.infra.proc import (  # fmt: skip
     TAIL_LINES,
     Begun,
     Failed,
     TimedOut,
-    collect,
     feed,
-    flowing,
+    output,
     own_code,
     own_module,
     own_python,
     run,
     stream,
-)  # fmt: skip
+)
+from reprobuild.infra.proc import stream as flowing
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -298,7 +298,7 @@ def test_of_long_complaints_the_end_is_kept() -> None:
     with pytest.raises(Failed, match="exited 3") as err:
         python(script)
     assert err.value.stderr.endswith("why")
-    assert len(err.value.stderr) <= collect.MOST_COMPLAINT + collect.PIECE
+    assert len(err.value.stderr) <= output.MOST_COMPLAINT + output.PIECE
 
 
 def test_a_program_that_stands_for_another_is_named_as_that() -> None:

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from dev.list_profiles import PAGE, renewed
-from reprobuild.cli.decisions import make_decisions
-from reprobuild.config import image_config
+from reprobuild.cli.overrides import make_decisions
+from reprobuild.config.profiles import check_profile, read_profiles, suggestions
+from reprobuild.config.profiles import variables as set_by
 from reprobuild.errors import UsageError
-from reprobuild.lock import Setting
-from reprobuild.profiles import check_profile, read_profiles, suggestions
-from reprobuild.profiles import variables as set_by
-from reprobuild.snapshot import environ
+from reprobuild.lock.lock import Setting
+from reprobuild.recipe.image_config import image_config
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.verify.round_trip import compare_environment
+from reprobuild.snapshot.parsers import env
+from reprobuild.verify.roundtrip.compare import compare_environment
 from tests.verify.samples import make_lock
 
 NONE: dict[str, object] = {
@@ -93,6 +93,6 @@ def test_the_image_says_its_profile_and_a_baked_one_goes_over_it() -> None:
 @pytest.mark.parametrize(("profile", "strange"), [("torch", ["NCCL_ALGO"]), ("strict", [])])
 def test_what_a_profile_sets_is_no_residue_of_the_round_trip(profile: str, strange: list[str]) -> None:
     lock = make_lock(profile=profile, environment=())
-    variables, _ = environ.parse(b"NCCL_ALGO=Ring\n")
+    variables, _ = env.parse(b"NCCL_ALGO=Ring\n")
     seen = Snapshot(digest="", variables=variables)
     assert [one.image for one in compare_environment(lock, seen)] == strange

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.cli import progress
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, ROOT
 
 # A verb of its own: steps that take long, bytes, a result, and an end with an error.

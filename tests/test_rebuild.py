@@ -18,21 +18,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, TarWriter, read_tar
-from reprobuild.brought import take_context, take_runtime
-from reprobuild.compare import Change
-from reprobuild.image.blobs import LEVEL, write_layer
-from reprobuild.image.content import arranged, text
-from reprobuild.image.layers import recipe_items
-from reprobuild.image.layout import read_layout
-from reprobuild.image.plan import WheelPart, plan
-from reprobuild.image.single import KINDS
-from reprobuild.image.squashed import compressor_of
-from reprobuild.listing import keep_listing, known_listing
-from reprobuild.lock import EPOCH, read_lock, write_lock
-from reprobuild.rebuild.reasons import reasons
-from reprobuild.results import read_image
-from reprobuild.store import Store
+from reprobuild.image.formats.single_file import KINDS
+from reprobuild.image.formats.squashfs_read import compressor_of
+from reprobuild.image.layers.blobs import LEVEL, write_layer
+from reprobuild.image.layers.content import arranged, text
+from reprobuild.image.layers.layers import recipe_items
+from reprobuild.image.layers.plan import WheelPart, plan
+from reprobuild.image.oci.read import read_layout
+from reprobuild.infra.tar import Entry, TarWriter, read_tar
+from reprobuild.lock.diff import Change
+from reprobuild.lock.lock import EPOCH, read_lock, write_lock
+from reprobuild.output.directory import read_image
+from reprobuild.pipeline.rebuild.causes import reasons
+from reprobuild.store.salvage import take_context, take_runtime
+from reprobuild.store.store import Store
+from reprobuild.store.tar_listing import keep_listing, known_listing
 from tests.conftest import PROGRAM, Built, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.engines import find_engine
+from reprobuild.engines.registry import find_engine
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.render import render
+from reprobuild.recipe.render import render
 from tests.image.made import Made
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
 from reprobuild.image.model import Image
+from reprobuild.output.directory import summary
 from reprobuild.report.determinism import against_lines, certificate_lines
 from reprobuild.report.text import (
     describe,
@@ -19,9 +20,8 @@ from reprobuild.report.text import (
     render_text,
 )
 from reprobuild.report.triage import render_triage
-from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.results import summary
-from reprobuild.snapshot import read_snapshot
+from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.verdict import (
     Against,
     Comparison,

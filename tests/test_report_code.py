@@ -13,8 +13,8 @@ import pytest
 
 from reprobuild.cli.run import command as run_command
 from reprobuild.report.code import find_code, render_code
-from reprobuild.running.options import read_volumes
-from reprobuild.snapshot import read_snapshot
+from reprobuild.run.options import read_volumes
+from reprobuild.snapshot.read import read_snapshot
 from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, git, new_origin, run_program, write
 from tests.conftest import EXAMPLE, reprobuild
 

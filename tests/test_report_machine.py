@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.report.machine import machine_lines
 from reprobuild.report.text import render_snapshot
-from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.read import read_snapshot
 
 REPORT = (
     "PyTorch version: 2.4.1\nIs debug build: False\nCUDA used to build PyTorch: N/A\n"

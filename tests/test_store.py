@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.keyring import Keyring
-from reprobuild.store import Store, hash_file
+from reprobuild.store.keyring import Keyring
+from reprobuild.store.store import Store, hash_file
 
 CONTENT = b"some content" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -156,7 +156,7 @@ def test_a_new_store_is_private(store: Store) -> None:
 
 def test_two_processes_write_at_once(store: Store) -> None:
     program = (
-        "import sys; from pathlib import Path; from reprobuild.store import Store; s = Store(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from reprobuild.store.store import Store; s = Store(Path(sys.argv[1]))\n"
         "for n in range(150):\n"
         "    s.add(bytes([n]) * 5000); s.remember('key', [n] * 2000); assert len(s.recall('key')) == 2000\n"
     )

@@ -8,7 +8,7 @@ from tests.terminal import HOSTILE, at_terminal
 
 _HEAD = """
 import os, sys
-from reprobuild.proc import Begun, Handing, feed, run, stream
+from reprobuild.infra.proc import Begun, Handing, feed, run, stream
 env, argv = {"PATH": os.defpath}, [sys.executable, "-I", "-S", "-c", sys.argv[1]]
 """
 WAYS = {
@@ -47,7 +47,7 @@ def test_what_is_started_in_turn_ends_with_it() -> None:
     script = """
 import os, sys, time
 from pathlib import Path
-from reprobuild.proc import TimedOut, run
+from reprobuild.infra.proc import TimedOut, run
 inner = "import subprocess, sys; p = subprocess.Popen(['sleep', '98762']); sys.stderr.write(str(p.pid)); p.wait()"
 try:
     run([sys.executable, "-c", inner], env={"PATH": os.defpath}, purpose="test", timeout=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from reprobuild.net.watch import Watch
+from reprobuild.infra.http.deadline import Watch
 
 
 def test_only_what_is_late_is_told() -> None:

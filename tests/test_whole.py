@@ -14,24 +14,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild import results, whole
-from reprobuild.alone import machine
+from reprobuild.builders.native import build_image
 from reprobuild.cli import _explain
 from reprobuild.errors import EngineError, UsageError
-from reprobuild.image.build import build_image
-from reprobuild.lock import Lock, write_lock
-from reprobuild.proc import Failed
+from reprobuild.infra import atomic
+from reprobuild.infra.atomic import naming, private_folder, whole_folder, write_file
+from reprobuild.infra.flock import machine
+from reprobuild.infra.proc import Failed
+from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.output import directory
+from reprobuild.output.directory import read_image
 from reprobuild.realise.base import _remedy
-from reprobuild.results import read_image
-from reprobuild.store import Store
-from reprobuild.whole import naming, private_folder, whole_folder, write_file
+from reprobuild.store.store import Store
 from tests.conftest import unreadable
 from tests.image.made import Made
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from reprobuild.whole import private_folder
+from reprobuild.infra.atomic import private_folder
 with private_folder(Path(sys.argv[1])) as folder:
     (folder / "closed").mkdir(mode=0o000)
     (folder / "open").mkdir()
@@ -102,7 +103,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
 
 def test_many_processes_at_once_leave_each_other_alone(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from reprobuild.whole import private_folder\n"
+        "import sys; from pathlib import Path; from reprobuild.infra.atomic import private_folder\n"
         "for n in range(60):\n"
         "    with private_folder(Path(sys.argv[1])) as own:\n"
         "        (own / 'x').write_text('x'); assert (own / 'x').read_text() == 'x'\n"
@@ -116,11 +117,11 @@ def test_many_processes_at_once_leave_each_other_alone(tmp_path: Path) -> None:
 
 
 def test_without_locks_nothing_is_taken_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / f"{whole.PREFIX}other").mkdir()
-    monkeypatch.setattr(whole, "lock", lambda number, kind: False)
+    (tmp_path / f"{atomic.PREFIX}other").mkdir()
+    monkeypatch.setattr(atomic, "lock", lambda number, kind: False)
     with private_folder(tmp_path):
         pass
-    assert names(tmp_path) == [f"{whole.PREFIX}other"]
+    assert names(tmp_path) == [f"{atomic.PREFIX}other"]
 
 
 def test_the_store_s_unfinished_work_goes_away(tmp_path: Path) -> None:
@@ -190,25 +191,25 @@ def test_results_that_do_not_belong_together_are_none(tmp_path: Path) -> None:
     out, made = tmp_path / "out", Made(tmp_path / "made")
     out.mkdir()
     lock = made.lock()
-    hint = f"finish it: `reprobuild build {out / results.LOCK} -o {out}`"
+    hint = f"finish it: `reprobuild build {out / directory.LOCK} -o {out}`"
 
     def build(lock: Lock, reference: str) -> bytes:
-        write_lock(lock, out / results.LOCK)
+        write_lock(lock, out / directory.LOCK)
         image = build_image(lock, made.store, out, files={}, reference=reference)
-        (out / results.IMAGE).write_bytes(msgspec.json.encode(image))
-        return (out / results.IMAGE).read_bytes()
+        (out / directory.IMAGE).write_bytes(msgspec.json.encode(image))
+        return (out / directory.IMAGE).read_bytes()
 
     first = build(lock, "demo:1")
     assert read_image(out)[1].reference == "demo:1"
-    write_lock(made.lock(seed=1), out / results.LOCK)
+    write_lock(made.lock(seed=1), out / directory.LOCK)
     with pytest.raises(UsageError, match="do not belong together: a build into it was interrupted") as caught:
         read_image(out)
     assert caught.value.hint == hint
     for other, reference in ((made.lock(epoch=1), "demo:1"), (lock, "demo:2")):
         build(other, reference)
         assert read_image(out)[1].reference == reference
-        write_lock(lock, out / results.LOCK)
-        (out / results.IMAGE).write_bytes(first)
+        write_lock(lock, out / directory.LOCK)
+        (out / directory.IMAGE).write_bytes(first)
         with pytest.raises(UsageError, match="do not belong together") as caught:
             read_image(out)
         assert caught.value.hint == hint
@@ -226,32 +227,33 @@ def test_why_there_are_no_results(tmp_path: Path) -> None:
     assert refused(out, f"there is no folder {out}") == build
     out.mkdir()
     assert refused(out, f"{out} holds no image") == build
-    (out / results.IMAGE).mkdir()
+    (out / directory.IMAGE).mkdir()
     assert refused(out, "image.json cannot be read: Is a directory") == build
-    (out / results.IMAGE).rmdir()
+    (out / directory.IMAGE).rmdir()
     (tmp_path / "bundle.tar").touch()
     hint = refused(tmp_path / "bundle.tar", "bundle.tar is a file, and no folder of results")
     assert hint == "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle"
-    (out / results.IMAGE).write_bytes(b"{}")
+    (out / directory.IMAGE).write_bytes(b"{}")
     assert refused(out, "image.json is damaged, or of another version of reprobuild: Object missing") == build
-    with unreadable(out / results.IMAGE):
+    with unreadable(out / directory.IMAGE):
         assert refused(out, "image.json cannot be read: Permission denied") == "check its permissions"
-    write_lock(Made(tmp_path / "made").lock(), out / results.LOCK)
+    write_lock(Made(tmp_path / "made").lock(), out / directory.LOCK)
     for content, said in (
         (b"", "truncated"),
         (b"\xff", "malformed"),
         (b"[" * 100_000, ""),
         (b'{"layout": 1}', ""),
     ):
-        (out / results.IMAGE).write_bytes(content)
+        (out / directory.IMAGE).write_bytes(content)
         with pytest.raises(UsageError, match=f"of another version of reprobuild: .*{said}") as caught:
             read_image(out)
-        assert caught.value.hint == f"make it again: `reprobuild build {out / results.LOCK} -o {out}`"
-    hint = refused(out / results.LOCK, "reprobuild.lock is a file, and no folder of results")
+        assert caught.value.hint == f"make it again: `reprobuild build {out / directory.LOCK} -o {out}`"
+    hint = refused(out / directory.LOCK, "reprobuild.lock is a file, and no folder of results")
     assert hint == f"name the folder that it is in: {out}"
-    (out / results.IMAGE).unlink()
+    (out / directory.IMAGE).unlink()
     assert (
-        refused(out, f"{out} holds no image") == f"build it: `reprobuild build {out / results.LOCK} -o {out}`"
+        refused(out, f"{out} holds no image")
+        == f"build it: `reprobuild build {out / directory.LOCK} -o {out}`"
     )
 
 

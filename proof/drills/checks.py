@@ -11,9 +11,9 @@ from pathlib import Path
 
 from proof.drills.disk import running, sha256_of
 from reprobuild.errors import ReproError
-from reprobuild.results import read_image
-from reprobuild.signature import unsigned
-from reprobuild.whole import PREFIX
+from reprobuild.infra.atomic import PREFIX
+from reprobuild.output.directory import read_image
+from reprobuild.store.signature import unsigned
 
 ERRORS = (2, 5, 7)
 

@@ -21,23 +21,23 @@ from proof.drills.checks import Broken, Checks
 from proof.drills.disk import Bound, mount, used
 from proof.drills.subject import local_lock, without
 from proof.evidence import document, machine
-from reprobuild.fetch import artefacts
-from reprobuild.lock import Setting, read_lock, write_lock
+from reprobuild.lock.lock import Setting, read_lock, write_lock
+from reprobuild.store.fetch import artefacts
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("fetch", "layers", "realise")
-ROOMS = (
-    "builders",
-    "context",
-    "fetch",
-    "image",
-    "net",
-    "pipeline",
-    "proc",
-    "realise",
-    "sandbox",
-    "store",
-    "whole",
+MODULES = (
+    "reprobuild/builders",
+    "reprobuild/recipe/build_context",
+    "reprobuild/store/fetch",
+    "reprobuild/image",
+    "reprobuild/infra/http",
+    "reprobuild/pipeline/from_snapshot",
+    "reprobuild/infra/proc",
+    "reprobuild/realise",
+    "reprobuild/infra/sandbox",
+    "reprobuild/store/store",
+    "reprobuild/infra/atomic",
 )
 Case = tuple[str, str, int]  # what is done to it, stage, number
 # How a program says that a disk is full; tar has but this for its last block.
@@ -285,6 +285,6 @@ class Drill(Checks):
             "each": cases,
         }
         if self.given.evidence:
-            self.given.evidence.write_text(document("drills", ROOMS, found, machine()), encoding="utf-8")
+            self.given.evidence.write_text(document("drills", MODULES, found, machine()), encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "each"}))
         return 1 if broken else 0

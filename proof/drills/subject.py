@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.lock import Artefact, Lock
+from reprobuild.lock.lock import Artefact, Lock
 
 
 def without(lock: Lock, names: Sequence[str]) -> Lock:

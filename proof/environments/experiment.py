@@ -27,14 +27,14 @@ from proof.environments.cases import PRINT, Case
 from proof.environments.machine import Machine
 from proof.evidence import ROOT, machine
 
-ROOMS = (
-    "environments",
-    "image",
-    "lock",
-    "realise",
-    "resolve",
-    "snapshot",
-    "verify",
+MODULES = (
+    "reprobuild/compare/environments",
+    "reprobuild/image",
+    "reprobuild/lock",
+    "reprobuild/realise",
+    "reprobuild/resolve",
+    "reprobuild/snapshot",
+    "reprobuild/verify",
     "reprobuild_runtime/capture",
 )
 PROGRAM = (sys.executable, "-m", "reprobuild.cli")

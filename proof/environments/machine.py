@@ -14,7 +14,7 @@ from pathlib import Path
 
 from proof import archive
 from proof.evidence import ROOT
-from reprobuild.resolve.freeze.indexes import read_indexes
+from reprobuild.ecosystems.pypi.indexes import read_indexes
 
 # How this machine reaches its indexes; every other variable stays outside.
 _NETWORK = re.compile(

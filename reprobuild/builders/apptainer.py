@@ -19,15 +19,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from reprobuild.builders.leftovers import cleaned_config
 from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
-from reprobuild.config import image_config
 from reprobuild.engines import apptainer as engine
 from reprobuild.errors import BuildError
-from reprobuild.guard.plain import read_plain
-from reprobuild.image.foreign import Foreign, ForeignLayer
-from reprobuild.image.leftovers import cleaned_config
-from reprobuild.lock import Lock, read_lock
-from reprobuild.proc import Failed, run
+from reprobuild.image.oci.foreign import Foreign, ForeignLayer
+from reprobuild.infra.proc import Failed, run
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.recipe.image_config import image_config
 
 NAME = "apptainer"
 DEFINITION, LOCK = "Apptainer.def", "reprobuild.lock"

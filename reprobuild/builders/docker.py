@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reprobuild import proc
 from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.engines import docker as engine
 from reprobuild.engines import docker_images as images
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.guard.plain import read_plain
-from reprobuild.image.foreign import Foreign, open_foreign
+from reprobuild.image.oci.foreign import Foreign, open_foreign
+from reprobuild.infra import proc
+from reprobuild.infra.untrusted.regular_files import read_plain
 
 NAME = "docker"
 LAST_WITH_OWN_BUILDKIT = 22

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from reprobuild import proc
 from reprobuild.errors import BuildError, ReproError
-from reprobuild.image.foreign import Foreign
+from reprobuild.image.oci.foreign import Foreign
+from reprobuild.infra import proc
 
 Say = Callable[[str], None]
 BUILD_SECONDS = 6 * 3600

@@ -10,12 +10,12 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reprobuild import proc
 from reprobuild.builders.model import BUILD_SECONDS, Say, failed
 from reprobuild.engines import podman as engine
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.guard.plain import read_plain
-from reprobuild.image.foreign import Foreign, open_foreign
+from reprobuild.image.oci.foreign import Foreign, open_foreign
+from reprobuild.infra import proc
+from reprobuild.infra.untrusted.regular_files import read_plain
 
 NAME = "podman"
 

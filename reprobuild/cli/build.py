@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from reprobuild import pipeline, results
 from reprobuild.cli import common, documents
-from reprobuild.keep import keeping
-from reprobuild.lock import read_lock
+from reprobuild.lock.lock import read_lock
+from reprobuild.output import directory
+from reprobuild.pipeline import from_snapshot
 from reprobuild.report.text import render_text
+from reprobuild.store.roots import keeping
 
 
 @click.command()
@@ -33,8 +34,8 @@ def command(
     session = common.make_session(store, offline=offline)
     given = read_lock(lock_path)
     with keeping(given, lock_path, session.store, "build"):
-        lock, image = pipeline.build(given, out, session, common.make_making(**options))
+        lock, image = from_snapshot.build(given, out, session, common.make_making(**options))
     if as_json:
-        documents.print_json(results.summary(lock, image, None, out))
+        documents.print_json(directory.summary(lock, image, None, out))
     else:
         common.tell(render_text(lock, image, None, out))

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.ship.bundle import Wanted, bundle, parse_size
-from reprobuild.ship.contents import parse_parts
-from reprobuild.ship.told import render_bundled
+from reprobuild.distribute.bundle import Wanted, bundle, parse_size
+from reprobuild.distribute.bundle_contents import parse_parts
+from reprobuild.distribute.text import render_bundled
 
 
 @click.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reprobuild import capture
+from reprobuild.capture import launch
 from reprobuild.cli import common
 
 
@@ -43,9 +43,9 @@ def command(
       reprobuild capture -o repro/4242
     """
     if print_recipe:
-        common.tell(capture.recipe(), nl=False)
+        common.tell(launch.recipe(), nl=False)
         return 0
     active, env = common.running()
-    return capture.capture(
+    return launch.capture(
         python or active, out, env=env, sink=common.hand_on, as_json=as_json, accept=accept, include=include
     )

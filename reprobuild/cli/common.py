@@ -19,12 +19,12 @@ from reprobuild.errors import UsageError
 
 # Verbs that need little start quickly: the rooms behind these names are imported where they are used.
 if TYPE_CHECKING:
-    from reprobuild.image.single import Kind
-    from reprobuild.image.squash import Compressor
-    from reprobuild.pipeline import Making
-    from reprobuild.resolve.freeze.pip_settings import Asking
-    from reprobuild.session import Session
-    from reprobuild.store import Store
+    from reprobuild.context import Session
+    from reprobuild.ecosystems.pypi.pip_config import Asking
+    from reprobuild.image.formats.single_file import Kind
+    from reprobuild.image.formats.squashfs_write import Compressor
+    from reprobuild.pipeline.from_snapshot import Making
+    from reprobuild.store.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -204,7 +204,7 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
 
 def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> Making:
     """Return what `making_options` say."""
-    from reprobuild.pipeline import Making
+    from reprobuild.pipeline.from_snapshot import Making
 
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
     return Making(
@@ -228,12 +228,12 @@ def make_session(
     Raises:
         UsageError: other users may write to the store. It may be `sharing` that mends this.
     """
-    from reprobuild.caches import Caches, user_caches
-    from reprobuild.keyring import keyring
-    from reprobuild.net import Net, Netrc
-    from reprobuild.session import Session
-    from reprobuild.share import check_writers
-    from reprobuild.store import Store
+    from reprobuild.context import Session
+    from reprobuild.infra.http.client import Net, Netrc
+    from reprobuild.store.caches import Caches, user_caches
+    from reprobuild.store.keyring import keyring
+    from reprobuild.store.sharing import check_writers
+    from reprobuild.store.store import Store
 
     env = absolute_folders(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
@@ -259,7 +259,7 @@ def make_session(
 
 def _doubt(store: Store) -> None:
     """Say once why results of a store do not count."""
-    from reprobuild.share import key_note
+    from reprobuild.store.sharing import key_note
 
     if line := key_note(store):
         note(line)
@@ -296,18 +296,18 @@ def _close(folder: Path) -> None:
 
 def asking_pip() -> Asking:
     """Return pip, asked for its settings from now on, in a process beside this one."""
-    from reprobuild.resolve.freeze.pip_settings import Asking
+    from reprobuild.ecosystems.pypi.pip_config import Asking
 
     return Asking(os.environ)
 
 
 def running() -> tuple[str, dict[str, str]]:
     """Return the interpreter of the active environment, and the environment as it was given to this process."""
-    from reprobuild import capture
+    from reprobuild.capture import launch
 
     at_start = Path("/proc/self/environ")
-    env = capture.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
-    return capture.interpreter(env, sys.executable, note), env
+    env = launch.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
+    return launch.interpreter(env, sys.executable, note), env
 
 
 def tell(text: str, nl: bool = True) -> None:

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.environments.opening import Running, compare
+from reprobuild.compare.environments.open import Running, compare
 from reprobuild.report.comparison import render_comparison
 
 

@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.explain import explain
-from reprobuild.image.difference import LEVELS
+from reprobuild.compare.images.explain import explain
+from reprobuild.compare.images.tree import LEVELS
 from reprobuild.report.difference import render_explanation
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild import secrets
 from reprobuild.cli import common, documents
-from reprobuild.doctor import diagnose, read_subject
+from reprobuild.config.services import read_services
 from reprobuild.doctor.code import cuda_code
+from reprobuild.doctor.compatibility import judge_fit
+from reprobuild.doctor.diagnose import diagnose, read_subject
 from reprobuild.doctor.disks import default_folders
-from reprobuild.doctor.fitting import judge_fit
 from reprobuild.doctor.host import this_host
 from reprobuild.doctor.text import render_diagnosis, without_logins
-from reprobuild.services import read_services
+from reprobuild.infra import secrets
 
 
 @click.command()

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild import pipeline
 from reprobuild.cli import common, documents
-from reprobuild.fetch import artefacts
-from reprobuild.lock import read_lock
-from reprobuild.report.storing import render_forecasts
+from reprobuild.lock.lock import read_lock
+from reprobuild.pipeline import from_snapshot
+from reprobuild.report.store import render_forecasts
+from reprobuild.store.fetch import artefacts
 
 
 @click.command()
@@ -28,8 +28,8 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     """
     lock = read_lock(lock_path)
     session = common.make_session(store, caches=caches)
-    brought = pipeline.fetch_lock(lock, lock_path, session)
-    wanted, half_life = len(artefacts(lock)), pipeline.half_life(lock, session)
+    brought = from_snapshot.fetch_lock(lock, lock_path, session)
+    wanted, half_life = len(artefacts(lock)), from_snapshot.half_life(lock, session)
     if as_json:
         documents.print_json(
             {"files": wanted, "fetched": brought, "half_life": msgspec.to_builtins(half_life)}

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from reprobuild import pipeline, results
-from reprobuild.checks import Checks
 from reprobuild.cli import common, documents
-from reprobuild.cli.decisions import doubted_sources, make_decisions
-from reprobuild.fleet.page import keep_on_page
+from reprobuild.cli.overrides import doubted_sources, make_decisions
+from reprobuild.cluster.report import keep_on_page
+from reprobuild.output import directory as results
+from reprobuild.pipeline import from_snapshot
+from reprobuild.pipeline.verify import Checks
 from reprobuild.report.text import render_text
 
 
@@ -50,7 +51,7 @@ def command(
     checks = Checks(
         engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
     )
-    lock, image, verdict = pipeline.from_snapshot(
+    lock, image, verdict = from_snapshot.from_snapshot(
         directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
     if verdict:

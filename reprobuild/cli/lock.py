@@ -37,12 +37,12 @@ def command(
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
     with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
-        from reprobuild.cli.decisions import doubted_sources, make_decisions
-        from reprobuild.keep import keep, remember_lock
-        from reprobuild.lock import conflicts, write_new_lock
+        from reprobuild.cli.overrides import doubted_sources, make_decisions
+        from reprobuild.lock.lock import conflicts, write_new_lock
         from reprobuild.report.text import render_rulings
-        from reprobuild.resolve.compose import resolve
-        from reprobuild.snapshot import read_snapshot
+        from reprobuild.resolve.resolver import resolve
+        from reprobuild.snapshot.read import read_snapshot
+        from reprobuild.store.roots import keep, remember_lock
 
         decisions, folder = make_decisions(directory, decisions_path, **options)
         doubted = doubted_sources(directory, decisions_path, **options)

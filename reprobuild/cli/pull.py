@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.ship.pulling import pull
-from reprobuild.ship.told import render_pulled
+from reprobuild.distribute.pull import pull
+from reprobuild.distribute.text import render_pulled
 
 
 @click.command()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from reprobuild import results
 from reprobuild.cli import common, documents
-from reprobuild.ship.pushing import push
+from reprobuild.distribute.push import push
+from reprobuild.output import directory
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(out: Path, reference: str, services: tuple[str, ...], store: Path | 
     Example:
       reprobuild push frozen registry.example/team/train:1
     """
-    lock, image = results.read_image(out)
+    lock, image = directory.read_image(out)
     pushed = push(
         lock, image, out, reference, common.make_session(store), common.pairs("--service", services)
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild import rebuild
 from reprobuild.cli import common, documents
-from reprobuild.rebuild.text import render_rebuilt
+from reprobuild.pipeline.rebuild import rebuild
+from reprobuild.pipeline.rebuild.text import render_rebuilt
 
 
 @click.command()

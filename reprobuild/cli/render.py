@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.lock import read_lock
-from reprobuild.render import render
-from reprobuild.whole import write_file
+from reprobuild.infra.atomic import write_file
+from reprobuild.lock.lock import read_lock
+from reprobuild.recipe.render import render
 
 
 @click.command()

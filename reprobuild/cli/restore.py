@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from reprobuild.cli import common, documents
+from reprobuild.ecosystems.git.restore.folder import restore_folder
 from reprobuild.errors import UsageError
+from reprobuild.infra.git.addresses import read_origin
 from reprobuild.report.restored import render_restored, restored_document, warnings
-from reprobuild.restore.folder import restore_folder
-from reprobuild.restore.places import read_origin
 
 
 @click.command()

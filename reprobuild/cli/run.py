@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from reprobuild import running
 from reprobuild.cli import common
 from reprobuild.cli.interrupt import spare_for_jobs
 from reprobuild.errors import UsageError
-from reprobuild.running import slurm
-from reprobuild.running.options import Wanted
+from reprobuild.run import run, slurm
+from reprobuild.run.options import Wanted
 
 
 class _Command(click.Command):
@@ -86,4 +85,4 @@ def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: 
     session, wanted = common.make_session(None), Wanted(**options)
     if srun is not None:
         return slurm.run(out, arguments, session, common.hand_on, wanted, srun)
-    return running.run(out, arguments, session, common.hand_on, wanted)
+    return run.run(out, arguments, session, common.hand_on, wanted)

@@ -9,15 +9,15 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.cli.decisions import make_decisions
+from reprobuild.cli.overrides import make_decisions
+from reprobuild.config.services import read_services
 from reprobuild.report.code import find_code
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import weigh
-from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.vendor.hints import find_origin
-from reprobuild.services import read_services
-from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.read import read_snapshot
 
 
 @click.command()

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild import collect
 from reprobuild.cli import common, documents
 from reprobuild.errors import FetchError
-from reprobuild.report.storing import render_checked, render_collected
-from reprobuild.share import join as join_with
-from reprobuild.share import share as share_with
+from reprobuild.report.store import render_checked, render_collected
+from reprobuild.store import gc as collect
+from reprobuild.store.sharing import join as join_with
+from reprobuild.store.sharing import share as share_with
 
 
 @click.group()

@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.ship.told import render_unbundled
-from reprobuild.ship.unbundle import unbundle
+from reprobuild.distribute.text import render_unbundled
+from reprobuild.distribute.unbundle import unbundle
 
 
 @click.command()

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from reprobuild import results
-from reprobuild.checks import Checks, verify
-from reprobuild.cli import common, documents, fleets
-from reprobuild.fleet.page import keep_on_page
+from reprobuild.cli import cluster, common, documents
+from reprobuild.cluster.report import keep_on_page
+from reprobuild.output import directory
+from reprobuild.pipeline.verify import Checks, verify
 from reprobuild.report.text import render_text
-from reprobuild.running.options import Wanted, conditions
-from reprobuild.verify.conditions import MOST_RUNS, RUNS
-from reprobuild.verify.work import work_of_options
+from reprobuild.run.options import Wanted, conditions
+from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
+from reprobuild.verify.workload.run import work_of_options
 
 
 @click.command()
@@ -64,7 +64,7 @@ from reprobuild.verify.work import work_of_options
 )  # fmt: skip
 @click.option("--workdir", default="", metavar="DIR", help="Where the command starts. [default: the image's]")
 @click.option("--shm-size", metavar="SIZE", help="Shared memory of the command, as 8g. [default: 1g]")
-@fleets.fleet_options
+@cluster.fleet_options
 @common.thorough_option
 @common.gpu_option
 @common.engine_option
@@ -89,9 +89,9 @@ def command(
       reprobuild verify frozen -v data:/data --env DATA=/data --command 'python train.py' --artefact out.ckpt
       reprobuild verify frozen --slurm --nodes 64 --partition gpu --srun-option=--gres=gpu:8
     """
-    many = fleets.asked(fleet)
+    many = cluster.asked(fleet)
     wanted = Wanted(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
-    lock, image = results.read_image(out)
+    lock, image = directory.read_image(out)
     checks = Checks(
         engine=engine,
         control=control,
@@ -108,12 +108,12 @@ def command(
         probes=probes,
     )
     if many:
-        return fleets.command(lock, image, out, store, checks, fleet, as_json)
+        return cluster.command(lock, image, out, store, checks, fleet, as_json)
     session = common.make_session(store)
     verdict = verify(lock, image, out, session, checks)
     keep_on_page(lock, image, out, session)
     if as_json:
-        documents.print_json(results.summary(lock, image, verdict, out))
+        documents.print_json(directory.summary(lock, image, verdict, out))
     else:
         common.tell(render_text(lock, image, verdict, out))
     return verdict.exit_code

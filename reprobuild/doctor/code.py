@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.lock import Lock, distributions, environment_wheels
-from reprobuild.preflight.gpus import compiled_of
+from reprobuild.doctor.preflight.gpus import compiled_of
+from reprobuild.lock.lock import Lock, distributions, environment_wheels
 from reprobuild.resolve.cuda.rules import Compiled
 from reprobuild.resolve.cuda.torch_build import known_torch_build
-from reprobuild.store import Store
-from reprobuild.verify.document import flat
+from reprobuild.store.store import Store
+from reprobuild.verify.determinism.document import flat
 from reprobuild.verify.verdict import Verdict
 
 _LABEL = re.compile(r"[^+]+\+cu(\d{1,2})(\d)(?:\..*)?")

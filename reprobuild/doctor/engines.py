@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from reprobuild.doctor.fixes import as_root, install
 from reprobuild.doctor.model import EngineFound, Finding, Host, State
-from reprobuild.doctor.remedies import as_root, install
 from reprobuild.engines.gpu import AMD, NVIDIA
 
 

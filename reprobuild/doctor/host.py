@@ -13,16 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
-from reprobuild import proc
 from reprobuild.doctor.disks import engine_folders, these_disks
+from reprobuild.doctor.fixes import managers
 from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespaces
-from reprobuild.doctor.remedies import managers
-from reprobuild.engines import ENGINES, apptainer, docker, gpu, podman
+from reprobuild.doctor.preflight.preflight import this_machine
+from reprobuild.engines import apptainer, docker, gpu, podman
 from reprobuild.engines.model import Engine
+from reprobuild.engines.registry import ENGINES
 from reprobuild.errors import EngineError
-from reprobuild.image.squash import find_program
-from reprobuild.preflight import this_machine
-from reprobuild.sandbox import can_layer, check_namespaces
+from reprobuild.image.formats.squashfs_write import find_program
+from reprobuild.infra import proc
+from reprobuild.infra.sandbox import can_layer, check_namespaces
 
 # Programs of package managers, the first that is there counts. Homebrew may be beside another one.
 _MANAGERS = {"apt-get": "apt", "dnf": "dnf", "yum": "yum", "zypper": "zypper", "apk": "apk", "pacman": "pacman",

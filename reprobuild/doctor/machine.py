@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reprobuild.doctor.fixes import as_root, install
 from reprobuild.doctor.model import SANDBOX, Disk, Finding, Host
-from reprobuild.doctor.remedies import as_root, install
 
 GB = 1e9
 _LEAST, _ROOM = 2 * GB, 20 * GB  # of a disk: nothing fits; a small environment with CUDA takes the second

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from reprobuild.doctor.model import Finding, Host
 from reprobuild.report.difference import safe
-from reprobuild.verify.document import flat
-from reprobuild.verify.platform import explains
+from reprobuild.verify.determinism.document import flat
+from reprobuild.verify.determinism.platform import explains
 from reprobuild.verify.verdict import Deviation, Verdict
 
 _SHOWN = 200

@@ -8,10 +8,19 @@ import time
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from reprobuild.config.services import Service, distances
 from reprobuild.doctor.model import Finding
 from reprobuild.errors import FetchError
-from reprobuild.net import Forbidden, Manners, Net, Netrc, NotFound, Refused, split_credentials, told_address
-from reprobuild.services import Service, distances
+from reprobuild.infra.http.client import (
+    Forbidden,
+    Manners,
+    Net,
+    Netrc,
+    NotFound,
+    Refused,
+    split_credentials,
+    told_address,
+)
 
 SECONDS = 8.0  # in all: looking up a name has no limit of its own, and may take minutes without a network
 _MANNERS = Manners(connect=4, read=5, tries=1, longest=0)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from reprobuild import secrets
 from reprobuild.doctor.model import Diagnosis, Finding, State
+from reprobuild.infra import secrets
 from reprobuild.report.difference import safe
 
 _TEXTS = ("name", "seen", "meaning", "fix")

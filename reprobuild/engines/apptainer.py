@@ -21,18 +21,18 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.descriptors import remove
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
-from reprobuild.engines.kept import keep_folder, read_folder
 from reprobuild.engines.limits import limits_of_caller
 from reprobuild.engines.model import Finished, Sink, Streams, Task
+from reprobuild.engines.output_files import keep_folder, read_folder
 from reprobuild.errors import EngineError
-from reprobuild.image.layout import read_layout
-from reprobuild.image.single import write_sif
-from reprobuild.image.squash import find_program
-from reprobuild.proc import Handing, TimedOut, comma_separated, stream
-from reprobuild.proc import run as run_program
+from reprobuild.image.formats.single_file import write_sif
+from reprobuild.image.formats.squashfs_write import find_program
+from reprobuild.image.oci.read import read_layout
+from reprobuild.infra.directory_fd import remove
+from reprobuild.infra.proc import Handing, TimedOut, comma_separated, stream
+from reprobuild.infra.proc import run as run_program
 
 NAME = "apptainer"
 # A program, the oldest version that leaves variables unevaluated (`--no-eval`), and what its own variables begin with.

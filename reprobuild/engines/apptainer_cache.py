@@ -21,10 +21,10 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
-from reprobuild.guard.plain import read_plain
-from reprobuild.guard.strings import Digest, OptionalAbsolutePath, Sha256
-from reprobuild.image.layout import Layout
-from reprobuild.image.single import filename
+from reprobuild.image.formats.single_file import filename
+from reprobuild.image.oci.read import Layout
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Digest, OptionalAbsolutePath, Sha256
 
 FOLDER = "reprobuild-sif"
 PART = ".part"

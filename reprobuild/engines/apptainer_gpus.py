@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reprobuild.engines import gpu
 from reprobuild.errors import EngineError
-from reprobuild.proc import stream
+from reprobuild.infra.proc import stream
 
 LOOK_SECONDS = 60
 # What a job on a shared node was given: https://slurm.schedmd.com/gres.html#GPU_Management

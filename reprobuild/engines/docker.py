@@ -29,14 +29,14 @@ from docker.utils.socket import frames_iter
 from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import with_gpus
 from reprobuild.engines.docker_options import container_options
-from reprobuild.engines.kept import Pieces, folder_tar, keep_tar, read_files, spool_small
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
+from reprobuild.engines.output_files import Pieces, folder_tar, keep_tar, read_files, spool_small
 from reprobuild.errors import EngineError
-from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.layout import read_layout
-from reprobuild.image.naming import named_index
-from reprobuild.proc import Handing, handed_on
+from reprobuild.image.engine_name import named_index
+from reprobuild.image.formats.docker_archive import write_docker_archive
+from reprobuild.image.oci.read import read_layout
+from reprobuild.infra.proc import Handing, handed_on
 
 NAME = "docker"
 API_SECONDS = 600

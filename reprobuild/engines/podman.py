@@ -18,16 +18,16 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild import proc
 from reprobuild.engines import gpu
-from reprobuild.engines.kept import folder_tar, keep_tar, read_files, refuse_large
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
+from reprobuild.engines.output_files import folder_tar, keep_tar, read_files, refuse_large
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
-from reprobuild.guard.plain import holds
-from reprobuild.image.layout import read_layout
-from reprobuild.image.naming import named_index
+from reprobuild.image.engine_name import named_index
+from reprobuild.image.oci.read import read_layout
+from reprobuild.infra import proc
+from reprobuild.infra.untrusted.regular_files import holds
 
 NAME = "podman"
 ANSWER_SECONDS = 60  # the first call of a user makes the storage

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from reprobuild.guard.strings import Digest, FileName, Label, OptionalDigest, OptionalSha256, Reference, Size
+from reprobuild.infra.untrusted.strings import (
+    Digest,
+    FileName,
+    Label,
+    OptionalDigest,
+    OptionalSha256,
+    Reference,
+    Size,
+)
 
 LAYOUT = "image"
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.guard.wheels import read_wheel_filename
+from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.lock.keys import identity
 from reprobuild.lock.model import Lock, canonical, encode
 from reprobuild.lock.python import Wheel

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reprobuild import secrets
+from reprobuild.infra import secrets
 from reprobuild.lock.keys import key_of
 from reprobuild.lock.model import Built, Lock, canonical
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Wheel

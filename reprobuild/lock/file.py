@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild import secrets
 from reprobuild.errors import LockError
-from reprobuild.guard.plain import read_plain
+from reprobuild.infra import secrets
+from reprobuild.infra.atomic import write_file
+from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, encode
-from reprobuild.whole import write_file
 
 VERSION = 2
 NAME = "reprobuild.lock"  # in a folder of results

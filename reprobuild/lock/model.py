@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.guard.strings import (
+from reprobuild.infra.untrusted.strings import (
     Epoch,
     Kind,
     MemberPath,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.guard.strings import (
+from reprobuild.infra.untrusted.strings import (
     Architecture,
     Channel,
     CondaBuild,

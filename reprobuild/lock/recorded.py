@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.guard.strings import Line, Seed, Value
+from reprobuild.infra.untrusted.strings import Line, Seed, Value
 
 
 class RecordedWorkload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

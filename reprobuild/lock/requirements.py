@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
-from reprobuild.snapshot.conda_names import on_pypi
-from reprobuild.snapshot.kinds import field_of
+from reprobuild.snapshot.file_kinds import field_of
+from reprobuild.snapshot.parsers.conda_names import on_pypi
 
 MOST_SHOWN = 20
 # Versions of one name with which a requirement is compared; an image has one, with conda's two.

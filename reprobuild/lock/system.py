@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from reprobuild.guard.strings import (
+from reprobuild.infra.untrusted.strings import (
     Architecture,
     ArtefactName,
     BlobName,

@@ -17,19 +17,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reprobuild.apt.deb import Control, open_part, read_control
+from reprobuild.ecosystems.apt.deb import Control, open_part, read_control
 from reprobuild.errors import BuildError
-from reprobuild.guard.below import make_below, touch_below
-from reprobuild.listing import keep_listing
-from reprobuild.lock import Base, Deb, dpkg_name
-from reprobuild.proc import Failed
-from reprobuild.realise.finish import EMPTY, rewrite
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import Bind, Root, check_namespaces, left_behind, run_in_root
+from reprobuild.infra.untrusted.write_below import make_below, touch_below
+from reprobuild.lock.lock import Base, Deb, dpkg_name
 from reprobuild.realise.from_image import flatten, write_owners
+from reprobuild.realise.normalise import EMPTY, rewrite
 from reprobuild.realise.order import batches
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
-from reprobuild.sandbox import Bind, Root, check_namespaces, left_behind, run_in_root
-from reprobuild.store import Store, hash_file
+from reprobuild.store.store import Store, hash_file
+from reprobuild.store.tar_listing import keep_listing
 
 _PLACE = "/run/reprobuild"
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from reprobuild.lock import Lock, Sdist, Source, Wheel
+from reprobuild.infra.sandbox import Root
+from reprobuild.lock.lock import Lock, Sdist, Source, Wheel
 from reprobuild.realise.wheels import Made, build_wheel, recall_wheel, wheel_key
-from reprobuild.sandbox import Root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 
 def build_projects(

@@ -11,18 +11,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
-from reprobuild.guard import zips
-from reprobuild.guard.below import write_below
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import read_plain
-from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
-from reprobuild.proc import Failed
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import Bind, Root, left_behind, run_in_root
+from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.write_below import write_below
+from reprobuild.lock.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.realise.base import ingredients
-from reprobuild.realise.root import place_script
-from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
-from reprobuild.store import Store, hash_file
+from reprobuild.realise.rootfs import place_script
+from reprobuild.store.store import Store, hash_file
 
 RECIPE = 3  # to be raised when other bytes come out of the same wheel
 _UNSTARTED = (126, 127)  # of a program that cannot be run, or whose libraries cannot be found

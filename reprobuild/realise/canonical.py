@@ -17,12 +17,12 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
-from reprobuild.guard import zips
-from reprobuild.guard.metadata import read_metadata
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.wheels import read_wheel_filename
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.metadata import read_metadata
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.wheels import read_wheel_filename
 
 # The first time that a zip archive can hold.
 _TIME = (1980, 1, 1, 0, 0, 0)

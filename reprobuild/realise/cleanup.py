@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.archive import Entry
+from reprobuild.infra.tar import Entry
 
 
 class Leftover(Struct, frozen=True, kw_only=True):

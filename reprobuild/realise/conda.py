@@ -15,19 +15,19 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.conda.linking import Linked, link, stem
-from reprobuild.conda.package import opened, split_filename
-from reprobuild.conda.unpacked import Unpacked, check_together, prepare
+from reprobuild.ecosystems.conda.linking import Linked, link, stem
+from reprobuild.ecosystems.conda.package import opened, split_filename
+from reprobuild.ecosystems.conda.unpacked_package import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import is_unlinked, open_plain
-from reprobuild.guard.strings import TreePath
-from reprobuild.lock import PREFIX, CondaPackage, Lock
-from reprobuild.proc import Failed
-from reprobuild.realise.replaced import remove_replaced
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
+from reprobuild.infra.untrusted.strings import TreePath
+from reprobuild.lock.lock import PREFIX, CondaPackage, Lock
+from reprobuild.realise.uninstall import remove_replaced
 from reprobuild.realise.unpack import extract
-from reprobuild.sandbox import Bind, Root, run_in_root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 RECIPE = 2  # to be raised when other bytes come out of the same packages
 WORKERS = 4

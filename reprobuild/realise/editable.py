@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import zips
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import holds, real_place
-from reprobuild.lock import Source
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.regular_files import holds, real_place
+from reprobuild.lock.lock import Source
 from reprobuild.realise.unpack import make_folder
 
 # Folders of a project in which its packages may lie, the most usual first.

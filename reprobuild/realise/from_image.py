@@ -16,17 +16,17 @@ from typing import IO, cast
 
 from msgspec import structs
 
-from reprobuild.archive import CHUNK, Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
-from reprobuild.guard import tars
-from reprobuild.guard.allowance import Allowance
-from reprobuild.guard.layers import layer_members
-from reprobuild.guard.names import HOSTILE, check_name, check_target, most_bytes
-from reprobuild.layering.merge import Located, Tree, merge
-from reprobuild.layering.packed import open_packed
-from reprobuild.lock import BaseImage, ImageLayer
-from reprobuild.store import Store
-from reprobuild.whole import naming
+from reprobuild.image.layering.merge import Located, Tree, merge
+from reprobuild.image.layering.packed import open_packed
+from reprobuild.infra.atomic import naming
+from reprobuild.infra.tar import CHUNK, Entry, TarWriter, entry_of
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_target, most_bytes
+from reprobuild.lock.lock import BaseImage, ImageLayer
+from reprobuild.store.store import Store
 
 CAPABILITY = "security.capability"
 _AGAIN = "take the layer out of the store and run `reprobuild fetch LOCK` again"

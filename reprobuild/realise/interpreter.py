@@ -16,19 +16,19 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import HOSTILE, check_path, check_target
-from reprobuild.guard.plain import is_unlinked
-from reprobuild.lock import Interpreter, Lock
+from reprobuild.infra.sandbox import Bind, Root
+from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
+from reprobuild.infra.untrusted.regular_files import is_unlinked
+from reprobuild.lock.lock import Interpreter, Lock
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.bytecode import compile_folders, compiled
 from reprobuild.realise.conda import conda_key, link_conda
-from reprobuild.realise.root import kept_root
+from reprobuild.realise.rootfs import kept_root
 from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.realise.unpack import make_folder
-from reprobuild.sandbox import Bind, Root
-from reprobuild.store import Store, hash_file
+from reprobuild.store.store import Store, hash_file
 
 RECIPE = 2  # to be raised when other bytes come out of the same inputs
 _ORIGIN = "the tree of the interpreter"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reprobuild.apt.architectures import serves
-from reprobuild.apt.deb import Control
-from reprobuild.apt.relations import Group
-from reprobuild.lock import dpkg_name
+from reprobuild.ecosystems.apt.architectures import serves
+from reprobuild.ecosystems.apt.deb import Control
+from reprobuild.ecosystems.apt.relations import Group
+from reprobuild.lock.lock import dpkg_name
 
 
 def batches(controls: Sequence[Control], essential: Iterable[str], native: str) -> list[list[str]]:

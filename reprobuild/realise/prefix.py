@@ -16,10 +16,10 @@ from installer.sources import WheelFile
 from installer.utils import SCHEME_NAMES
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import zips
-from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Interpreter, Wheel
-from reprobuild.store import Store
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import Interpreter, Wheel
+from reprobuild.store.store import Store
 
 _UNREADABLE = (
     *zips.UNREADABLE, csv.Error, InstallerError, InvalidRecordEntry, configparser.Error, KeyError, AssertionError,

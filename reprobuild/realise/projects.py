@@ -10,14 +10,14 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
-from reprobuild.guard.below import open_below, symlink_below
-from reprobuild.guard.names import HOSTILE, check_target
-from reprobuild.guard.sdists import Member, read_sdist
-from reprobuild.lock import EPOCH, Sdist, Source
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted.names import HOSTILE, check_target
+from reprobuild.infra.untrusted.sdists import Member, read_sdist
+from reprobuild.infra.untrusted.write_below import open_below, symlink_below
+from reprobuild.lock.lock import EPOCH, Sdist, Source
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 
 def place_of(one: Source | Sdist) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import io
 
-from reprobuild.archive import TarWriter, read_tar
-from reprobuild.guard.below import write_below
-from reprobuild.lock import EPOCH, FILES, Base, Interpreter
+from reprobuild.infra.sandbox import Root
+from reprobuild.infra.tar import TarWriter, read_tar
+from reprobuild.infra.untrusted.write_below import write_below
+from reprobuild.lock.lock import EPOCH, FILES, Base, Interpreter
 from reprobuild.realise.bytecode import compile_folders, compiled, compiled_key
-from reprobuild.sandbox import Root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 PLACE = f"{FILES}/lib/reprobuild_runtime"
 

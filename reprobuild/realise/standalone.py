@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import IO, cast
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import tars
-from reprobuild.guard.elf import read_elf, read_search_path
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import is_unlinked, open_plain
-from reprobuild.guard.relocation import built_for, moved_program, moved_search_path, moved_text
-from reprobuild.lock import Interpreter
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.elf import read_elf, read_search_path
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
+from reprobuild.infra.untrusted.relocation import built_for, moved_program, moved_search_path, moved_text
+from reprobuild.lock.lock import Interpreter
 from reprobuild.realise.unpack import extract
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 _TOP = "python"
 _LARGEST = 4 << 20  # of a text that is rewritten; real ones have some 50 KB

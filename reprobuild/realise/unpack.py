@@ -9,11 +9,11 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from reprobuild.archive import normal
 from reprobuild.errors import BuildError
-from reprobuild.guard import tars
-from reprobuild.guard.names import check_name, check_target
-from reprobuild.store import CHUNK
+from reprobuild.infra.tar import normal
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.names import check_name, check_target
+from reprobuild.store.store import CHUNK
 
 _HINT = "the archive was not made by a package build; find out where it came from"
 # What the system says where two members, or a member and what is there, cannot both be.

@@ -14,23 +14,23 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from reprobuild.conda.package import read_facts
-from reprobuild.display import shown
+from reprobuild.ecosystems.conda.package import read_facts
+from reprobuild.ecosystems.pypi.requires import UNREADABLE, applies, environment_of
 from reprobuild.errors import BuildError
-from reprobuild.guard.plain import open_plain
-from reprobuild.guard.strings import Line
-from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
-from reprobuild.proc import Failed
+from reprobuild.infra.display import shown
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import PATH, Bind, Root, left_behind, run_in_root
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.infra.untrusted.strings import Line
+from reprobuild.lock.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.realise.base import ingredients
+from reprobuild.realise.build_outputs import keep_parts, paths_below
 from reprobuild.realise.canonical import canonical_wheel
 from reprobuild.realise.editable import as_editable
-from reprobuild.realise.parts import keep_parts, paths_below
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.projects import build_epoch, place_of, project_folder, unpack_project
-from reprobuild.realise.root import place_script
-from reprobuild.resolve.freeze.requires import UNREADABLE, applies, environment_of
-from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
-from reprobuild.store import Store, hash_file
+from reprobuild.realise.rootfs import place_script
+from reprobuild.store.store import Store, hash_file
 
 RECIPE = 5  # to be raised when other bytes come out of the same inputs
 # Where the environment of a build stands: not where the image has its own, which it is not.

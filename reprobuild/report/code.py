@@ -9,13 +9,13 @@ from collections.abc import Collection
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.display import escaped
-from reprobuild.guard.strings import ProjectName, is_valid
+from reprobuild.infra.display import escaped
+from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.report.difference import safe
-from reprobuild.resolve.settings.places import place_repositories, text_of
-from reprobuild.snapshot.captured import unquoted
+from reprobuild.resolve.environment.path_mapping import place_repositories, text_of
+from reprobuild.snapshot.capture_model import Repository
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.repositories import Repository
+from reprobuild.snapshot.parsers.capture_json import unquoted
 
 _MANY = 20
 _SHORT = 12  # characters of a commit

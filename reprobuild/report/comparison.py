@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reprobuild.environments.difference import NEITHER, Comparison, Difference, Unsaid
-from reprobuild.environments.facts import Kind, entries
+from reprobuild.compare.environments.difference import NEITHER, Comparison, Difference, Unsaid
+from reprobuild.compare.environments.model import Kind, entries
 from reprobuild.report.difference import safe
 
 # Lines of one table, and names of one line, unless everything is asked for.

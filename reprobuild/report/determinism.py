@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from reprobuild.report.amounts import in_bytes
 from reprobuild.report.difference import safe
-from reprobuild.verify.against import WORK
-from reprobuild.verify.headline import excused_words, work_bound
+from reprobuild.report.units import in_bytes
+from reprobuild.verify.certificate.compare import WORK
+from reprobuild.verify.determinism.summary import excused_words, work_bound
 from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
 # Lines of one list.

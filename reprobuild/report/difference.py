@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reprobuild.compare import Change
-from reprobuild.explain import Explanation, Side
-from reprobuild.explain.deeper import ABSENT
-from reprobuild.image.difference import FileChange
-from reprobuild.image.inputs import Culprit
+from reprobuild.compare.images.attribute import Culprit
+from reprobuild.compare.images.diffoscope import ABSENT
+from reprobuild.compare.images.explain import Explanation, Side
+from reprobuild.compare.images.tree import FileChange
+from reprobuild.lock.diff import Change
 
 # Lines of one list, unless everything is asked for.
 SHOWN = 12

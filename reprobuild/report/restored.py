@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from reprobuild.ecosystems.git.restore.restore import Restored
 from reprobuild.report.difference import safe
-from reprobuild.restore import Restored
-from reprobuild.snapshot.captured import unquoted
-from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.parsers.capture_json import unquoted
 
 _MANY = 12
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from reprobuild.builders import NATIVE
+from reprobuild.builders.registry import NATIVE
 from reprobuild.image.model import Image
-from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
+from reprobuild.lock.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
@@ -19,7 +19,7 @@ from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.resolve.vendor.hints import Origin
 from reprobuild.snapshot.model import Requirement, Snapshot
-from reprobuild.verify.headline import scope_words
+from reprobuild.verify.determinism.summary import scope_words
 from reprobuild.verify.verdict import Verdict
 
 _MANY = 12  # deviations of one kind, all of which are told with their reasons

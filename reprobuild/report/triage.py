@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from reprobuild.display import escaped
-from reprobuild.lock import Ruling
+from reprobuild.infra.display import escaped
+from reprobuild.lock.lock import Ruling
 
 
 def render_triage(rulings: Iterable[Ruling]) -> str:

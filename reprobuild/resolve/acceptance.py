@@ -9,9 +9,9 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.lock import Ruling
-from reprobuild.resolve.freeze.pythons import in_words
-from reprobuild.snapshot.kinds import field_of
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.python.python_versions import in_words
+from reprobuild.snapshot.file_kinds import field_of
 
 # Fields of Snapshot whose lines are one package each.
 _LISTS = ("requirements", "packages", "conda", "rpms")

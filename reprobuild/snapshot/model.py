@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.capture_model import Captured
 
 RequirementKind = Literal[
     "index",  # name==version, name===version

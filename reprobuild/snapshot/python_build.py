@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.guard.plain import open_within
-from reprobuild.guard.strings import Line, QuotedPath
-from reprobuild.snapshot.captured import FILE
+from reprobuild.infra.untrusted.regular_files import open_within
+from reprobuild.infra.untrusted.strings import Line, QuotedPath
 from reprobuild.snapshot.model import Report
+from reprobuild.snapshot.parsers.capture_json import FILE
 
 _LARGEST = 64 << 20  # of capture.json, as it is read whole
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 
-from reprobuild import secrets
-from reprobuild.display import shown
 from reprobuild.errors import SnapshotError
+from reprobuild.infra import secrets
+from reprobuild.infra.display import shown
 from reprobuild.snapshot.model import Place, Remark
 
 LIMIT = 64 * 2**20

@@ -14,11 +14,12 @@ import msgspec
 from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.display import escaped
-from reprobuild.guard.strings import QuotedPath
-from reprobuild.snapshot import freeze, text
-from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.infra.display import escaped
+from reprobuild.infra.untrusted.strings import QuotedPath
+from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Requirement
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.snapshot.parsers.capture_json import DAMAGED
 
 # https://pip.pypa.io/en/stable/cli/pip_freeze/#cmdoption-all
 NAMES = frozenset({"pip", "setuptools", "wheel"})
@@ -72,7 +73,7 @@ def parse(data: bytes, listed: Collection[str] = (), file: str = "capture.json")
         name = canonicalize_name(one.name)
         inside = PurePosixPath(one.location).is_relative_to(prefix)
         if name in NAMES - known and inside and one.installer not in _OTHERS:
-            lines, _ = freeze.parse(f"{name}=={one.version}\n".encode(), file)
+            lines, _ = pip_freeze.parse(f"{name}=={one.version}\n".encode(), file)
             if len(lines) == 1 and lines[0].kind == "index":  # a version is hostile input, too
                 found[name] = lines[0]
     return tuple(found.values())

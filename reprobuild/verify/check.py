@@ -14,20 +14,17 @@ from msgspec import Struct
 from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError, UsageError
-from reprobuild.guard.below import write_below
-from reprobuild.lock import FILES, Lock, distributions
-from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.kinds import kind_of
+from reprobuild.infra.untrusted.write_below import write_below
+from reprobuild.lock.lock import FILES, Lock, distributions
+from reprobuild.snapshot.file_kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.verify.artefacts import shown
-from reprobuild.verify.conditions import RUNS, WorkRecord, record
-from reprobuild.verify.document import Device
-from reprobuild.verify.expected import Expected
-from reprobuild.verify.frozen import read_frozen
-from reprobuild.verify.headline import built_for_cuda, judge_determinism, unprobed_libraries
-from reprobuild.verify.mounts import Mounts
-from reprobuild.verify.probe import short
-from reprobuild.verify.round_trip import (
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.verify.determinism.document import Device
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.judge_probe import short
+from reprobuild.verify.determinism.run import PYTHON, run_smoke, why
+from reprobuild.verify.determinism.summary import built_for_cuda, judge_determinism, unprobed_libraries
+from reprobuild.verify.roundtrip.compare import (
     FREEZE,
     PACKAGES,
     VARIABLES,
@@ -39,9 +36,12 @@ from reprobuild.verify.round_trip import (
     compare_packages,
     judge_round_trip,
 )
-from reprobuild.verify.smoke import PYTHON, run_smoke, why
+from reprobuild.verify.roundtrip.image_freeze import read_frozen
 from reprobuild.verify.verdict import VERSION, Comparison, Difference, Smoke, Verdict
-from reprobuild.verify.work import OUTPUTS, Work, compare_work, seed_of_work, work_of_workload
+from reprobuild.verify.workload.conditions import RUNS, WorkRecord, record
+from reprobuild.verify.workload.judge import shown
+from reprobuild.verify.workload.mounts import Mounts
+from reprobuild.verify.workload.run import OUTPUTS, Work, compare_work, seed_of_work, work_of_workload
 
 SEED = 42  # where nobody chose one
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")

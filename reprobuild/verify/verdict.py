@@ -10,10 +10,20 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
-from reprobuild.guard.strings import Digest as ImageDigest
-from reprobuild.guard.strings import Instant, Profile, Version
-from reprobuild.verify.conditions import WorkRecord
-from reprobuild.verify.document import Count, Device, Digest, Free, ModeName, Name, Seconds, Seen, Text
+from reprobuild.infra.untrusted.strings import Digest as ImageDigest
+from reprobuild.infra.untrusted.strings import Instant, Profile, Version
+from reprobuild.verify.determinism.document import (
+    Count,
+    Device,
+    Digest,
+    Free,
+    ModeName,
+    Name,
+    Seconds,
+    Seen,
+    Text,
+)
+from reprobuild.verify.workload.conditions import WorkRecord
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
 RoundTrip = Literal["exact", "explained", "residue", "not-run"]

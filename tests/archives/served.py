@@ -14,7 +14,7 @@ import urllib.parse
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from reprobuild.apt.dated import identifier
+from reprobuild.ecosystems.apt.snapshot_archive import identifier
 from tests.archives.world import END, START, TICK, World
 from tests.loopback import Loopback
 

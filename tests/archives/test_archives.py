@@ -11,20 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.apt.archives import Archive, archives_of, ppas_of, present_archives
-from reprobuild.apt.dated import identifier, instant
-from reprobuild.decisions import ArchiveDecision, Decisions
+from reprobuild.config.overrides import ArchiveDecision, Decisions
+from reprobuild.config.services import distances, read_services
+from reprobuild.ecosystems.apt.archives import Archive, archives_of, ppas_of, present_archives
+from reprobuild.ecosystems.apt.snapshot_archive import identifier, instant
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError
-from reprobuild.net import Manners, Net
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.system.apt_update_time import RESOLUTION
 from reprobuild.resolve.system.base import System, Wanted
 from reprobuild.resolve.system.release import Release
-from reprobuild.resolve.system.when import RESOLUTION
-from reprobuild.services import distances, read_services
-from reprobuild.snapshot.apt import parse
 from reprobuild.snapshot.model import AptList, Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.parsers.apt import parse
+from reprobuild.store.store import Store
 from tests.archives.served import Archives
 from tests.archives.test_year import Host
 from tests.archives.world import END, UBUNTU, World, make_world
@@ -196,7 +196,7 @@ def services_of(archives: Archives, keys: str = "") -> dict[str, str]:
 def pinned_key(monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose own key stands in the table of pinned ones."""
     world = make_world(UBUNTU, 11)
-    from reprobuild.apt import archives as module
+    from reprobuild.ecosystems.apt import archives as module
 
     real = module.archives_of
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
-from reprobuild.apt import dated
-from reprobuild.apt.archives import Archive
-from reprobuild.apt.dated import Indexes, Listed, identifier, instant, read_release
-from reprobuild.apt.signed import Keyring
+from reprobuild.ecosystems.apt import snapshot_archive
+from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.ecosystems.apt.snapshot_archive import Indexes, Listed, identifier, instant, read_release
 from reprobuild.errors import FetchError
-from reprobuild.net import Manners, Net, NotFound
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Manners, Net, NotFound
+from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 
 KEY = Tsk.generate("archive <archive@archive.test>")
@@ -149,7 +149,7 @@ def test_a_signed_text_without_a_date_is_refused() -> None:
 def test_an_endless_signed_text_is_refused(
     served: Served, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dated, "_LONGEST_SIGNED", 100)
+    monkeypatch.setattr(snapshot_archive, "_LONGEST_SIGNED", 100)
     content = inrelease(b"", "")
     served.give(SIGNED, content)
     assert f"{SIGNED} gives more than 100 bytes" in str(refused(served, store, tmp_path / "k"))

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
-from reprobuild.apt.archives import Archive
-from reprobuild.apt.dated import Indexes
-from reprobuild.apt.signed import Keyring
+from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.ecosystems.apt.snapshot_archive import Indexes
 from reprobuild.errors import FetchError
-from reprobuild.net import Manners, Net
-from reprobuild.store import Store, hash_file
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.store.store import Store, hash_file
 from tests.dying import FAULTS, Dying, Fault
 
 KEY = Tsk.generate("archive <archive@archive.test>")

@@ -9,17 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.apt.first_seen import FirstSeen
-from reprobuild.apt.index import PackagesFile, SystemIndex
-from reprobuild.apt.launchpad import Launchpad
+from reprobuild.ecosystems.apt.first_seen import FirstSeen
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.launchpad import Launchpad
 from reprobuild.errors import FetchError, LockError
-from reprobuild.lock import Ruling
-from reprobuild.net import Manners, Net
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Ruling
 from reprobuild.resolve.system.base import find_base
-from reprobuild.resolve.system.search import Search
-from reprobuild.resolve.system.shelves import Found, OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
+from reprobuild.resolve.system.fallback_sources import (
+    Found,
+    OfLaunchpad,
+    OwnStore,
+    Pool,
+    Shelf,
+    UserFiles,
+    user_files,
+)
+from reprobuild.resolve.system.version_search import Search
 from reprobuild.snapshot.model import Package
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.system.samples import ar_bytes, member, package, stanza, tar_bytes
 

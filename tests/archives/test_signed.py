@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
-from reprobuild.apt.signed import Keyring
+from reprobuild.ecosystems.apt.signatures import Keyring
 from reprobuild.errors import FetchError
 
 KEY, OTHER = Tsk.generate("one <one@archive.test>"), Tsk.generate("two <two@archive.test>")

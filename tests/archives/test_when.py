@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from reprobuild.resolve.system.when import (
+from reprobuild.resolve.system.apt_update_time import (
     MOST_SAMPLES,
     RESOLUTION,
     Claim,

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from debian.debian_support import Version as Order
 
-from reprobuild.apt.archives import Archive
-from reprobuild.apt.dated import Indexes
-from reprobuild.apt.first_seen import FirstSeen
-from reprobuild.apt.index import PackagesFile, SystemIndex
-from reprobuild.apt.launchpad import Launchpad
-from reprobuild.apt.signed import Keyring
-from reprobuild.lock import Ruling
-from reprobuild.net import Manners, Net
+from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.first_seen import FirstSeen
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.launchpad import Launchpad
+from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.ecosystems.apt.snapshot_archive import Indexes
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Ruling
 from reprobuild.resolve.system.base import find_base
-from reprobuild.resolve.system.past import Past
-from reprobuild.resolve.system.search import Search
-from reprobuild.resolve.system.shelves import OfLaunchpad, OwnStore, Shelf
-from reprobuild.snapshot.apt import parse
+from reprobuild.resolve.system.fallback_sources import OfLaunchpad, OwnStore, Shelf
+from reprobuild.resolve.system.snapshot_archives import Past
+from reprobuild.resolve.system.version_search import Search
 from reprobuild.snapshot.model import Package
-from reprobuild.store import Store
+from reprobuild.snapshot.parsers.apt import parse
+from reprobuild.store.store import Store
 from tests.archives.served import Archives, Moods
 from tests.archives.world import DAY, DEBIAN, END, START, UBUNTU, Shape, World, make_world
 

@@ -18,15 +18,15 @@ from unittest import mock
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.archive import read_tar
-from reprobuild.lock import Ruling, Source
+from reprobuild.ecosystems.git.restore.restore import restore
+from reprobuild.infra.git.addresses import read_origin
+from reprobuild.infra.tar import read_tar
+from reprobuild.lock.lock import Ruling, Source
 from reprobuild.resolve.sources.trees import Given, resolve_sources
-from reprobuild.restore import restore
-from reprobuild.restore.places import read_origin
-from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.captured import read_captured
-from reprobuild.snapshot.repositories import Repository
-from reprobuild.store import Store
+from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.parsers.capture_json import read_captured
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from reprobuild_runtime import capture
 
 ROOT = Path(__file__).parent.parent.parent

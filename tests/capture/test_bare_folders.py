@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.restore.files import File, bare_repositories
+from reprobuild.ecosystems.git.restore.files import File, bare_repositories
 
 
 def test_a_captured_repository_can_be_a_part_of_one() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.snapshot import environ, modules
+from reprobuild.snapshot.parsers import env, modules
 from reprobuild_runtime import capture
 from tests.capture.test_reading import context
 
@@ -24,11 +24,11 @@ def test_there_are_files() -> None:
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.name)
 def test_a_real_environment_is_read_as_it_was(path: Path) -> None:
-    known = {v.name: v.value for v in environ.parse(path.read_bytes())[0] if v.value is not None}
+    known = {v.name: v.value for v in env.parse(path.read_bytes())[0] if v.value is not None}
     assert known
     taken = capture.take_environment(context(known))
     assert taken.withheld == []
-    found, remarks = environ.parse(taken.texts["env.txt"])
+    found, remarks = env.parse(taken.texts["env.txt"])
     plain = {name: value for name, value in known.items() if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)}
     assert {variable.name: variable.value for variable in found} == plain
     assert [v.name for v in found if v.suspect and not str(v.value).endswith("...")] == []

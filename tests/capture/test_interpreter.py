@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from reprobuild.report.text import render_snapshot
-from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.read import read_snapshot
 from reprobuild_runtime import capture
 from tests.capture.repositories import LEAN, PROGRAM, document
 from tests.guard.elves import elf

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.snapshot import freeze
+from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV
 
@@ -81,7 +81,7 @@ def test_every_origin_has_its_line(
     facts = capture.take_distributions(context).facts
     text = capture._freeze(facts["found"], {})
     assert text.decode() == line + "\n"
-    ((requirement,), remarks) = freeze.parse(text)
+    ((requirement,), remarks) = pip_freeze.parse(text)
     assert {name: getattr(requirement, name) for name in read} == read
     assert all(remark.understood for remark in remarks)
 
@@ -106,7 +106,7 @@ def test_a_leftover_of_an_interrupted_installation_is_not_the_distribution(
     facts = capture.take_distributions(context).facts
     text = capture._freeze(facts["found"], {}).decode()
     assert sorted(text.splitlines()) == ["torch==2.0", "~orch==1.0"]
-    found, _ = freeze.parse(text.encode())
+    found, _ = pip_freeze.parse(text.encode())
     assert {(line.kind, line.name) for line in found} == {("index", "torch"), ("leftover", "~orch")}
     notes = capture._notes({"distributions": facts, "parts": {}, "repositories": []})
     folder = tmp_path / "site" / "idna-3.7.dist-info"

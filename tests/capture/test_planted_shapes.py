@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.resolve.settings.environment import resolve_environment
-from reprobuild.snapshot import read_snapshot
+from reprobuild.resolve.environment.environment import resolve_environment
+from reprobuild.snapshot.read import read_snapshot
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, new_origin, write
 from tests.capture.test_secrets import captured_bytes
 from tests.snapshot.shapes import ALIKE, MORE, SHAPES, fill

@@ -16,12 +16,14 @@ from hypothesis import given
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from reprobuild.infra.git.addresses import read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.system.release import infer_release
-from reprobuild.restore.places import read_origin
-from reprobuild.snapshot import environ, modules, read_snapshot
-from reprobuild.snapshot.captured import read_captured
-from reprobuild.store import Store
+from reprobuild.snapshot.parsers import env as environ
+from reprobuild.snapshot.parsers import modules
+from reprobuild.snapshot.parsers.capture_json import read_captured
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from reprobuild_runtime import capture
 from tests.capture.repositories import BASE, ENV, LEAN, document, git, new_origin, run_program, write
 from tests.conftest import reprobuild

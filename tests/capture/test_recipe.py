@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import capture
+from reprobuild.capture import launch
 from reprobuild.cli import common
 from reprobuild.errors import SnapshotError
-from reprobuild.secrets import strip_credentials
-from reprobuild.snapshot import read_snapshot
+from reprobuild.infra.secrets import strip_credentials
+from reprobuild.snapshot.read import read_snapshot
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, untouched, write
 from tests.capture.test_reading import install
 from tests.conftest import reprobuild
@@ -25,7 +25,7 @@ from tests.snapshot.samples import SECRETS
 
 def run_recipe(target: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     argv = ["bash", "-s", "--", str(target)]
-    return subprocess.run(argv, input=capture.recipe(), env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(argv, input=launch.recipe(), env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ ADDRESSES = [
 
 def test_its_freeze_lines_have_no_credentials() -> None:
     """The same addresses are left as by the rules of reprobuild."""
-    start = capture.recipe().index("without_credentials() {")
-    function = capture.recipe()[start : capture.recipe().index("\n}\n", start)] + "\n}\n"
+    start = launch.recipe().index("without_credentials() {")
+    function = launch.recipe()[start : launch.recipe().index("\n}\n", start)] + "\n}\n"
     argv = ["bash", "-c", f"{function}without_credentials"]
     done = subprocess.run(argv, input="\n".join(ADDRESSES), capture_output=True, text=True, check=True)
     assert done.stdout.split() == [strip_credentials(address)[0] for address in ADDRESSES]
@@ -132,7 +132,7 @@ def test_commits_that_no_remote_has_are_bundled(job: dict[str, str], tmp_path: P
 
 
 def test_one_of_many_ranks_captures(job: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "recipe.sh").write_text(capture.recipe())
+    (tmp_path / "recipe.sh").write_text(launch.recipe())
     argv = ["bash", str(tmp_path / "recipe.sh"), str(tmp_path / "out")]
     ranks = [subprocess.Popen(argv, env=job, stderr=subprocess.PIPE, text=True) for _ in range(20)]
     said = [rank.communicate()[1] for rank in ranks]
@@ -148,7 +148,7 @@ def test_what_it_cannot_do_it_says(job: dict[str, str], tmp_path: Path) -> None:
     done = run_recipe(tmp_path / "full", job)
     assert done.returncode == 3
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
-    done = subprocess.run(["bash", "-s"], input=capture.recipe(), text=True, capture_output=True, check=False)
+    done = subprocess.run(["bash", "-s"], input=launch.recipe(), text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (2, "capture.sh: usage: capture.sh DIR\n")
 
 
@@ -179,16 +179,16 @@ def test_the_verb_gives_the_code_of_the_program(tmp_path: Path) -> None:
 
 def test_an_interpreter_that_cannot_run_it(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="`false` could not run the capture: it exited 1") as caught:
-        capture.capture("false", None, env=ENV, sink=lambda stream, data: None, as_json=False)
+        launch.capture("false", None, env=ENV, sink=lambda stream, data: None, as_json=False)
     assert caught.value.hint == "it must be Python 3.8 or newer; name another with --python"
 
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_whose_environment_it_is(name: str, tmp_path: Path) -> None:
-    assert capture.interpreter({name: str(tmp_path)}, sys.executable) == sys.executable
+    assert launch.interpreter({name: str(tmp_path)}, sys.executable) == sys.executable
     write(tmp_path, "bin/python", b"")
-    assert capture.interpreter({name: str(tmp_path)}, sys.executable) == str(tmp_path / "bin" / "python")
-    assert capture.interpreter({}, sys.executable) == sys.executable
+    assert launch.interpreter({name: str(tmp_path)}, sys.executable) == str(tmp_path / "bin" / "python")
+    assert launch.interpreter({}, sys.executable) == sys.executable
 
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -239,8 +239,8 @@ def test_missing_objects_start_no_program_of_the_repository(job: dict[str, str],
 )
 def test_the_locale_that_python_set_is_not_the_users(at_start: bytes, kept: bool) -> None:
     env = {"A": "1", "LC_CTYPE": "C.UTF-8"}
-    assert ("LC_CTYPE" in capture.given(env, at_start)) == kept
-    assert capture.given(env, at_start)["A"] == "1"
+    assert ("LC_CTYPE" in launch.given(env, at_start)) == kept
+    assert launch.given(env, at_start)["A"] == "1"
 
 
 def test_the_file_is_in_the_package() -> None:

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
+from reprobuild.ecosystems.git.restore.restore import restore
 from reprobuild.errors import SnapshotError
-from reprobuild.restore import restore
-from reprobuild.snapshot.captured import read_captured
+from reprobuild.snapshot.parsers.capture_json import read_captured
 from reprobuild_runtime import capture
 from tests.capture.repositories import (
     ENV,

@@ -14,9 +14,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from reprobuild.ecosystems.git.restore.restore import restore
 from reprobuild.errors import ReproError, SnapshotError
-from reprobuild.restore import restore
-from reprobuild.snapshot.captured import DAMAGED, read_captured, unquoted
+from reprobuild.snapshot.parsers.capture_json import DAMAGED, read_captured, unquoted
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, document, git, new_origin, take, write
 from tests.guard.fuzz import resident

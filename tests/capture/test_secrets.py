@@ -18,9 +18,9 @@ from unittest import mock
 import pytest
 
 from dev import write_secrets
-from reprobuild import secrets
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import read_snapshot
+from reprobuild.infra import secrets
+from reprobuild.snapshot.read import read_snapshot
 from reprobuild_runtime import capture
 from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, git, new_origin, take, write
 from tests.e2e.test_planted_secrets import forms

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.read import read_snapshot
 from tests.capture.repositories import BASE, ENV, PROGRAM, ROOT, document
 from tests.conftest import reprobuild
 

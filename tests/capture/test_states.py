@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
-from reprobuild.snapshot.captured import read_captured
+from reprobuild.snapshot.parsers.capture_json import read_captured
 from reprobuild_runtime import capture
 from tests.capture.repositories import git, new_origin, place, proved, write
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import Decisions
-from reprobuild.lock import Ruling
+from reprobuild.config.overrides import Decisions
+from reprobuild.lock.lock import Ruling
 from reprobuild.resolve.conda.environment import in_prefix
-from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.snapshot import read_snapshot
+from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.snapshot.read import read_snapshot
 
 ENV = "/home/u/miniconda3/envs/x"
 

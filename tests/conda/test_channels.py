@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.conda.configured import Channels, read_channels
-from reprobuild.conda.places import Meaning, Place
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.conda.channels import Meaning, Place
+from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
 from reprobuild.errors import LockError
-from reprobuild.services import read_services
 
 SHIPPED = read_services({})
 PUBLIC, DEFAULTS = SHIPPED["conda-channels"].url, SHIPPED["conda-defaults"].url

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.results import read_image
+from reprobuild.output.directory import read_image
 from tests.conda.python_package import python_package
 from tests.conda_packages import PLACEHOLDER, Link, Spec, index_channel, write_package
 from tests.conftest import reprobuild

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 import zstandard
 
-from reprobuild.conda.package import activated_variables, read_facts
+from reprobuild.ecosystems.conda.package import activated_variables, read_facts
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.realise.conda import link_packages
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conda.test_linking import PYTHON, linked, never
 from tests.conda_packages import Link, Spec, locked, write_package
 

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import CondaPackage
+from reprobuild.infra.sandbox import Root
+from reprobuild.lock.lock import CondaPackage
 from reprobuild.realise.conda import link_packages
-from reprobuild.sandbox import Root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conda_packages import PLACEHOLDER, Link, Spec, locked
 
 PYTHON = Spec(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from reprobuild.archive import Entry
-from reprobuild.compare import compare_locks
-from reprobuild.image.inputs import TREE, candidates, read_origins
-from reprobuild.lock import Artefact, CondaPackage, Lock
+from reprobuild.compare.images.attribute import TREE, candidates, read_origins
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.diff import compare_locks
+from reprobuild.lock.lock import Artefact, CondaPackage, Lock
 from tests.verify.samples import make_lock
 
 

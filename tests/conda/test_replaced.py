@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Interpreter
+from reprobuild.infra.sandbox import Root
+from reprobuild.lock.lock import Interpreter
 from reprobuild.realise.conda import link_conda
-from reprobuild.sandbox import Root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conda.test_linking import PYTHON, never
 from tests.conda.test_scripts import root as root
 from tests.conda_packages import Spec, locked

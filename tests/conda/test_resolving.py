@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import BuildError, FetchError, LockError
-from reprobuild.keep import keep
-from reprobuild.lock import EPOCH, Ruling
-from reprobuild.net import Net
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import EPOCH, Ruling
 from reprobuild.resolve.conda.packages import Conda, resolve_conda
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lost import refuse_lost
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.roots import keep
+from reprobuild.store.store import Store
 from tests.conda.test_linking import BINARY, NALA, PYTHON
 from tests.conda_packages import Spec, index_channel, write_package
 from tests.drills.dead import FAULTS, MANNERS, Scene

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock import Artefact, CondaPackage, Lock
-from reprobuild.snapshot import read_snapshot
+from reprobuild.lock.lock import Artefact, CondaPackage, Lock
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.verify.frozen import Frozen, Item
-from reprobuild.verify.round_trip import compare_conda, compare_freeze
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.verify.roundtrip.compare import compare_conda, compare_freeze
+from reprobuild.verify.roundtrip.image_freeze import Frozen, Item
 from tests.verify.samples import make_lock
 
 

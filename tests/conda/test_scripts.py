@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.sandbox import Root
 from reprobuild.realise.conda import link_conda
-from reprobuild.sandbox import Root
 from tests.conda.test_linking import NALA, PYTHON, linked
 from tests.conda_packages import Spec, locked
 from tests.image.made import Made

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.verify.names import timeless
+from reprobuild.verify.workload.file_names import timeless
 from reprobuild_runtime.artefacts.events import is_event_file, masked_checksum
 from tests.determinism.test_verdicts import BEGAN, compared
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from reprobuild.engines import find_engine
-from reprobuild.verify.conditions import Conditions
+from reprobuild.engines.registry import find_engine
 from reprobuild.verify.verdict import Comparison
-from reprobuild.verify.work import compare_work
+from reprobuild.verify.workload.conditions import Conditions
+from reprobuild.verify.workload.run import compare_work
 from tests.conftest import Built
 from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER, Script, verdicts, work_of
 

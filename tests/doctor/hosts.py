@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reprobuild.doctor.model import PROGRAMS, Disk, EngineFound, Finding, Host, Namespaces
-from reprobuild.preflight.gpus import Gpus
+from reprobuild.doctor.preflight.gpus import Gpus
 from reprobuild.resolve.cuda.rules import Gpu
 
 GB = 10**9

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.doctor import read_subject
 from reprobuild.doctor.code import cuda_code
-from reprobuild.doctor.fitting import judge_fit, needed
+from reprobuild.doctor.compatibility import judge_fit, needed
+from reprobuild.doctor.diagnose import read_subject
 from reprobuild.doctor.model import Fabric
+from reprobuild.doctor.preflight.gpus import Gpus
 from reprobuild.errors import LockError, UsageError
-from reprobuild.lock import Lock, Setting, write_lock
-from reprobuild.preflight.gpus import Gpus
+from reprobuild.lock.lock import Lock, Setting, write_lock
 from reprobuild.resolve.cuda.rules import Compiled, Gpu
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Verdict
 from tests.doctor.hosts import A100, APPTAINER, DOCKER, PODMAN, disks, host, states, told
 from tests.verify.samples import (

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reprobuild.doctor import diagnose
+from reprobuild.doctor.diagnose import diagnose
+from reprobuild.doctor.fixes import install, managers
 from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespaces
-from reprobuild.doctor.remedies import install, managers
 from reprobuild.doctor.text import render_diagnosis
 from tests.doctor.hosts import A100, APPTAINER, DOCKER, GB, PODMAN, WELL, disks, host, states, told, without
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from reprobuild.config.services import Service, read_services
 from reprobuild.doctor.services import address, not_probed, probe
-from reprobuild.services import Service, read_services
 
 
 class _Answers(BaseHTTPRequestHandler):

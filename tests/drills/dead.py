@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reprobuild.net import Manners
+from reprobuild.infra.http.client import Manners
 from tests.resolve.served import Reply, Served
 
 # Three tries of a third of a second each.

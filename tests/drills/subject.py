@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.lock import write_lock
-from reprobuild.payload import pack_runtime
+from reprobuild.lock.lock import write_lock
+from reprobuild.recipe.payload import pack_runtime
 from tests.image.made import Made, file
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.caches import Caches
 from reprobuild.errors import FetchError
-from reprobuild.fetch import artefacts, fetch
-from reprobuild.lock import Artefact, Lock, Sdist, write_lock
-from reprobuild.net import Net
-from reprobuild.store import Store, hash_file
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Lock, Sdist, write_lock
+from reprobuild.store.caches import Caches
+from reprobuild.store.fetch import artefacts, fetch
+from reprobuild.store.store import Store, hash_file
 from tests.conftest import reprobuild
 from tests.drills.dead import FAULTS, MANNERS, Scene, changed, like, mirrored
 from tests.image.made import Made

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import FetchError
-from reprobuild.lock import Artefact, Ruling, Wheel
-from reprobuild.net import Net
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Around, Target, resolve_requirements
-from reprobuild.resolve.freeze.lost import refuse_lost
-from reprobuild.services import read_services
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Ruling, Wheel
+from reprobuild.resolve.python.resolve import Around, Target, resolve_requirements
+from reprobuild.resolve.python.unreachable import refuse_lost
 from tests.drills.dead import FAULTS, LOGIN, MANNERS, Scene, like
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served

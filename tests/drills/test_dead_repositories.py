@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError, LockError
-from reprobuild.fetch import fetch
-from reprobuild.lock import Ruling, Source
-from reprobuild.net import Net
+from reprobuild.infra.git import command
+from reprobuild.infra.git.addresses import read_origin
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Ruling, Source
 from reprobuild.resolve.sources.trees import Given, resolve_sources
-from reprobuild.restore import git
-from reprobuild.restore.places import read_origin
-from reprobuild.store import Store
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.drills.dead import FAULTS, LOGIN, Scene
 from tests.resolve.repositories import ENV, Project, requirement, unreachable
 from tests.resolve.served import Reply, Served
@@ -25,7 +25,7 @@ REFS = "/proj.git/info/refs?service=git-upload-pack"
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Served]]:
-    monkeypatch.setattr(git, "PATIENCE", 1)
+    monkeypatch.setattr(command, "PATIENCE", 1)
     with Served() as server, Served() as other:
         yield server, other
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprobuild.config import image_config
 from reprobuild.engines import apptainer, docker, podman
 from reprobuild.engines.apptainer_cache import Cache
-from reprobuild.image.enroot import enroot_files
+from reprobuild.image.formats.enroot import enroot_files
+from reprobuild.recipe.image_config import image_config
 from tests.conftest import Built
 
 Words = Sequence[bytes]

@@ -11,8 +11,8 @@ import pytest
 
 from reprobuild.engines import docker
 from reprobuild.engines.model import Task
-from reprobuild.results import read_image
-from reprobuild.snapshot import read_snapshot
+from reprobuild.output.directory import read_image
+from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import ROOT, Built, reprobuild
 
 SNAPSHOT = ROOT / "examples" / "cpu-capture" / "snapshot"

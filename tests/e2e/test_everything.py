@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.results import read_image
-from reprobuild.store import hash_file
+from reprobuild.output.directory import read_image
+from reprobuild.store.store import hash_file
 from tests.conda.python_package import MINOR, python_package
 from tests.conda.test_environment import NALA, ZED, explicit
 from tests.conda_packages import index_channel, write_package

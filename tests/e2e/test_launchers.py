@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.config import image_config
+from reprobuild.recipe.image_config import image_config
 from tests.conftest import ROOT, Built, reprobuild
 from tests.e2e.launchers import SEED, Launchers, Way, open_launchers
 

@@ -17,8 +17,8 @@ import zstandard
 
 from reprobuild.engines import docker
 from reprobuild.engines.model import Finished, Task
-from reprobuild.image.layout import read_layout
-from reprobuild.lock import read_lock
+from reprobuild.image.oci.read import read_layout
+from reprobuild.lock.lock import read_lock
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, Built, reprobuild
 from tests.e2e.test_planted_secrets import below
 

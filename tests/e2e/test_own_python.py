@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.image.tree import tree_digest
-from reprobuild.results import read_image
-from reprobuild.store import Store
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.image.tree_digest import tree_digest
+from reprobuild.output.directory import read_image
+from reprobuild.store.store import Store
 from tests.capture.repositories import git, new_origin
 from tests.conftest import reprobuild
 from tests.image.made import make_wheel

@@ -14,9 +14,9 @@ import pytest
 import zstandard
 
 from reprobuild.errors import SnapshotError
-from reprobuild.secrets import find
-from reprobuild.snapshot import patches
-from reprobuild.store import hash_file
+from reprobuild.infra.secrets import find
+from reprobuild.snapshot.parsers import git_diff
+from reprobuild.store.store import hash_file
 from tests.conftest import Built, reprobuild
 from tests.snapshot.samples import ALNUM, SECRETS
 
@@ -147,5 +147,5 @@ def test_each_shape_in_a_diff_is_refused_with_file_and_line(rule: str, text: str
     )
     assert find(diff.encode()) == [(7, rule)]
     with pytest.raises(SnapshotError, match=rf"lib\.diff:7: an added line holds a secret \({rule}\)") as err:
-        patches.parse(diff.encode(), "lib.diff")
+        git_diff.parse(diff.encode(), "lib.diff")
     assert text not in str(err.value) + err.value.hint

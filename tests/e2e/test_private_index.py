@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reprobuild.lock import read_lock
-from reprobuild.store import hash_file
+from reprobuild.lock.lock import read_lock
+from reprobuild.store.store import hash_file
 from tests.conftest import EXAMPLE, Built, reprobuild
 from tests.e2e.test_planted_secrets import below, forms, unpacked
 from tests.image.made import make_wheel

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.image.sif import read_sif
-from reprobuild.image.tree import tree_digest
-from reprobuild.results import read_image
+from reprobuild.image.formats.sif import read_sif
+from reprobuild.image.tree_digest import tree_digest
+from reprobuild.output.directory import read_image
 from tests.conftest import Built, reprobuild
 from tests.squashfs import squashfs_tree
 

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.archive import Entry, TarWriter
 from reprobuild.engines import docker, podman
 from reprobuild.engines.model import Engine
-from reprobuild.image.blobs import Layer, LayerSink
-from reprobuild.image.oci import image_json, write_layout
-from reprobuild.store import Store
+from reprobuild.image.layers.blobs import Layer, LayerSink
+from reprobuild.image.oci.write import image_json, write_layout
+from reprobuild.infra.tar import Entry, TarWriter
+from reprobuild.store.store import Store
 from tests.conftest import ROOT
 
 PRIVATE_ENGINE = ROOT / "dev" / "private_engine.py"

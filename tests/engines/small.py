@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.apt.configured import configured_index
+from reprobuild.ecosystems.apt.apt_config import configured_index
 from reprobuild.image.model import Image
-from reprobuild.lock import write_lock
+from reprobuild.lock.lock import write_lock
+from reprobuild.output.directory import read_image
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.results import read_image
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import Built, reprobuild
 from tests.system.samples import bring
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from reprobuild.engines import apptainer, find_engine
+from reprobuild.engines import apptainer
 from reprobuild.engines.apptainer_cache import FOLDER, Cache
 from reprobuild.engines.model import Finished, Streams, Task
+from reprobuild.engines.registry import find_engine
 from reprobuild.errors import BuildError, EngineError
 from tests.conftest import apptainer_environment
 from tests.engines.conftest import Tiny, make_tiny

@@ -15,18 +15,18 @@ import msgspec
 import pytest
 
 from reprobuild.builders import apptainer
+from reprobuild.builders.adopt import adopt
 from reprobuild.builders.model import FAILED
-from reprobuild.context import write_context
+from reprobuild.builders.native import build_image
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.image.adopt import adopt
-from reprobuild.image.build import build_image
-from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.model import Image
-from reprobuild.lock import Lock, Setting, encode, write_lock
-from reprobuild.payload import payload
-from reprobuild.render import render
-from reprobuild.results import LOCK
-from reprobuild.store import Store
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.lock.lock import Lock, Setting, encode, write_lock
+from reprobuild.output.directory import LOCK
+from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.payload import payload
+from reprobuild.recipe.render import render
+from reprobuild.store.store import Store
 from tests.conftest import ROOT, Built, apptainer_environment, reprobuild
 from tests.engines.small import Small
 from tests.image.made import Made, file
@@ -160,7 +160,7 @@ BUILDS = """
 import os, sys
 from pathlib import Path
 from reprobuild.errors import ReproError
-from reprobuild.lock import read_lock
+from reprobuild.lock.lock import read_lock
 from tests.engines.test_apptainer_builder import build
 try:
     print(build(read_lock(Path(sys.argv[1])), Path(sys.argv[2]), os.environ).tree)

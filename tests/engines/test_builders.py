@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.builders import build_foreign
-from reprobuild.builders.promise import native_tree
+from reprobuild.builders.registry import build_foreign
+from reprobuild.builders.tree_check import native_tree
 from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.model import Image
-from reprobuild.lock import read_lock
-from reprobuild.payload import payload
-from reprobuild.results import LOCK, read_image
-from reprobuild.store import Store
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.lock.lock import read_lock
+from reprobuild.output.directory import LOCK, read_image
+from reprobuild.recipe.payload import payload
+from reprobuild.store.store import Store
 from tests.conftest import Built, reprobuild
 from tests.engines.conftest import Running, daemon
 from tests.engines.small import WHEELS, Small

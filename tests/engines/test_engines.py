@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from reprobuild.doctor.disks import engine_folders
-from reprobuild.engines import docker, find_engine
+from reprobuild.engines import docker
 from reprobuild.engines.model import Finished, Streams, Task
+from reprobuild.engines.registry import find_engine
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.layout import MAKE_AGAIN
+from reprobuild.image.oci.read import MAKE_AGAIN
 from tests.engines.conftest import Running, Tiny, make_tiny
 
 REFUSED = {

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.builders import BUILDERS, find_builder
-from reprobuild.engines import ENGINES, HINT, apptainer, docker, find_engine, podman
+from reprobuild.builders.registry import BUILDERS, find_builder
+from reprobuild.compare.environments.open import Running, compare
+from reprobuild.compare.images.explain import explain
+from reprobuild.engines import apptainer, docker, podman
 from reprobuild.engines.model import Task
-from reprobuild.environments.opening import Running, compare
+from reprobuild.engines.registry import ENGINES, HINT, find_engine
 from reprobuild.errors import EngineError
-from reprobuild.explain import explain
 from tests.engines.conftest import Tiny, daemon
 
 pytestmark = pytest.mark.usefixtures("sockets_that_the_sdk_forgets")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.engines.kept import (
+from reprobuild.engines.output_files import (
     LARGEST,
     Pieces,
     keep_folder,

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.image.layout import read_layout
+from reprobuild.image.formats.single_file import write_sif
 from reprobuild.image.model import Image
-from reprobuild.image.single import write_sif
-from reprobuild.lock import Workload
-from reprobuild.report.page.running import apptainer_commands, docker_commands, podman_commands
+from reprobuild.image.oci.read import read_layout
+from reprobuild.lock.lock import Workload
+from reprobuild.report.html.run import apptainer_commands, docker_commands, podman_commands
 from tests.engines.conftest import Tiny
 from tests.verify.samples import make_lock
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from reprobuild.compare.images.explain import explain
 from reprobuild.engines import docker
 from reprobuild.errors import EngineError
-from reprobuild.explain import explain
 from tests.engines.conftest import Running, Tiny
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprobuild.environments.difference import Comparison
-from reprobuild.environments.opening import Running, compare
+from reprobuild.compare.environments.difference import Comparison
+from reprobuild.compare.environments.open import Running, compare
 from tests.conftest import EXAMPLE
 from tests.image.images import Entries, make_layout
 from tests.image.made import file

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry
-from reprobuild.config import environ_file
-from reprobuild.environments.difference import Comparison, Difference
-from reprobuild.environments.facts import KINDS
-from reprobuild.environments.opening import compare
+from reprobuild.builders.native import build_image
+from reprobuild.compare.environments.difference import Comparison, Difference
+from reprobuild.compare.environments.model import KINDS
+from reprobuild.compare.environments.open import compare
 from reprobuild.errors import EngineError, InconclusiveError, LockError, SnapshotError, UsageError
-from reprobuild.image.build import build_image
-from reprobuild.image.single import write_singles
-from reprobuild.lock import Lock, Realised, Setting, write_lock
+from reprobuild.image.formats.single_file import write_singles
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.lock import Lock, Realised, Setting, write_lock
+from reprobuild.recipe.image_config import environ_file
 from reprobuild.report.comparison import SHOWN, render_comparison
 from tests.environments.samples import NOBODY, SNAPSHOT, compared, info, make_image, make_snapshot, repository
 from tests.image.images import archived, make_layout, saved

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.environments import evidence
-from reprobuild.environments.difference import Comparison
-from reprobuild.environments.evidence import BUNDLES, STARTS
-from reprobuild.lock import Artefact, write_lock
-from reprobuild.store import hash_file
+from reprobuild.compare.environments import evidence
+from reprobuild.compare.environments.difference import Comparison
+from reprobuild.compare.environments.evidence import BUNDLES, STARTS
+from reprobuild.lock.lock import Artefact, write_lock
+from reprobuild.store.store import hash_file
 from tests.conftest import ROOT, reprobuild
 from tests.environments.samples import compared, make_snapshot
 from tests.verify.samples import make_lock

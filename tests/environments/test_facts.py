@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.environments import conda
-from reprobuild.environments.facts import (
+from reprobuild.compare.environments import conda
+from reprobuild.compare.environments.model import (
     ARCHITECTURE,
     KINDS,
     LONGEST,
@@ -20,9 +20,9 @@ from reprobuild.environments.facts import (
     equal,
     project,
 )
-from reprobuild.environments.rules import rank, table
-from reprobuild.resolve.settings import environment
-from reprobuild.snapshot.conda_names import names, on_pypi
+from reprobuild.compare.environments.ranking import rank, table
+from reprobuild.resolve.environment import environment
+from reprobuild.snapshot.parsers.conda_names import names, on_pypi
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)
 VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(rc[0-9])?(\+[a-z0-9]{1,6})?", fullmatch=True)

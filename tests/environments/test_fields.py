@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct
 
-from reprobuild.environments import machine
-from reprobuild.environments.difference import Comparison, compare_sides
-from reprobuild.environments.snapshot import of_snapshot
-from reprobuild.snapshot import model, repositories
+from reprobuild.compare.environments import machine
+from reprobuild.compare.environments.difference import Comparison, compare_sides
+from reprobuild.compare.environments.snapshot import of_snapshot
+from reprobuild.snapshot import capture_model, model
 from tests.recipe.full_lock import replaced
 
 Owner = tuple[type[Struct], str]
@@ -56,27 +56,27 @@ SILENT: dict[Owner, str] = {
     (model.Patch, "strip"): "follows from the content of the patch, whose digest is compared",
     (model.Remark, "reason"): "follows from the text of the line",
     (model.Remark, "lines"): _PLACE,
-    (repositories.Captured, "python"): _FOLDER,
-    (repositories.Captured, "command"): _FOLDER,
-    (repositories.Captured, "notes"): "say in words what the parts and the repositories say, and name folders",
-    (repositories.PackedInterpreter, "file"): "it has one name in each snapshot",
-    (repositories.PackedInterpreter, "size"): "follows from the archive, whose sha256 is compared",
-    (repositories.Repository, "folder"): _FOLDER,
-    (repositories.Repository, "object_format"): "another one has other ids of trees, which are compared",
-    (repositories.Repository, "branch"): _TREE,
-    (repositories.Repository, "remotes"): _TREE,
-    (repositories.Repository, "base"): _TREE,
-    (repositories.Repository, "prerequisites"): _SAVED,
-    (repositories.Repository, "index"): _TREE,
-    (repositories.Repository, "bundle"): _SAVED,
-    (repositories.Repository, "unmerged"): _TREE,
-    (repositories.Repository, "flags"): _TREE,
-    (repositories.Repository, "settings"): _TREE,
-    (repositories.Repository, "attributes"): _TREE,
-    (repositories.Repository, "shallow"): _SAVED,
-    (repositories.Repository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
-    (repositories.Diff, "size"): _SAVED,
-    (repositories.LeftOut, "reason"): "why the content is not there; the file is named",
+    (capture_model.Captured, "python"): _FOLDER,
+    (capture_model.Captured, "command"): _FOLDER,
+    (capture_model.Captured, "notes"): "say in words what the parts and the repositories say, and name folders",
+    (capture_model.PackedInterpreter, "file"): "it has one name in each snapshot",
+    (capture_model.PackedInterpreter, "size"): "follows from the archive, whose sha256 is compared",
+    (capture_model.Repository, "folder"): _FOLDER,
+    (capture_model.Repository, "object_format"): "another one has other ids of trees, which are compared",
+    (capture_model.Repository, "branch"): _TREE,
+    (capture_model.Repository, "remotes"): _TREE,
+    (capture_model.Repository, "base"): _TREE,
+    (capture_model.Repository, "prerequisites"): _SAVED,
+    (capture_model.Repository, "index"): _TREE,
+    (capture_model.Repository, "bundle"): _SAVED,
+    (capture_model.Repository, "unmerged"): _TREE,
+    (capture_model.Repository, "flags"): _TREE,
+    (capture_model.Repository, "settings"): _TREE,
+    (capture_model.Repository, "attributes"): _TREE,
+    (capture_model.Repository, "shallow"): _SAVED,
+    (capture_model.Repository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
+    (capture_model.Diff, "size"): _SAVED,
+    (capture_model.LeftOut, "reason"): "why the content is not there; the file is named",
     (machine.Cpu, "part"): "names the processor where it has no model name",
     (machine.Cpu, "vendor"): "names the processor where it has no model name",
     (machine.Cpu, "features"): "the flags of the processor where it has no others",
@@ -96,16 +96,16 @@ def requirement(kind: Any, name: str, **more: Any) -> model.Requirement:
     return model.Requirement(place=place("requirements.txt"), text=f"of {name}", kind=kind, name=name, **more)
 
 
-def repository(name: str, digit: str, **more: Any) -> repositories.Repository:
+def repository(name: str, digit: str, **more: Any) -> capture_model.Repository:
     tree, commit = digit * 40, "c" * 40
-    return repositories.Repository(
+    return capture_model.Repository(
         name=name, folder=f"/home/ada/{name}", object_format="sha1", head=commit, branch="main", base=commit,
-        remotes=(repositories.Remote(name="origin", url="https://git.example.org/r"),), prerequisites=(commit,),
+        remotes=(capture_model.Remote(name="origin", url="https://git.example.org/r"),), prerequisites=(commit,),
         index=tree, worktree=tree, unmerged=(("100644", commit, "1", "a"),), flags={"skip-worktree": ("a",)},
-        bundle=repositories.Bundle(file="r.bundle", sha256="1" * 64, refs={"head": commit}, reason="done"),
-        diff=repositories.Diff(file=None, size=1, start=commit, reason="done"), settings={"core.x": "1"},
-        attributes="a", shallow=(commit,), left_out=(repositories.LeftOut(path="key", reason="secret"),),
-        lfs=(repositories.LargeFile(path="big", sha256="2" * 64, size=1),), left_out_count=2,
+        bundle=capture_model.Bundle(file="r.bundle", sha256="1" * 64, refs={"head": commit}, reason="done"),
+        diff=capture_model.Diff(file=None, size=1, start=commit, reason="done"), settings={"core.x": "1"},
+        attributes="a", shallow=(commit,), left_out=(capture_model.LeftOut(path="key", reason="secret"),),
+        lfs=(capture_model.LargeFile(path="big", sha256="2" * 64, size=1),), left_out_count=2,
         **{"parent": None, "path": "", **more},
     )  # fmt: skip
 
@@ -153,10 +153,10 @@ def full_snapshot() -> model.Snapshot:
         ),
         remarks=(model.Remark(place=place("env.txt"), text="odd", reason="nobody knows", understood=False),),
         absent=("x.txt",),
-        captured=repositories.Captured(
-            interpreter=repositories.PackedInterpreter(
+        captured=capture_model.Captured(
+            interpreter=capture_model.PackedInterpreter(
                 file="interpreter.tar.gz", sha256="4" * 64, size=1, version="3.11.7", build="3.11.7 (main)",
-                prefix="/sw/python", left_out=(repositories.LeftOut(path="lib/x.py", reason="secret"),),
+                prefix="/sw/python", left_out=(capture_model.LeftOut(path="lib/x.py", reason="secret"),),
             ),
             repositories=(
                 repository("job", "1"),
@@ -164,8 +164,8 @@ def full_snapshot() -> model.Snapshot:
                 repository("outer", "3"),
                 repository("mylib", "4", distributions=("mylib",)),
             ),
-            python=repositories.Python(prefix="/opt/env"),
-            command=repositories.Command(folder="/home/ada"),
+            python=capture_model.Python(prefix="/opt/env"),
+            command=capture_model.Command(folder="/home/ada"),
             notes=("a note",),
         ),
         conda=(
@@ -309,7 +309,7 @@ def test_every_field_of_every_type_is_tried() -> None:
     tried = {owner for leaf in LEAVES for owner in leaf[1]}
     below = {owner for owner in fields if owner[0] in (model.PatchedFile, model.AptList)}
     assert len(fields) > 120
-    assert fields - tried - below == {(repositories.Diff, "file")}  # None where there were no changes
+    assert fields - tried - below == {(capture_model.Diff, "file")}  # None where there were no changes
 
 
 def test_the_list_says_why_and_has_no_more_than_is_used() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.environments.difference import Comparison, Difference, compare_sides
-from reprobuild.environments.facts import KINDS, Side
+from reprobuild.compare.environments.difference import Comparison, Difference, compare_sides
+from reprobuild.compare.environments.model import KINDS, Side
 from reprobuild.report.comparison import render_comparison
 
 ASPECTS = st.dictionaries(

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from reprobuild.compare import compare_locks
-from reprobuild.environments.difference import Comparison, compare_sides
-from reprobuild.environments.lock import from_lock
+from reprobuild.compare.environments.difference import Comparison, compare_sides
+from reprobuild.compare.environments.lock import from_lock
 from reprobuild.errors import LockError
-from reprobuild.lock import (
+from reprobuild.lock.diff import compare_locks
+from reprobuild.lock.fields import MOST
+from reprobuild.lock.lock import (
     SILENT,
     Artefact,
     CondaPackage,
@@ -31,7 +32,6 @@ from reprobuild.lock import (
     system,
     write_lock,
 )
-from reprobuild.lock.fields import MOST
 from reprobuild.report.comparison import render_comparison
 from tests.recipe.full_lock import Step, full_lock, replaced
 from tests.verify.samples import SHA, artefact, deb, make_lock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.environments.difference import Comparison
+from reprobuild.compare.environments.difference import Comparison
 from reprobuild.report.comparison import render_comparison
 from tests.environments.samples import compared, make_snapshot, repository
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.fleet.gathering import Fleet
-from reprobuild.lock import Lock
+from reprobuild.cluster.aggregate import Fleet
+from reprobuild.lock.lock import Lock
 from tests.conftest import PROGRAM, ROOT
 
 NODES = ("n1", "n2", "n3")

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.fleet.answers import Table
-from reprobuild.fleet.folder import CERTIFICATE
-from reprobuild.fleet.gathering import Fleet, Image, gather
+from reprobuild.cluster.aggregate import Fleet, Image, gather
+from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.shared_dir import CERTIFICATE
 from reprobuild.verify.verdict import Determinism, Smoke, Verdict
 from tests.verify.samples import EXPECTED, SHA, make_smoke, make_verdict
 

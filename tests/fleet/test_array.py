@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from reprobuild.image.layout import read_layout
-from reprobuild.lock import write_lock
+from reprobuild.image.oci.read import read_layout
+from reprobuild.lock.lock import write_lock
 from tests.conftest import PROGRAM, ROOT
 from tests.fleet.test_step import on_slurm
 from tests.image.made import Made

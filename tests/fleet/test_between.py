@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.fleet.answers import Table
-from reprobuild.fleet.between import Between, judge
-from reprobuild.fleet.checking import hindrance, note_not_run
-from reprobuild.fleet.gathering import gather
-from reprobuild.fleet.page import on_page
-from reprobuild.fleet.text import render_fleet
-from reprobuild.fleet.told import LARGEST
-from reprobuild.report.page.answers import computes_the_same
+from reprobuild.cluster.aggregate import gather
+from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.check import hindrance, note_not_run
+from reprobuild.cluster.collectives_judge import Between, judge
+from reprobuild.cluster.rank_log import LARGEST
+from reprobuild.cluster.report import on_page
+from reprobuild.cluster.text import render_fleet
+from reprobuild.report.html.summary import computes_the_same
 from reprobuild.verify.verdict import Determinism, Verdict
 from reprobuild_runtime.probes import between
 from tests.conftest import ROOT

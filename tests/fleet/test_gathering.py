@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.cluster.aggregate import gather
+from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, TOLD
+from reprobuild.cluster.text import render_fleet
 from reprobuild.errors import UsageError
-from reprobuild.fleet.answers import Table
-from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, TOLD
-from reprobuild.fleet.gathering import gather
-from reprobuild.fleet.text import render_fleet
+from reprobuild.infra.atomic import write_file
 from reprobuild.verify.verdict import Verdict
-from reprobuild.whole import write_file
 from tests.fleet.samples import IMAGE, as_nobody, certificate, changed, gathered, shared, write
 from tests.verify.samples import EXPECTED, make_smoke
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.fleet.gathering import Fleet
-from reprobuild.fleet.grouping import Group
-from reprobuild.fleet.page import on_page
-from reprobuild.fleet.text import render_fleet
+from reprobuild.cluster.aggregate import Fleet
+from reprobuild.cluster.group import Group
+from reprobuild.cluster.report import on_page
+from reprobuild.cluster.text import render_fleet
 from reprobuild.verify.verdict import Smoke, Verdict
 from tests.fleet.samples import certificate, changed, gathered, on, write
 from tests.verify.samples import make_smoke

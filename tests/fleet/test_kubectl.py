@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.checks import Checks
+from reprobuild.cluster import check
+from reprobuild.cluster.kubernetes_commands import commands
+from reprobuild.cluster.kubernetes_job import Job
+from reprobuild.context import Session
 from reprobuild.errors import UsageError
-from reprobuild.fleet import checking
-from reprobuild.fleet.kubectl import commands
-from reprobuild.fleet.kubernetes import Job
 from reprobuild.image.model import Image
-from reprobuild.net import Net
-from reprobuild.session import Session
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Net
+from reprobuild.pipeline.verify import Checks
+from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
@@ -181,5 +181,5 @@ def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
         layers=1,
     )
     with pytest.raises(UsageError, match="--scope cpu asks no GPU, and --node-gpus 8 gives some") as caught:
-        checking.job_of(make_lock(), image, session, Checks(cpu_only=True), JOB)
+        check.job_of(make_lock(), image, session, Checks(cpu_only=True), JOB)
     assert caught.value.hint == "leave one of the two out"

@@ -10,15 +10,15 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from reprobuild.checks import Checks
+from reprobuild.cluster import kubernetes_collect
+from reprobuild.cluster.aggregate import Fleet, gather
+from reprobuild.cluster.aggregate import Image as Wanted
+from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.kubernetes_job import Job, manifest, selector
+from reprobuild.cluster.kubernetes_pods_json import INDEX, PODS
 from reprobuild.errors import UsageError
-from reprobuild.fleet import pods
-from reprobuild.fleet.answers import Table
-from reprobuild.fleet.gathering import Fleet, gather
-from reprobuild.fleet.gathering import Image as Wanted
-from reprobuild.fleet.kubernetes import Job, manifest, selector
-from reprobuild.fleet.podlist import INDEX, PODS
 from reprobuild.image.model import Image
+from reprobuild.pipeline.verify import Checks
 from reprobuild.verify.check import seed_of
 from tests.verify.samples import EXPECTED, SHA, changed, document, make_lock
 
@@ -168,7 +168,7 @@ def judged(folder: Path, nodes: int = 1, **more: Any) -> Fleet:
     image = Image(
         reference="r", layout="image", manifest=DIGEST, config=DIGEST, tree=f"sha256:{SHA}", lock=LOCK.digest, layers=1,
     )  # fmt: skip
-    made = pods.certificates(folder, LOCK, image, EXPECTED, Checks(**more), now=0, nodes=nodes)
+    made = kubernetes_collect.certificates(folder, LOCK, image, EXPECTED, Checks(**more), now=0, nodes=nodes)
     return gather(
         made, Wanted(tree=f"sha256:{SHA}", seed=seed_of(LOCK), profile=LOCK.profile), Table(EXPECTED)
     )

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from reprobuild.cli import cli
-from reprobuild.fleet import member
-from reprobuild.verify.certificate import read_certificate
+from reprobuild.cluster import worker
+from reprobuild.verify.certificate.read import read_certificate
 from reprobuild.verify.verdict import Determinism, V
 from tests.fleet.samples import certificate
 from tests.image.made import Made
@@ -37,7 +37,7 @@ def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
     made.store.release()
     verdict = certificate(determinism=Determinism(cpu=cpu, gpu=gpu, collectives=collectives))
     assert verdict.round_trip == "not-run"
-    monkeypatch.setattr(member, "examine", lambda *_: verdict)
+    monkeypatch.setattr(worker, "examine", lambda *_: verdict)
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     words = ["verify", str(out), "--member", str(folder), "--store", str(made.store.root)]
     done = CliRunner().invoke(cli, words, standalone_mode=False)

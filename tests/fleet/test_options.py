@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reprobuild.cli import cli, fleets, verify
+from reprobuild.cli import cli, cluster, verify
 from reprobuild.errors import ReproError, UsageError
 
 LEAVE = "leave it out: see docs/fleets.md"
@@ -67,5 +67,5 @@ def test_what_has_one_is_not(arguments: str, tmp_path: Path) -> None:
 
 def test_every_option_of_fleets_belongs_to_a_way() -> None:
     own = {parameter.name for parameter in verify.command.params}
-    assert own > fleets.OF_FLEETS
-    assert own > fleets.CHECKED | fleets.ALWAYS
+    assert own > cluster.OF_FLEETS
+    assert own > cluster.CHECKED | cluster.ALWAYS

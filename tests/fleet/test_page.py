@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.fleet.page import keep_on_page, on_page, write_down
+from reprobuild.cluster.report import keep_on_page, on_page, write_down
+from reprobuild.context import Session
 from reprobuild.image.model import Image
-from reprobuild.net import Net
-from reprobuild.report.page.answers import computes_the_same
-from reprobuild.results import remember_built
-from reprobuild.session import Session
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Net
+from reprobuild.output.directory import remember_built
+from reprobuild.report.html.summary import computes_the_same
+from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Determinism
 from tests.conftest import reprobuild
 from tests.fleet.samples import certificate, changed, gathered, on, write

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.cluster.slurm import address_of
+from reprobuild.cluster.slurm_allocation import Job, Wanted, granted
+from reprobuild.cluster.slurm_step import run_step
+from reprobuild.cluster.text import render_fleet
 from reprobuild.errors import EngineError, UsageError
-from reprobuild.fleet.allocation import Job, Wanted, granted
-from reprobuild.fleet.slurm import address_of
-from reprobuild.fleet.step import run_step
-from reprobuild.fleet.text import render_fleet
 from tests.conftest import ROOT
 from tests.fleet.planted import PACKAGES, SLURM, prepare
 from tests.fleet.samples import certificate, gathered, write
@@ -27,8 +27,8 @@ from tests.fleet.samples import certificate, gathered, write
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from reprobuild.fleet.allocation import Wanted, granted
-from reprobuild.fleet.step import run_step
+from reprobuild.cluster.slurm_allocation import Wanted, granted
+from reprobuild.cluster.slurm_step import run_step
 folder, nodes, deadline, patience, line = sys.argv[1:]
 env = dict(os.environ)
 with granted(Wanted(nodes=int(nodes)), env, print) as job:

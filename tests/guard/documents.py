@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parent.parent.parent / "reprobuild"
 # Programs for other places: the standard library alone, with checks of their own.
-APART = {"in_sandbox", "alone"}
+APART = {"in_sandbox", "standalone"}
 # Functions that take the type as an argument, by file: its place among the arguments.
 GENERIC = {
-    "registry/manifest.py": {"_decoded": 1},
-    "apt/launchpad.py": {"_ask": 1, "_read": 1},
-    "conda/package.py": {"decode": 2},
+    "ecosystems/oci_registry/manifest.py": {"_decoded": 1},
+    "ecosystems/apt/launchpad.py": {"_ask": 1, "_read": 1},
+    "ecosystems/conda/package.py": {"decode": 2},
 }
 DECODERS = {
     "msgspec.json.decode", "msgspec.json.Decoder", "msgspec.convert", "msgspec.yaml.decode", "msgspec.toml.decode",

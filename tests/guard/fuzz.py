@@ -21,23 +21,23 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from reprobuild.apt.deb import open_part, read_control
-from reprobuild.archive import list_tar
+from reprobuild.builders.native import build_image
+from reprobuild.ecosystems.apt.deb import open_part, read_control
 from reprobuild.errors import ReproError
-from reprobuild.guard import names
-from reprobuild.guard.names import check_path
-from reprobuild.image.blobs import copy_layer, read_listing, write_layer
-from reprobuild.image.build import build_image
-from reprobuild.image.content import tar_items
-from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.image.wheel import wheel_entries
-from reprobuild.lock import PREFIX, Artefact, Interpreter, Wheel
+from reprobuild.image.formats.docker_archive import write_docker_archive
+from reprobuild.image.layers.blobs import copy_layer, read_listing, write_layer
+from reprobuild.image.layers.content import tar_items
+from reprobuild.image.layers.wheel import wheel_entries
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.infra.tar import list_tar
+from reprobuild.infra.untrusted import names
+from reprobuild.infra.untrusted.names import check_path
+from reprobuild.lock.lock import PREFIX, Artefact, Interpreter, Wheel
 from reprobuild.realise.bytecode import _unpack_modules
-from reprobuild.realise.finish import rewrite
+from reprobuild.realise.normalise import rewrite
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.unpack import extract, unpack_root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.guard import mutations
 from tests.image.made import Made, file, folder, make_tar, make_wheel, symlink
 

@@ -26,25 +26,25 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.apt.dated import read_release
-from reprobuild.apt.index import PackagesFile, SystemIndex
-from reprobuild.conda.repodata import Repodata
-from reprobuild.decisions import read_decisions, stated, unconfirmed
-from reprobuild.environments.machine import read_facts
+from reprobuild.compare.environments.machine import read_facts
+from reprobuild.config.overrides import read_decisions, stated, unconfirmed
+from reprobuild.distribute.unbundle import unbundle
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.snapshot_archive import read_release
+from reprobuild.ecosystems.conda.repodata import Repodata
+from reprobuild.ecosystems.oci_registry.logins import Logins
+from reprobuild.ecosystems.oci_registry.manifest import find_image
+from reprobuild.ecosystems.oci_registry.reference import parse_reference
+from reprobuild.ecosystems.pypi.indexes import Index
+from reprobuild.ecosystems.pypi.simple_api import Pages
 from reprobuild.errors import ReproError
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.lock import encode, read_lock
-from reprobuild.net import Net
-from reprobuild.registry.logins import Logins
-from reprobuild.registry.manifest import find_image
-from reprobuild.registry.reference import parse_reference
-from reprobuild.resolve.freeze.indexes import Index
-from reprobuild.resolve.freeze.pages import Pages
-from reprobuild.results import read_image
-from reprobuild.ship.unbundle import unbundle
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
-from reprobuild.verify.certificate import read_certificate
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import encode, read_lock
+from reprobuild.output.directory import read_image
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
+from reprobuild.verify.certificate.read import read_certificate
 from tests.conftest import ROOT
 from tests.guard.mutations import JSON, NAMES, any_bytes
 from tests.ship.conftest import make_results

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import below
+from reprobuild.infra.untrusted import write_below
 
 
 def move(source: Path, top: Path, name: str) -> None:
     above, file = os.open(source.parent, os.O_RDONLY), os.open(source, os.O_RDONLY)
     try:
-        below.move_below(source.name, top, name, above=above, file=file)
+        write_below.move_below(source.name, top, name, above=above, file=file)
     finally:
         os.close(above)
         os.close(file)
@@ -24,12 +24,12 @@ def move(source: Path, top: Path, name: str) -> None:
 
 Writer = Callable[[Path, str, Path], object]
 WRITERS: dict[str, Writer] = {
-    "write": lambda top, name, source: below.write_below(top, name, b"new"),
-    "replace": lambda top, name, source: below.write_below(top, name, b"new", replace=True),
-    "link": lambda top, name, source: below.link_below(source, top, name),
+    "write": lambda top, name, source: write_below.write_below(top, name, b"new"),
+    "replace": lambda top, name, source: write_below.write_below(top, name, b"new", replace=True),
+    "link": lambda top, name, source: write_below.link_below(source, top, name),
     "move": lambda top, name, source: move(source, top, name),
-    "symlink": lambda top, name, source: below.symlink_below("/etc/passwd", top, name),
-    "make": lambda top, name, source: below.make_below(top, name),
+    "symlink": lambda top, name, source: write_below.symlink_below("/etc/passwd", top, name),
+    "make": lambda top, name, source: write_below.make_below(top, name),
 }
 OUT = (
     "/victim",
@@ -90,7 +90,7 @@ def test_a_link_inside_is_not_followed_either(top: Path) -> None:
     (top / "folder").mkdir()
     (top / "way").symlink_to("folder")
     with pytest.raises(BuildError, match="leads through 'way'"):
-        below.write_below(top, "way/x", b"")
+        write_below.write_below(top, "way/x", b"")
 
 
 @pytest.mark.parametrize("writer", ["write", "link", "symlink"])
@@ -134,12 +134,12 @@ def there(path: Path, kind: str, victim: Path) -> None:
 
 def test_files_and_directories_are_made(top: Path) -> None:
     source = top.parent / "source"
-    below.write_below(top, "a/b/c", b"1")
-    below.link_below(source, top, "a/b/d")
-    below.symlink_below("../x", top, "a/e")
-    below.make_below(top, "f/g")
-    below.make_below(top, "f/g")
-    with below.open_below(top, "f/g/h") as stream:
+    write_below.write_below(top, "a/b/c", b"1")
+    write_below.link_below(source, top, "a/b/d")
+    write_below.symlink_below("../x", top, "a/e")
+    write_below.make_below(top, "f/g")
+    write_below.make_below(top, "f/g")
+    with write_below.open_below(top, "f/g/h") as stream:
         stream.write(b"2")
     assert tree(top) == {
         "a": None, "a/b": None, "a/b/c": b"1", "a/b/d": b"source", "a/e": None, "f": None, "f/g": None, "f/g/h": b"2",
@@ -154,7 +154,7 @@ def test_files_and_directories_are_made(top: Path) -> None:
 def test_directories_get_their_mode(top: Path) -> None:
     former = os.umask(0o077)
     try:
-        with below.open_below(top, "a/b/c", mode=0o755):
+        with write_below.open_below(top, "a/b/c", mode=0o755):
             pass
     finally:
         os.umask(former)
@@ -168,11 +168,11 @@ def test_another_file_system(top: Path) -> None:
         source.write_bytes(b"other")
         source.chmod(0o444)
         assert source.stat().st_dev != top.stat().st_dev
-        below.link_below(source, top, "a/b")
+        write_below.link_below(source, top, "a/b")
         assert (top / "a/b").read_bytes() == b"other"
         assert (top / "a/b").stat().st_mode & 0o777 == 0o444
         with pytest.raises(FileExistsError):
-            below.link_below(source, top, "a/b")
+            write_below.link_below(source, top, "a/b")
         (top / "victim").write_bytes(b"old")
         (top / "way").symlink_to("victim")
         move(source, top, "way")
@@ -187,7 +187,7 @@ def test_another_file_that_took_the_place_is_not_moved(top: Path) -> None:
     source.unlink()
     source.symlink_to("/etc/passwd")
     with pytest.raises(BuildError, match="'a' was replaced while it was moved"):
-        below.move_below("source", top, "a", above=above, file=file)
+        write_below.move_below("source", top, "a", above=above, file=file)
     os.close(above)
     os.close(file)
     assert tree(top) == {}
@@ -195,4 +195,4 @@ def test_another_file_that_took_the_place_is_not_moved(top: Path) -> None:
 
 def test_an_error_of_the_disk_is_no_refusal(top: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        below.write_below(top / "absent", "a", b"")
+        write_below.write_below(top / "absent", "a", b"")

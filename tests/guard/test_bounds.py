@@ -14,30 +14,30 @@ _HOST = "the host's own"
 # Reads of an archive's member, whose size was compared with a bound before.
 _MEMBER = "the size of the member was checked"
 ALLOWED = {
-    "alone.py": (1, _HOST),
-    "apt/deb.py": (1, _MEMBER),
-    "archive/reading.py": (1, "guard.tars bounds what an archive may unpack to"),
+    "infra/flock.py": (1, _HOST),
+    "ecosystems/apt/deb.py": (1, _MEMBER),
+    "infra/tar/reading.py": (1, "guard.tars bounds what an archive may unpack to"),
     "cli/common.py": (1, _HOST),
-    "conda/package.py": (1, _MEMBER),
-    "conda/rattling.py": (1, "what the parent process, which is ours, writes"),
-    "conda/unpacked.py": (1, _MEMBER),
+    "ecosystems/conda/package.py": (1, _MEMBER),
+    "ecosystems/conda/rattler_worker.py": (1, "what the parent process, which is ours, writes"),
+    "ecosystems/conda/unpacked_package.py": (1, _MEMBER),
     "doctor/disks.py": (1, _HOST),
     "engines/gpu.py": (1, _HOST),
-    "engines/kept.py": (1, "results of the user's own command, which are returned in memory"),
+    "engines/output_files.py": (1, "results of the user's own command, which are returned in memory"),
     "engines/limits.py": (1, _HOST),
     "engines/podman_options.py": (1, _HOST),
-    "environments/image.py": (1, "the extraction is bounded"),
-    "explain/__init__.py": (2, "the extraction is bounded"),
-    "explain/deeper.py": (3, "the extraction is bounded, and so is what diffoscope writes of it"),
-    "image/wheel.py": (1, "a text that the installer made in memory"),
-    "payload.py": (1, "our own package"),
-    "preflight/__init__.py": (1, _HOST),
-    "proc/flowing.py": (2, "the output of a program that was started for it; it has a time limit"),
-    "realise/finish.py": (1, _MEMBER),
-    "realise/replaced.py": (1, _MEMBER),
-    "resolve/sources/repository.py": (1, "a file of a scratch repository that git wrote"),
-    "resolve/system/image_system.py": (1, _MEMBER),
-    "ship/own.py": (5, "the files of this installation"),
+    "compare/environments/image.py": (1, "the extraction is bounded"),
+    "compare/images/explain.py": (2, "the extraction is bounded"),
+    "compare/images/diffoscope.py": (3, "the extraction is bounded, and so is what diffoscope writes of it"),
+    "image/layers/wheel.py": (1, "a text that the installer made in memory"),
+    "recipe/payload.py": (1, "our own package"),
+    "doctor/preflight/preflight.py": (1, _HOST),
+    "infra/proc/stream.py": (2, "the output of a program that was started for it; it has a time limit"),
+    "realise/normalise.py": (1, _MEMBER),
+    "realise/uninstall.py": (1, _MEMBER),
+    "ecosystems/git/repository.py": (1, "a file of a scratch repository that git wrote"),
+    "resolve/system/image_packages.py": (1, _MEMBER),
+    "distribute/own_wheels.py": (5, "the files of this installation"),
 }  # fmt: skip
 
 
@@ -70,9 +70,9 @@ def _is_unbounded(call: ast.Call) -> bool:
 _DIRECTORY = {"LOCK", "IMAGE", "VERDICT", "REPORT", "FLEET", "CONTEXT"}
 LINKED = {
     "builders/apptainer.py": (1, "a layer that was packed into a private directory"),
-    "environments/opening.py": (1, "512 bytes, which decide what the user's argument is"),
-    "explain/__init__.py": (2, "contents that were extracted into a private directory"),
-    "ship/unbundle.py": (1, "a file of the bundle, whose bytes were compared"),
+    "compare/environments/open.py": (1, "512 bytes, which decide what the user's argument is"),
+    "compare/images/explain.py": (2, "contents that were extracted into a private directory"),
+    "distribute/unbundle.py": (1, "a file of the bundle, whose bytes were compared"),
 }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_no_file_of_an_output_directory_is_read_through_a_link() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix(): count
         for path in sorted(PACKAGE.rglob("*.py"))
-        if "alone" not in path.parts and (count := linked(path.read_text()))
+        if "standalone" not in path.parts and (count := linked(path.read_text()))
     }
     assert found == {name: count for name, (count, _) in LINKED.items()}
 
@@ -112,14 +112,14 @@ def test_no_file_of_an_output_directory_is_read_through_a_link() -> None:
 @pytest.mark.parametrize(
     ("source", "count"),
     [
-        ("from reprobuild.results import VERDICT\n(out / VERDICT).read_bytes()", 1),
-        ("from reprobuild.results import LOCK\n(out / LOCK).open()", 1),
-        ("from reprobuild.results import LOCK\npath.open('rb')", 1),
+        ("from reprobuild.output.directory import VERDICT\n(out / VERDICT).read_bytes()", 1),
+        ("from reprobuild.output.directory import LOCK\n(out / LOCK).open()", 1),
+        ("from reprobuild.output.directory import LOCK\npath.open('rb')", 1),
         ("FLEET = 'fleet.json'\nopen(out / FLEET)", 1),
-        ("from reprobuild.results import LOCK\nimport shutil\nshutil.copyfile(path, part)", 1),
-        ("from reprobuild.results import LOCK\npart.open('xb')", 0),
-        ("from reprobuild.results import LOCK\nopen_plain(path, links=False)", 0),
-        ("from reprobuild.results import LOCK\nfiles('a').joinpath('b').read_bytes()", 0),
+        ("from reprobuild.output.directory import LOCK\nimport shutil\nshutil.copyfile(path, part)", 1),
+        ("from reprobuild.output.directory import LOCK\npart.open('xb')", 0),
+        ("from reprobuild.output.directory import LOCK\nopen_plain(path, links=False)", 0),
+        ("from reprobuild.output.directory import LOCK\nfiles('a').joinpath('b').read_bytes()", 0),
         ("path.read_bytes()", 0),
     ],
 )
@@ -132,7 +132,7 @@ def test_every_read_has_a_bound_or_a_reason() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
         if not name.startswith(
-            ("ship/alone/", "realise/in_sandbox/")
+            ("distribute/standalone/", "realise/in_sandbox/")
         ):  # programs of their own; see test_hostile
             found[name] += unbounded(path.read_text())
     assert {name: count for name, count in found.items() if count} == {

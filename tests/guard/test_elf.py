@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from reprobuild.guard.elf import MOST_TAGS, MOST_VERSIONS, Elf, read_elf, read_search_path
+from reprobuild.infra.untrusted.elf import MOST_TAGS, MOST_VERSIONS, Elf, read_elf, read_search_path
 from tests.guard.elves import AARCH64, elf
 
 VERSIONS = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.34"], "libstdc++.so.6": ["GLIBCXX_3.4.29"]}

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from reprobuild.guard.elf import SearchPath, read_elf, read_search_path
-from reprobuild.guard.elf_search import with_search_path
-from reprobuild.guard.relocation import moved_program
+from reprobuild.infra.untrusted.elf import SearchPath, read_elf, read_search_path
+from reprobuild.infra.untrusted.elf_search import with_search_path
+from reprobuild.infra.untrusted.relocation import moved_program
 from tests.guard.elves import elf
 from tests.interpreters import PROGRAM
 

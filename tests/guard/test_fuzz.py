@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
+from reprobuild.infra.tar import Entry
 from tests.guard import fuzz
 from tests.guard.fuzz import Found, Seeds
 

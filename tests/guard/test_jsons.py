@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reprobuild.guard.jsons import CONFIG, INDEX, MANIFEST, SAVED, Fields, parse_image_json
+from reprobuild.infra.untrusted.json_documents import CONFIG, INDEX, MANIFEST, SAVED, Fields, parse_image_json
 
 EVIL = '{"Entrypoint": ["evil"]}'
 

@@ -7,9 +7,9 @@ import tarfile
 
 import pytest
 
-from reprobuild.archive import index_tar, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard.layers import layer_members
+from reprobuild.infra.tar import index_tar, list_tar
+from reprobuild.infra.untrusted.layers import layer_members
 
 END = bytes(1024)
 EVIL = b"#!/bin/sh\necho evil\n"

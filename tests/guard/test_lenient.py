@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.conda.repodata import _listed
+from reprobuild.ecosystems.conda.repodata import _listed
+from reprobuild.ecosystems.oci_registry.manifest import _choose, _decoded, _descriptors, _Index
+from reprobuild.ecosystems.oci_registry.reference import parse_reference
+from reprobuild.ecosystems.pypi.simple_api import _read_project
 from reprobuild.errors import FetchError
-from reprobuild.image.files import Folder
-from reprobuild.net import Page
-from reprobuild.registry.manifest import _choose, _decoded, _descriptors, _Index
-from reprobuild.registry.reference import parse_reference
-from reprobuild.resolve.freeze.pages import _read_project
+from reprobuild.image.oci.members import Folder
+from reprobuild.infra.http.client import Page
 from tests.guard.test_exploits import HOSTILE
 
 REFERENCE = parse_reference("registry.example/team/x:1")

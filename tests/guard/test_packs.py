@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.guard import packs
-from reprobuild.guard.packs import ALLOWANCE, LARGEST, check_pack
+from reprobuild.infra.untrusted import git_packs
+from reprobuild.infra.untrusted.git_packs import ALLOWANCE, LARGEST, check_pack
 
 COMMIT, FILE, BY_OFFSET, BY_NAME = 1, 3, 6, 7
 
@@ -103,8 +103,8 @@ def test_many_results_of_a_small_pack_are_refused_together() -> None:
 
 
 def test_large_objects_and_deltas_of_a_small_pack_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "ALLOWANCE", 50_000)
-    monkeypatch.setattr(packs, "RATIO", 1)
+    monkeypatch.setattr(git_packs, "ALLOWANCE", 50_000)
+    monkeypatch.setattr(git_packs, "RATIO", 1)
     for one in (packed(FILE, bytes(30_000)), packed(BY_OFFSET, delta(9, 9) + bytes(30_000), b"\x01")):
         check_pack(pack_of(one), 20)
         with pytest.raises(ValueError, match="and its objects more than 50000"):
@@ -112,7 +112,7 @@ def test_large_objects_and_deltas_of_a_small_pack_count(monkeypatch: pytest.Monk
 
 
 def test_a_large_pack_may_have_more_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "ALLOWANCE", 1000)
+    monkeypatch.setattr(git_packs, "ALLOWANCE", 1000)
     drawn = packed(FILE, random.Random(0).randbytes(10_000))
     fits = packed(BY_OFFSET, delta(10_000, 390 * len(drawn)), b"\x01")
     check_pack(pack_of(drawn, fits), 20)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.guard.plain import open_within
+from reprobuild.infra.untrusted.regular_files import open_within
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.guard.relocation import built_for, moved_search_path, moved_text
+from reprobuild.infra.untrusted.relocation import built_for, moved_search_path, moved_text
 
 OLD, NEW = "/sw/python/3.11.7", "/opt/python"
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import names
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.sdists import read_sdist
-from reprobuild.lock import EPOCH, Artefact, Sdist
+from reprobuild.infra.untrusted import names
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.sdists import read_sdist
+from reprobuild.lock.lock import EPOCH, Artefact, Sdist
 from reprobuild.realise.projects import unpack_project
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 PACKERS = {
     ".tar.gz": gzip.compress,

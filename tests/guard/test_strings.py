@@ -7,11 +7,11 @@ from typing import Annotated, Any, get_origin
 import pytest
 from msgspec import Raw, Struct
 
-from reprobuild.config import instant
-from reprobuild.guard import strings as module
-from reprobuild.guard.strings import Sha256, Text
 from reprobuild.image.model import Image
-from reprobuild.lock import Lock
+from reprobuild.infra.untrusted import strings as module
+from reprobuild.infra.untrusted.strings import Sha256, Text
+from reprobuild.lock.lock import Lock
+from reprobuild.recipe.image_config import instant
 from tests.guard.types_walk import free_strings, strings
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.archive import list_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard import tars
-from reprobuild.guard.names import HOSTILE
-from reprobuild.image.content import tar_items
+from reprobuild.image.layers.content import tar_items
+from reprobuild.infra.tar import list_tar
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.names import HOSTILE
 from tests.image.made import Entry, file, folder, make_tar
 from tests.system.samples import member, tar_bytes
 

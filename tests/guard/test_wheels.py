@@ -13,11 +13,11 @@ import pytest
 from packaging.utils import InvalidWheelFilename
 
 import reprobuild
+from reprobuild.ecosystems.pypi.files import Listed, _distribution
 from reprobuild.errors import LockError
-from reprobuild.guard.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
-from reprobuild.lock import Wheel, read_lock, write_lock
-from reprobuild.resolve.freeze.files import Listed, _distribution
-from reprobuild.snapshot.freeze_url import _file_version
+from reprobuild.infra.untrusted.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
+from reprobuild.lock.lock import Wheel, read_lock, write_lock
+from reprobuild.snapshot.parsers.pip_freeze_url import _file_version
 from tests.verify.samples import artefact, make_lock, wheel
 
 ALL = ".".join("a" * 40)
@@ -113,4 +113,4 @@ def test_each_name_goes_through_the_guard() -> None:
             r"from packaging\.utils import (\([^)]*|[^\n(]*)\bparse_wheel_filename", path.read_text()
         )
     ]
-    assert users == ["guard/wheels.py"]
+    assert users == ["infra/untrusted/wheels.py"]

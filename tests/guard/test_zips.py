@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import names, zips
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.zips import open_zip, read_text
+from reprobuild.infra.untrusted import names, zips
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.zips import open_zip, read_text
 from tests.image.made import make_wheel
 
 ORIGIN = "the wheel p-1.0-py3-none-any.whl"

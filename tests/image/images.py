@@ -12,11 +12,11 @@ from typing import Any
 
 import zstandard
 
-from reprobuild.archive import Entry, TarWriter
-from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.layout import read_layout
-from reprobuild.image.oci import CONFIG, INDEX, LAYER, MANIFEST, encode, names
-from reprobuild.store import hash_file
+from reprobuild.image.formats.docker_archive import write_docker_archive
+from reprobuild.image.oci.read import read_layout
+from reprobuild.image.oci.write import CONFIG, INDEX, LAYER, MANIFEST, encode, names
+from reprobuild.infra.tar import Entry, TarWriter
+from reprobuild.store.store import hash_file
 
 Entries = Sequence[tuple[Entry, bytes]]
 CREATED = "2024-01-02T03:04:05Z"

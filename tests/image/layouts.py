@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import zstandard
 
-from reprobuild.archive import Entry
-from reprobuild.image.layout import Layout, read_layout
 from reprobuild.image.model import Image
-from reprobuild.image.oci import CONFIG, LAYER, MANIFEST, encode
+from reprobuild.image.oci.read import Layout, read_layout
+from reprobuild.image.oci.write import CONFIG, LAYER, MANIFEST, encode
+from reprobuild.infra.tar import Entry
 from tests.image.made import make_tar
 
 Packing = Literal["", "gzip", "zstd"]

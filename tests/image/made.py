@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.archive import Entry, TarWriter
-from reprobuild.lock import (
+from reprobuild.infra.tar import Entry, TarWriter
+from reprobuild.lock.lock import (
     VERSION,
     Artefact,
     Base,
@@ -27,7 +27,7 @@ from reprobuild.lock import (
     Source,
     Wheel,
 )
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 SITE = "opt/env/lib/python3.11/site-packages"
 EPOCH = 1_700_000_000

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import zstandard
 
-from reprobuild.archive import read_tar
+from reprobuild.builders.adopt import adopt
 from reprobuild.errors import BuildError
-from reprobuild.image.adopt import adopt
-from reprobuild.image.foreign import LARGEST_JSON, open_foreign
-from reprobuild.image.layout import MAKE_AGAIN, layout_digest, open_layer, read_layout
 from reprobuild.image.model import Image
-from reprobuild.image.tree import Tree
+from reprobuild.image.oci.foreign import LARGEST_JSON, open_foreign
+from reprobuild.image.oci.read import MAKE_AGAIN, layout_digest, open_layer, read_layout
+from reprobuild.image.tree_digest import Tree
+from reprobuild.infra.tar import read_tar
 
 EPOCH = 1_700_000_000
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"
@@ -316,8 +316,8 @@ def test_a_configuration_that_is_no_object(tmp_path: Path) -> None:
 PEAK = """
 import sys
 from pathlib import Path
-from reprobuild.image.adopt import adopt
-from reprobuild.image.foreign import open_foreign
+from reprobuild.builders.adopt import adopt
+from reprobuild.image.oci.foreign import open_foreign
 with open_foreign(Path(sys.argv[1])) as foreign:
     adopt(foreign, Path(sys.argv[2]), builder="docker", platform="linux/amd64", epoch=0, reference="a:1")
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.archive import Entry
+from reprobuild.compare.images.scan import Known, scan
 from reprobuild.errors import BuildError
-from reprobuild.guard import allowance
-from reprobuild.guard.names import HOSTILE, most_bytes
-from reprobuild.image.layout import layout_digest, read_layout
-from reprobuild.image.opened import open_path
-from reprobuild.image.scan import Known, scan
-from reprobuild.image.squashed import open_squashed
-from reprobuild.layering import merge as merging
-from reprobuild.layering.merge import merge
+from reprobuild.image.formats.squashfs_read import open_squashed
+from reprobuild.image.layering import merge as merging
+from reprobuild.image.layering.merge import merge
+from reprobuild.image.oci.open import open_path
+from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.infra.tar import Entry
+from reprobuild.infra.untrusted import budget
+from reprobuild.infra.untrusted.names import HOSTILE, most_bytes
 from tests.image.layouts import write_image
 from tests.image.made import file
 
@@ -71,7 +71,7 @@ def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.Monk
     zeros = [file("zeros", bytes(1 << 20))]
     for count in (2, 9):
         write_image(tmp_path / str(count), [zeros] * count)
-    monkeypatch.setattr(allowance, "SMALLEST_BOUND", 5 << 20)
+    monkeypatch.setattr(budget, "SMALLEST_BOUND", 5 << 20)
     first, many = (tmp_path / "2", tmp_path / "9")
     assert layout_digest(read_layout(first)) == scan(open_path(first, tmp_path), Known()).digest
     with pytest.raises(BuildError, match=r"is of an image of \d+ bytes that unpacks to more than \d+"):
@@ -80,7 +80,7 @@ def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_one_layer_many_times_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_image(tmp_path / "image", [[file("zeros", bytes(1 << 20))]] * 20)
-    monkeypatch.setattr(allowance, "SMALLEST_BOUND", 3 << 20)
+    monkeypatch.setattr(budget, "SMALLEST_BOUND", 3 << 20)
     assert len(scan(open_path(tmp_path / "image", tmp_path), Known()).packing) == 20
 
 
@@ -88,11 +88,11 @@ def test_members_and_names_of_all_layers(tmp_path: Path, monkeypatch: pytest.Mon
     write_image(
         tmp_path / "image", [[file(f"f{number}{index}", b"") for index in range(4)] for number in range(3)]
     )
-    monkeypatch.setattr(allowance, "MOST_PATHS", 11)
+    monkeypatch.setattr(budget, "MOST_PATHS", 11)
     refused(tmp_path / "image", tmp_path, "more than 11 members")
-    monkeypatch.setattr(allowance, "MOST_PATHS", 12)
+    monkeypatch.setattr(budget, "MOST_PATHS", 12)
     scan(open_path(tmp_path / "image", tmp_path), Known())
-    monkeypatch.setattr(allowance, "MOST_TEXT", 30)
+    monkeypatch.setattr(budget, "MOST_TEXT", 30)
     refused(tmp_path / "image", tmp_path, "whose names need more than 30 bytes")
 
 

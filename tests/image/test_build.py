@@ -13,16 +13,16 @@ import msgspec
 import pytest
 import zstandard
 
-from reprobuild.archive import Entry, list_tar
+from reprobuild.builders.native import build_image
 from reprobuild.errors import BuildError
-from reprobuild.image import oci
-from reprobuild.image.build import build_image
-from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.layout import layout_digest, layout_tree, open_layer, read_layout
+from reprobuild.image.formats.docker_archive import write_docker_archive
 from reprobuild.image.model import Image
-from reprobuild.image.tree import merge
-from reprobuild.lock import Setting
-from reprobuild.store import Store
+from reprobuild.image.oci import write
+from reprobuild.image.oci.read import layout_digest, layout_tree, open_layer, read_layout
+from reprobuild.image.tree_digest import merge
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.lock.lock import Setting
+from reprobuild.store.store import Store
 from tests.image.made import SITE, Made, file, make_tar, symlink
 
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
@@ -84,7 +84,7 @@ def test_a_layout_is_whole_and_every_digest_and_size_is_right(full: Made, tmp_pa
     ],
 )
 def test_containerd_finds_an_image_by_its_full_name(reference: str, full: str) -> None:
-    assert oci.names(reference) == {oci.REFERENCE: reference, "io.containerd.image.name": full}
+    assert write.names(reference) == {write.REFERENCE: reference, "io.containerd.image.name": full}
 
 
 def test_the_configuration_is_that_of_the_lock(full: Made, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_failed_build_leaves_the_former_image(
     def fail(value: Any) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(oci, "encode", fail)
+    monkeypatch.setattr(write, "encode", fail)
     with pytest.raises(KeyboardInterrupt):
         build(full, tmp_path, reference="demo:2")
     assert read_layout(tmp_path / "image").manifest == image.manifest
@@ -343,17 +343,17 @@ def test_a_configuration_of_other_types_is_refused(
     image = build(full, tmp_path)
     folder = tmp_path / "image"
     layout = read_layout(folder)
-    text = oci.encode({**layout.config, **config})
+    text = write.encode({**layout.config, **config})
     manifest = json.loads(layout.blob(image.manifest[7:]).read_bytes())
     digest = hashlib.sha256(text).hexdigest()
     layout.blob(digest).write_bytes(text)
     manifest["config"]["digest"] = f"sha256:{digest}"
-    text = oci.encode(manifest)
+    text = write.encode(manifest)
     digest = hashlib.sha256(text).hexdigest()
     layout.blob(digest).write_bytes(text)
     index = json.loads((folder / "index.json").read_bytes())
     index["manifests"][0]["digest"] = f"sha256:{digest}"
-    _damage(folder / "index.json", oci.encode(index))
+    _damage(folder / "index.json", write.encode(index))
     with pytest.raises(BuildError, match=words) as caught:
         read_layout(folder)
     assert caught.value.hint == MAKE_AGAIN
@@ -375,7 +375,7 @@ def test_a_layer_made_to_harm_is_refused(
     tar = make_tar([member])
     digest = hashlib.sha256(tar).hexdigest()
     layout.blob(digest).write_bytes(tar)
-    hostile = msgspec.structs.replace(layout, layers=((oci.LAYER, digest, digest),))
+    hostile = msgspec.structs.replace(layout, layers=((write.LAYER, digest, digest),))
     with pytest.raises(BuildError, match=str(tmp_path)) as caught:
         layout_tree(hostile)
     assert words in str(caught.value)
@@ -392,13 +392,13 @@ def rewritten(folder: Path, packing: str, pack: Any) -> None:
         digest = hashlib.sha256(content).hexdigest()
         layout.blob(digest).write_bytes(content)
         manifest["layers"][index] = {"mediaType": packing, "digest": f"sha256:{digest}", "size": len(content)}
-    found = {"mediaType": oci.MANIFEST, "digest": ""}
-    for kind, value in ((oci.MANIFEST, manifest), (oci.INDEX, {"manifests": [found]})):
-        text = oci.encode(value)
+    found = {"mediaType": write.MANIFEST, "digest": ""}
+    for kind, value in ((write.MANIFEST, manifest), (write.INDEX, {"manifests": [found]})):
+        text = write.encode(value)
         digest = hashlib.sha256(text).hexdigest()
         layout.blob(digest).write_bytes(text)
         found.update(mediaType=kind, digest=f"sha256:{digest}")
-    (folder / "index.json").write_bytes(oci.encode({"manifests": [found]}))
+    (folder / "index.json").write_bytes(write.encode({"manifests": [found]}))
 
 
 def test_layouts_of_other_builders_are_read(full: Made, tmp_path: Path) -> None:

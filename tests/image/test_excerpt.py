@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild import secrets
-from reprobuild.archive import Entry
-from reprobuild.image.excerpt import LARGEST, excerpt, quotable
+from reprobuild.compare.images.excerpt import LARGEST, excerpt, quotable
+from reprobuild.infra import secrets
+from reprobuild.infra.tar import Entry
 
 ENTRY = Entry(path="opt/a.txt", type="file", mode=0o644)
 

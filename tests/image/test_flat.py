@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.image.flat import epoch_of, flattened, header
-from reprobuild.image.layout import Layout, layout_tree
+from reprobuild.image.formats.flatten import epoch_of, flattened, header
+from reprobuild.image.oci.read import Layout, layout_tree
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.untrusted.names import HOSTILE
 from tests.image.layouts import Members, Packing, write_image
 from tests.image.made import BASE, EPOCH, file, folder, symlink
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
-from reprobuild.image.tree import merge
+from reprobuild.image.tree_digest import merge
+from reprobuild.infra.tar import Entry
 from tests.image.made import file, folder, symlink
 from tests.image.test_tree import REFUSED, listing
 

@@ -17,14 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.image import formats
-from reprobuild.image.kinds import (
-    Finding,
-    classify,
-    classify_unread,
-    first_difference,
-    source_of,
-)
+from reprobuild.compare.images import file_formats
+from reprobuild.compare.images.classify import Finding, classify, classify_unread, first_difference, source_of
 
 TEXT = b"one\ntwo\nthree\n"
 
@@ -406,7 +400,7 @@ def test_damaged_archives_have_a_kind(data: st.DataObject) -> None:
 
 
 def test_a_bomb_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "LARGEST", 1 << 20)
+    monkeypatch.setattr(file_formats, "LARGEST", 1 << 20)
     one, other = (gzip.compress(bytes(n << 20), mtime=0) for n in (8, 9))
     assert kind("f.gz", one, other) == "content"
     one, other = (zipped(["a"], content=bytes((8 << 20) + n)) for n in (0, 1))

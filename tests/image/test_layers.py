@@ -14,16 +14,16 @@ import msgspec
 import pytest
 import zstandard
 
-from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.image import layers as layers_module
-from reprobuild.image.blobs import Layer, LayerSink, read_listing
-from reprobuild.image.layers import make_layer, make_layers, settle_overlaps
-from reprobuild.image.plan import Recipe, TarPart, WheelPart, files_recipe, plan
-from reprobuild.image.tree import merge
-from reprobuild.lock import encode
-from reprobuild.store import Store, hash_file
-from reprobuild.wheelorder import LARGE, MOST, order_wheels
+from reprobuild.image.layers import layers as layers_module
+from reprobuild.image.layers.blobs import Layer, LayerSink, read_listing
+from reprobuild.image.layers.layers import make_layer, make_layers, settle_overlaps
+from reprobuild.image.layers.plan import Recipe, TarPart, WheelPart, files_recipe, plan
+from reprobuild.image.tree_digest import merge
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.lock.lock import encode
+from reprobuild.recipe.layer_order import LARGE, MOST, order_wheels
+from reprobuild.store.store import Store, hash_file
 from tests.conftest import ROOT
 from tests.image.made import EPOCH, SITE, Made, file, folder, make_tar, symlink
 
@@ -230,8 +230,8 @@ import sys, time
 from pathlib import Path
 import msgspec
 from reprobuild.image import layers
-from reprobuild.image.plan import Recipe
-from reprobuild.store import Store
+from reprobuild.image.layers.plan import Recipe
+from reprobuild.store.store import Store
 made = []
 write = layers.write_layer
 def counted(*arguments):
@@ -393,10 +393,10 @@ def test_our_own_files_write_over_nothing(made: Made) -> None:
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from reprobuild.image.layers import make_layers
-from reprobuild.image.plan import plan
-from reprobuild.lock import read_lock
-from reprobuild.store import Store
+from reprobuild.image.layers.layers import make_layers
+from reprobuild.image.layers.plan import plan
+from reprobuild.lock.lock import read_lock
+from reprobuild.store.store import Store
 os.umask(int(sys.argv[3], 8))
 store = Store(Path(sys.argv[2]))
 for layer in make_layers(plan(read_lock(Path(sys.argv[1])), store), store):

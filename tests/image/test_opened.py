@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import zstandard
 
-from reprobuild.archive import Entry
+from reprobuild.compare.images.scan import Scanned, fetch_contents, scan
 from reprobuild.errors import BuildError, ReproError, UsageError
-from reprobuild.guard.names import most_bytes
-from reprobuild.image.indexes import MOST_DESCRIPTORS
-from reprobuild.image.layout import layout_digest, read_layout
-from reprobuild.image.oci import names
-from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
-from reprobuild.image.scan import Scanned, fetch_contents, scan
+from reprobuild.image.oci.indexes import MOST_DESCRIPTORS
+from reprobuild.image.oci.open import DEEPEST_JSON, LARGEST_JSON, open_path
+from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.image.oci.write import names
+from reprobuild.infra.tar import Entry
+from reprobuild.infra.untrusted.names import most_bytes
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
 from tests.image.made import BASE, file, folder, symlink
 

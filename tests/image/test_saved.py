@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from reprobuild.image.files import Folder
-from reprobuild.image.layout import layout_digest, open_layer, read_layout
-from reprobuild.image.opened import open_path
+from reprobuild.image.oci.members import Folder
+from reprobuild.image.oci.open import open_path
+from reprobuild.image.oci.read import layout_digest, open_layer, read_layout
 from tests.image.images import archived, make_layout, saved, tar_of
 from tests.image.made import file, symlink
 from tests.image.test_opened import ENTRIES, TOP, fails, read

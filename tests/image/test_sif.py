@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
-from reprobuild.image.sif import DEFINITION, JSON, read_sif, system_offset, write_head
+from reprobuild.image.formats.sif import DEFINITION, JSON, read_sif, system_offset, write_head
 
 SMALL = [(DEFINITION, "", b"Bootstrap: scratch\n"), (JSON, "inspect-metadata.json", b"{}\n")]
 START = 32768

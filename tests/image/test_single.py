@@ -17,17 +17,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.image.enroot import enroot_files
-from reprobuild.image.layout import Layout, layout_tree
+from reprobuild.image.formats.apptainer_files import apptainer_files, oci_config, scripts
+from reprobuild.image.formats.enroot import enroot_files
+from reprobuild.image.formats.sif import read_sif
+from reprobuild.image.formats.single_file import kept_singles, remember_singles, write_singles
+from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.image.model import Image
-from reprobuild.image.sif import read_sif
-from reprobuild.image.single import kept_singles, remember_singles, write_singles
-from reprobuild.image.singularity import apptainer_files, oci_config, scripts
-from reprobuild.image.squash import find_program
-from reprobuild.image.tree import Tree, runtime_part
-from reprobuild.store import Store
+from reprobuild.image.oci.read import Layout, layout_tree
+from reprobuild.image.tree_digest import Tree, runtime_part
+from reprobuild.infra.tar import Entry
+from reprobuild.store.store import Store
 from tests.image.layouts import RUNTIME, image_of, write_image
 from tests.image.made import BASE, file, folder, symlink
 from tests.image.test_flat import TREE
@@ -404,8 +404,8 @@ def test_a_root_that_is_not_roots(
 BY_ANOTHER = """
 import os, sys
 from pathlib import Path
-from reprobuild.image.layout import read_layout
-from reprobuild.image.single import write_singles
+from reprobuild.image.oci.read import read_layout
+from reprobuild.image.formats.single_file import write_singles
 from tests.image.layouts import image_of
 layout = read_layout(Path(sys.argv[1]))
 try:

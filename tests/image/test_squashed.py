@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.archive import Entry
+from reprobuild.compare.images.explain import Explanation, explain
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.explain import Explanation, explain
-from reprobuild.image.layout import Layout
-from reprobuild.image.single import write_singles
-from reprobuild.image.squashed import is_squashed
+from reprobuild.image.formats.single_file import write_singles
+from reprobuild.image.formats.squashfs_read import is_squashed
+from reprobuild.image.oci.read import Layout
+from reprobuild.infra.tar import Entry
 from reprobuild.report.difference import render_explanation
 from tests.image.layouts import image_of, write_image
 from tests.image.made import BASE, file, folder

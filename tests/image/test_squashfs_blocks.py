@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from reprobuild.errors import BuildError
-from reprobuild.image.squashfs_blocks import unpacker
-from reprobuild.image.squashfs_tables import check_tables
+from reprobuild.image.formats.squashfs_blocks import unpacker
+from reprobuild.image.formats.squashfs_tables import check_tables
 from tests.image.test_squashfs_tables import inodes_of, write
 
 GZIP, XZ, ZSTD = 1, 4, 6

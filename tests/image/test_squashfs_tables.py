@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.compare.images.explain import explain
 from reprobuild.errors import BuildError
-from reprobuild.explain import explain
-from reprobuild.image.squashfs_tables import check_tables
+from reprobuild.image.formats.squashfs_tables import check_tables
 
 INODES, DIRECTORIES = 64, 72  # where the superblock says where these tables begin
 EXTENDED = 8

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.tree import merge, runtime_part, tree_digest
-from reprobuild.listing import decode_listing, encode_listing
+from reprobuild.image.tree_digest import merge, runtime_part, tree_digest
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.store.tar_listing import decode_listing, encode_listing
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
 CONFIG = {

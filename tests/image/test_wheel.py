@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import zips
-from reprobuild.guard.names import HOSTILE, check_path
-from reprobuild.image.blobs import read_listing, write_layer
-from reprobuild.image.layers import make_layers, settle_overlaps
-from reprobuild.image.plan import plan
-from reprobuild.image.wheel import script_text, wheel_entries
-from reprobuild.store import Store
+from reprobuild.image.layers.blobs import read_listing, write_layer
+from reprobuild.image.layers.layers import make_layers, settle_overlaps
+from reprobuild.image.layers.plan import plan
+from reprobuild.image.layers.wheel import script_text, wheel_entries
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.names import HOSTILE, check_path
+from reprobuild.store.store import Store
 from tests.image.made import SITE, Made, make_wheel, record_row
 
 INFO = f"{SITE}/pkg-1.0.dist-info"

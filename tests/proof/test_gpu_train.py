@@ -13,7 +13,7 @@ import pytest
 from proof import gpu_train
 from proof.evidence import document
 from proof.page import written
-from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.read import read_snapshot
 
 PROJECT = gpu_train.EXAMPLE / "project"
 DONE: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_each_claim_can_fail(step: str, name: str, value: object, claim: str) ->
 def test_the_table_stands_in_the_page(tmp_path: Path) -> None:
     about = {"cpu": "x", "cores": 2, "system": "y"}
     (tmp_path / "gpu-train-2026-01-01.json").write_text(
-        document("gpu-train", gpu_train.ROOMS, {**DONE, "broken": ["one claim"]}, about)
+        document("gpu-train", gpu_train.MODULES, {**DONE, "broken": ["one claim"]}, about)
     )
     page = written("<!-- gpu-train -->\n<!-- end -->\n", tmp_path)
     assert "Claims that do not hold: one claim." in page

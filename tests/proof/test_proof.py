@@ -10,8 +10,8 @@ import pytest
 from proof import ablation, evidence, factors, leftovers, page, recorded
 from proof.circumstances import FAR, LEVELS, PLAIN, environment, module, prefix
 from proof.kinds import KINDS
-from reprobuild.archive import Entry
-from reprobuild.image.leftovers import LABELS, OF_THE_BUILD, PATHS
+from reprobuild.builders.leftovers import LABELS, OF_THE_BUILD, PATHS
+from reprobuild.infra.tar import Entry
 from reprobuild.realise.cleanup import LEFTOVERS
 from tests.conftest import ROOT
 
@@ -126,18 +126,21 @@ def test_what_a_configuration_needs_is_seen() -> None:
 
 
 def test_evidence_that_is_missing_or_older_than_the_code_is_told(tmp_path: Path) -> None:
-    kind = evidence.Kind(name="drills", rooms=("store", "whole"), made_by="make proof")
+    kind = evidence.Kind(
+        name="drills", modules=("reprobuild/store/store", "reprobuild/infra/atomic"), made_by="make proof"
+    )
     assert evidence.states([kind], tmp_path) == ["drills: no evidence; `make proof` makes it"]
-    text = evidence.document("drills", kind.rooms, {"broken": 0}, {"cpu": "x"})
+    text = evidence.document("drills", kind.modules, {"broken": 0}, {"cpu": "x"})
     (tmp_path / "one.json").write_text(text)
     assert evidence.states([kind], tmp_path) == []
     old = json.loads(text)
-    old["rooms"]["store"] = "0" * 64
+    old["modules"]["reprobuild/store/store"] = "0" * 64
     (tmp_path / "two.json").write_text(json.dumps({**old, "date": "2020-01-01T00:00:00Z"}))
     assert evidence.states([kind], tmp_path) == []  # the newest counts
     (tmp_path / "two.json").write_text(json.dumps({**old, "date": "2999-01-01T00:00:00Z"}))
     (line,) = evidence.states([kind], tmp_path)
-    assert line == "drills: evidence of 2999-01-01 is older than the code of store; `make proof` renews it"
+    older = "drills: evidence of 2999-01-01 is older than the code of reprobuild/store/store"
+    assert line == f"{older}; `make proof` renews it"
 
 
 def test_the_page_shows_the_newest_evidence() -> None:
@@ -153,7 +156,9 @@ def test_a_page_without_evidence_says_so_and_another_date_wins(tmp_path: Path) -
     assert page.written(text, tmp_path) == "a\n<!-- fuzz -->\nNo evidence yet.\n<!-- end -->\nb\n"
     for date, count in (("2026-01-02", 3), ("2026-01-01", 9)):
         found = {"cases": {"tar": count}, "seconds": 1.0, "refused": 1, "accepted": 2, "found": []}
-        document = json.loads(evidence.document("fuzz", ["guard"], found, evidence.machine()))
+        document = json.loads(
+            evidence.document("fuzz", ["reprobuild/infra/untrusted"], found, evidence.machine())
+        )
         (tmp_path / f"fuzz-{date}.json").write_text(json.dumps(document))
         (tmp_path / f"fuzz-small-{date}.json").write_text("{}")
     assert "| tar | 3 |" in page.written(text, tmp_path)

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from reprobuild.apt.index import SystemIndex
-from reprobuild.lock import Base
-from reprobuild.resolve.building.compiling import PACKAGES
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.lock.lock import Base
+from reprobuild.resolve.builds.compiling import PACKAGES
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.realise.projects import Bench
 from tests.system.samples import bring
 

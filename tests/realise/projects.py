@@ -7,9 +7,12 @@ import io
 import tarfile
 from collections.abc import Mapping, Sequence
 
-from reprobuild.decisions import BuildDecision
-from reprobuild.fetch import fetch
-from reprobuild.lock import (
+from reprobuild.config.overrides import BuildDecision
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.sandbox import Root
+from reprobuild.lock.lock import (
     EPOCH,
     VERSION,
     Artefact,
@@ -21,17 +24,14 @@ from reprobuild.lock import (
     Source,
     Wheel,
 )
-from reprobuild.net import Net
-from reprobuild.realise import realise
 from reprobuild.realise.base import realise_base
-from reprobuild.realise.root import kept_root
+from reprobuild.realise.realise import realise
+from reprobuild.realise.rootfs import kept_root
 from reprobuild.realise.wheels import Made, build_wheel
-from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import read_indexes
-from reprobuild.resolve.freeze.lines import Target
-from reprobuild.sandbox import Root
-from reprobuild.store import Store
+from reprobuild.resolve.builds.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.python.resolve import Target
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.image.made import file, make_tar
 
 PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")

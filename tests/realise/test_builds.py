@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.decisions import BuildDecision
+from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Wheel, write_lock
-from reprobuild.realise import is_realised, realise
+from reprobuild.lock.lock import Artefact, Wheel, write_lock
+from reprobuild.realise.realise import is_realised, realise
 from tests.conda_packages import Spec, locked
 from tests.image.made import make_wheel
 from tests.realise.projects import EXTENSION, Bench, rebuilt
@@ -149,9 +149,9 @@ def test_what_comes_out_otherwise_than_a_sealed_lock_says(bench: Bench) -> None:
 
 AT_TERMINAL = """
 from pathlib import Path
-from reprobuild.lock import read_lock
-from reprobuild.realise import realise
-from reprobuild.store import Store
+from reprobuild.lock.lock import read_lock
+from reprobuild.realise.realise import realise
+from reprobuild.store.store import Store
 realise(read_lock(Path(sys.argv[1])), Store(Path(sys.argv[2])))
 """
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import read_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Interpreter
+from reprobuild.infra.tar import read_tar
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import Interpreter
+from reprobuild.realise.build_outputs import keep_parts, paths_below
 from reprobuild.realise.canonical import canonical_wheel
 from reprobuild.realise.editable import as_editable
-from reprobuild.realise.parts import keep_parts, paths_below
 from reprobuild.realise.prefix import make_prefix
 from tests.image.made import Made, make_wheel
 

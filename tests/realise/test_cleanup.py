@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.infra.tar import Entry, list_tar
 from reprobuild.realise import java
 from reprobuild.realise.cleanup import LEFTOVERS, leftover_of
-from reprobuild.realise.finish import rewrite
+from reprobuild.realise.normalise import rewrite
 from tests.image.made import file, make_tar
 
 

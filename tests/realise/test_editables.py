@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import PREFIX, Lock
-from reprobuild.realise import realise
+from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.lock.lock import PREFIX, Lock
 from reprobuild.realise.prefix import make_prefix
-from reprobuild.realise.root import kept_root
+from reprobuild.realise.realise import realise
+from reprobuild.realise.rootfs import kept_root
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Bind, Root, run_in_root
 from tests.realise.projects import EXTENSION, PYTHON, Bench, rebuilt
 
 INIT = b"def where():\n    return __file__\n"

@@ -11,18 +11,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Artefact, BaseImage, Building, Interpreter, Lock, Realised, Sdist, Setting, Source
-from reprobuild.payload import pack_runtime, payload
-from reprobuild.realise import realise
+from reprobuild.infra.sandbox import Root
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import (
+    Artefact,
+    BaseImage,
+    Building,
+    Interpreter,
+    Lock,
+    Realised,
+    Sdist,
+    Setting,
+    Source,
+)
 from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels, compiled_key
-from reprobuild.realise.finish import rewrite
+from reprobuild.realise.normalise import rewrite
+from reprobuild.realise.realise import realise
 from reprobuild.realise.runtime import PLACE
 from reprobuild.realise.wheels import build_wheel, wheel_key
-from reprobuild.sandbox import Root
+from reprobuild.recipe.payload import pack_runtime, payload
 from tests.image.made import EPOCH, Made, file, make_tar
 
 

@@ -14,23 +14,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, list_tar
-from reprobuild.compare import compare_locks
+from reprobuild.builders.native import build_image
+from reprobuild.compare.images.attribute import BASE, INTERPRETER, TREE, Origins, candidates
 from reprobuild.errors import BuildError
-from reprobuild.guard.elf import read_elf, read_search_path
-from reprobuild.guard.names import HOSTILE
-from reprobuild.image.build import build_image
-from reprobuild.image.inputs import BASE, INTERPRETER, TREE, Origins, candidates
-from reprobuild.lock import Interpreter, Lock
-from reprobuild.payload import pack_runtime
-from reprobuild.realise import is_realised, realise
+from reprobuild.infra.sandbox import Root
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.untrusted.elf import read_elf, read_search_path
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.diff import compare_locks
+from reprobuild.lock.lock import Interpreter, Lock
 from reprobuild.realise.base import _key
 from reprobuild.realise.interpreter import finish_tree, realise_interpreter
-from reprobuild.realise.replaced import remove_replaced
+from reprobuild.realise.realise import is_realised, realise
 from reprobuild.realise.standalone import unpack_standalone
-from reprobuild.render import render
-from reprobuild.sandbox import Root
-from reprobuild.store import hash_file
+from reprobuild.realise.uninstall import remove_replaced
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.recipe.render import render
+from reprobuild.store.store import hash_file
 from tests.guard.elves import elf
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
 from tests.interpreters import MINOR, PROGRAM, SYSCONFIG, VERSION, fake_build, make_build, small_root

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock import Artefact, Base, Deb, Interpreter, Lock, Sdist
+from reprobuild.lock.lock import Artefact, Base, Deb, Interpreter, Lock, Sdist
 from reprobuild.realise.bytecode import bytecode_key
 from reprobuild.realise.interpreter import _key, recall_interpreter
 from reprobuild.realise.wheels import wheel_key

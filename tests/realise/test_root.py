@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.realise.root import kept_root
-from reprobuild.store import Store
+from reprobuild.realise.rootfs import kept_root
+from reprobuild.store.store import Store
 from tests.image.made import folder, make_tar
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.lock import (
+from reprobuild.lock.lock import (
     VERSION,
     Artefact,
     Base,

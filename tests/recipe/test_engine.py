@@ -10,18 +10,18 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, list_tar
-from reprobuild.context import write_context
+from reprobuild.builders.native import build_image
+from reprobuild.compare.images.explain import explain
 from reprobuild.engines import docker
 from reprobuild.engines.model import Task
-from reprobuild.explain import explain
-from reprobuild.image.build import build_image
-from reprobuild.image.layout import Layout, layout_tree, open_layer, read_layout
-from reprobuild.image.tree import Tree, merge, runtime_part, tree_digest
-from reprobuild.lock import Lock, Setting
-from reprobuild.payload import payload
-from reprobuild.render import render
-from reprobuild.store import Store
+from reprobuild.image.oci.read import Layout, layout_tree, open_layer, read_layout
+from reprobuild.image.tree_digest import Tree, merge, runtime_part, tree_digest
+from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.lock.lock import Lock, Setting
+from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.payload import payload
+from reprobuild.recipe.render import render
+from reprobuild.store.store import Store
 from tests.conftest import Built
 from tests.image.images import with_layer
 from tests.image.made import file

@@ -17,10 +17,10 @@ import msgspec
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from reprobuild.config import UNREADABLE, environ_file
 from reprobuild.errors import BuildError, LockError, ReproError
-from reprobuild.lock import Lock, encode, read_lock
-from reprobuild.render import render
+from reprobuild.lock.lock import Lock, encode, read_lock
+from reprobuild.recipe.image_config import UNREADABLE, environ_file
+from reprobuild.recipe.render import render
 from tests.guard.types_walk import strings
 from tests.recipe.full_lock import full_lock, replaced, texts
 

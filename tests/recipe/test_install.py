@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild import payload
-from reprobuild.archive import Entry
-from reprobuild.context import install_facts, write_context
-from reprobuild.image.build import build_image
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.image.wheel import INSTALLER, SCRIPT
-from reprobuild.lock import Lock, Setting
-from reprobuild.render import render
-from reprobuild.store import hash_file
-from reprobuild.wheelorder import LARGE
+from reprobuild.builders.native import build_image
+from reprobuild.image.layers.wheel import INSTALLER, SCRIPT
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.lock import Lock, Setting
+from reprobuild.recipe import payload
+from reprobuild.recipe.build_context import install_facts, write_context
+from reprobuild.recipe.layer_order import LARGE
+from reprobuild.recipe.render import render
+from reprobuild.store.store import hash_file
 from tests.conftest import ROOT
 from tests.image.made import BASE, SITE, Made, file, make_tar
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import list_tar
-from reprobuild.context import write_context
-from reprobuild.image.build import build_image
-from reprobuild.image.inputs import Origins, built_paths, candidates
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.lock import Built, Lock
-from reprobuild.payload import origin, pack_runtime
-from reprobuild.render import render
+from reprobuild.builders.native import build_image
+from reprobuild.compare.images.attribute import Origins, built_paths, candidates
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.infra.tar import list_tar
+from reprobuild.lock.lock import Built, Lock
+from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.payload import origin, pack_runtime
+from reprobuild.recipe.render import render
 from reprobuild_runtime.gittree import tree_id
 from tests.image.made import Made, file, folder, make_tar
 

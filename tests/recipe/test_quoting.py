@@ -9,7 +9,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from reprobuild.render import TEMPLATES, template_folder
+from reprobuild.recipe.render import TEMPLATES, template_folder
 
 # What the program itself fixes; no document has a say in it.
 CONSTANTS = {"files", "prefix"}

@@ -11,12 +11,12 @@ import jinja2
 import msgspec
 import pytest
 
-from reprobuild import render as room
-from reprobuild.compare import compare_locks
-from reprobuild.environments.lock import from_lock
+from reprobuild.compare.environments.lock import from_lock
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Lock, Ruling, Sdist, Setting, write_lock
-from reprobuild.render import quote_dockerfile, quote_sh, quote_workdir, render
+from reprobuild.lock.diff import compare_locks
+from reprobuild.lock.lock import Artefact, Lock, Ruling, Sdist, Setting, write_lock
+from reprobuild.recipe import render as room
+from reprobuild.recipe.render import quote_dockerfile, quote_sh, quote_workdir, render
 from tests.image.made import Made, file
 
 

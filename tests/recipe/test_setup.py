@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.render import base_file, own_folder, render
+from reprobuild.recipe.render import base_file, own_folder, render
 from tests.recipe.full_lock import full_lock
 
 LINKS = ("src", "mnt", "mnt/sources", "mnt/wheels", "opt", "opt/env", "tmp", "workspace")

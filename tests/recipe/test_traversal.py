@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.context import write_context
 from reprobuild.errors import BuildError, LockError
-from reprobuild.lock import Lock, encode, read_lock
-from reprobuild.render import render
+from reprobuild.lock.lock import Lock, encode, read_lock
+from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.render import render
 from tests.conftest import reprobuild
 from tests.image.made import Made, file
 from tests.recipe.full_lock import Step, replaced

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from reprobuild.ecosystems.oci_registry import manifest as module
+from reprobuild.ecosystems.oci_registry.logins import Logins
+from reprobuild.ecosystems.oci_registry.manifest import Found, find_image
+from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.errors import FetchError, LockError
-from reprobuild.fetch import fetch
-from reprobuild.net import Manners, Net
-from reprobuild.registry import manifest as module
-from reprobuild.registry.logins import Logins
-from reprobuild.registry.manifest import Found, find_image
-from reprobuild.registry.reference import parse_reference
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
 from tests.registry.pushing import DOCKER, OCI, OCI_INDEX, Image, file, layer, make_image, sha256
 from tests.resolve.served import Reply, Served

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.errors import FetchError
-from reprobuild.net import Net, Netrc
-from reprobuild.registry.logins import Logins
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Net, Netrc
+from reprobuild.store.store import Store
 from tests.registry.conftest import PASSWORD, docker_login, encoded
 from tests.registry.test_lying import HUB, IMAGE, LAYER, NAME, bearer, bring, find, serve
 from tests.resolve.served import Reply, Served

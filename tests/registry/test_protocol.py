@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.oci_registry.logins import Logins
+from reprobuild.ecosystems.oci_registry.manifest import Found, find_image
+from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.errors import FetchError, LockError
-from reprobuild.fetch import fetch
-from reprobuild.net import Net, NotFound
-from reprobuild.registry.logins import Logins
-from reprobuild.registry.manifest import Found, find_image
-from reprobuild.registry.reference import parse_reference
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.registry.conftest import PASSWORD, USER, Registry, docker_login, encoded
 from tests.registry.pushing import (
     DOCKER,

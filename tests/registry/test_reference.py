@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from reprobuild.ecosystems.oci_registry.reference import Reference, is_image, is_loopback, parse_reference
 from reprobuild.errors import UsageError
-from reprobuild.registry.reference import Reference, is_image, is_loopback, parse_reference
 
 HUB = "https://hub.test"
 DIGEST = "sha256:" + "a" * 64

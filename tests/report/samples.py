@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.halflife import Forecast
 from reprobuild.image.model import Image
-from reprobuild.lock import Base, CondaPackage, Lock, RecordedDecisions, Setting, Workload
-from reprobuild.report.page import render_html
-from reprobuild.report.page.nodes import Nodes, Odd, Peers
+from reprobuild.lock.lock import Base, CondaPackage, Lock, RecordedDecisions, Setting, Workload
+from reprobuild.report.html.cluster import Nodes, Odd, Peers
+from reprobuild.report.html.page import render_html
+from reprobuild.store.availability import Forecast
 from reprobuild.verify.verdict import (
     Against,
     Collectives,

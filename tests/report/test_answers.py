@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.report.page.answers import computes_the_same, same_environment, to_know
-from reprobuild.report.page.nodes import Nodes, Odd
+from reprobuild.report.html.cluster import Nodes, Odd
+from reprobuild.report.html.summary import computes_the_same, same_environment, to_know
 from reprobuild.verify.verdict import Against, Comparison, Determinism, Deviation, Difference
 from tests.report.samples import forecasts, full_lock, full_verdict
 from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling, wheel

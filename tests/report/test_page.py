@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from reprobuild.lock import Setting
-from reprobuild.report.page import render_html
-from reprobuild.report.page.markup import LONGEST, plain, text
-from reprobuild.report.page.running import job
+from reprobuild.lock.lock import Setting
+from reprobuild.report.html.markup import LONGEST, plain, text
+from reprobuild.report.html.page import render_html
+from reprobuild.report.html.run import job
 from reprobuild.verify.verdict import Difference
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
 from tests.verify.samples import OTHER_TORCHES, make_lock, make_smoke, make_verdict, ruling, wheel

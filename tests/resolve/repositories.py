@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.lock import Ruling, Source
+from reprobuild.lock.lock import Ruling, Source
 from reprobuild.resolve.sources import missing
-from reprobuild.snapshot import freeze, patches
 from reprobuild.snapshot.model import Patch, Requirement
+from reprobuild.snapshot.parsers import git_diff, pip_freeze
 
 DATE = 1_700_000_000
 ENV = {
@@ -109,11 +109,11 @@ def binary(project: Project) -> None:
 
 def requirement(text: str) -> Requirement:
     """Return what the reader of a freeze makes of one line."""
-    (found,), _ = freeze.parse(text.encode() + b"\n")
+    (found,), _ = pip_freeze.parse(text.encode() + b"\n")
     return found
 
 
 def patch(content: bytes, file: str = "proj.diff") -> Patch:
     """Return what the reader of diffs makes of one."""
-    (found,), _ = patches.parse(content, file)
+    (found,), _ = git_diff.parse(content, file)
     return found

@@ -13,19 +13,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.simple_api import NoList
 from reprobuild.errors import FetchError, LockError
-from reprobuild.lock import Artefact, Base, Deb, Outcome, Ruling
-from reprobuild.net import Net
-from reprobuild.resolve import compose
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Base, Deb, Outcome, Ruling
+from reprobuild.resolve import resolver
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lost import refuse_lost
-from reprobuild.resolve.freeze.pages import NoList
-from reprobuild.snapshot import read_snapshot
+from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.resolve.resolver import Surroundings, lock_sources, resolve
 from reprobuild.snapshot.model import Place, Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.resolve.repositories import ENV, Project, patch, requirement
 from tests.system.samples import index, package, stanza
 
@@ -180,12 +180,12 @@ def test_a_platform_that_is_not_known(around: Surroundings) -> None:
 
 def test_a_base_without_a_c_library() -> None:
     with pytest.raises(LockError, match="the base has no libc6") as caught:
-        compose._glibc(Base(distribution="debian", release="x", packages=()))
+        resolver._glibc(Base(distribution="debian", release="x", packages=()))
     assert caught.value.hint == "choose another with --base"
     file = Artefact(filename="libc6.deb", sha256="0" * 64, size=1)
     libc = Deb(name="libc6", version="1:2", architecture="amd64", essential=True, file=file)
     with pytest.raises(LockError, match="the base has libc6 1:2, which is no version") as caught:
-        compose._glibc(Base(distribution="debian", release="x", packages=(libc,)))
+        resolver._glibc(Base(distribution="debian", release="x", packages=(libc,)))
     assert caught.value.hint == "choose another with --base"
 
 
@@ -327,7 +327,7 @@ def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(
         "Listing...\nnano/stable,now 7.2-1+deb12u1 amd64 [instal\nless/stable,now a:590 amd64 [installed]\n"
     )
     (tmp_path / freeze).write_text("six==1.16.0\n???\n")
-    rulings = compose._unread(read_snapshot(tmp_path))
+    rulings = resolver._unread(read_snapshot(tmp_path))
     assert {(ruling.file, ruling.line) for ruling in rulings} == {
         (apt, 2), (apt, 3), (freeze, 2),
     }  # fmt: skip

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.git.repository import Repository
 from reprobuild.errors import EngineError, LockError, SnapshotError
-from reprobuild.proc import Failed, TimedOut
-from reprobuild.resolve.sources.repository import Repository
-from reprobuild.restore import git as program
+from reprobuild.infra.git import command as program
+from reprobuild.infra.proc import Failed, TimedOut
 from tests.openssh import openssh_client
 from tests.resolve.repositories import ENV, Project
 

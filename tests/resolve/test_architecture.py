@@ -9,8 +9,8 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.resolve.architecture import captured_platform
-from reprobuild.snapshot import digest, read_snapshot
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.read import digest, read_snapshot
 
 REPORT = "PyTorch version: 2.3.1\nPython platform: Linux-5.10.0-{0}.aarch64-{0}-with-glibc2.38\n"
 EXPLICIT = "@EXPLICIT\nhttps://conda.example.org/forge/{}/python-3.11.8-h1_0.conda\n"

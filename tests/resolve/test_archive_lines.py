@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock import Artefact, Sdist
-from reprobuild.net import Manners, Net
-from reprobuild.resolve.freeze.archives import bring_file
-from reprobuild.resolve.freeze.lines import Around, Resolved
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Artefact, Sdist
+from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.resolve import Around, Resolved
+from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import AROUND, Index, lists, lock, resolved, sha256, taken
 

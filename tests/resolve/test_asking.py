@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.config.services import read_services
+from reprobuild.context import Session
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import FetchError
-from reprobuild.lock import Base, Deb
-from reprobuild.net import Net, Netrc
-from reprobuild.resolve.freeze.asking import asked_of_indexes, file_lists, known_of
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Target, resolve_requirements
-from reprobuild.resolve.freeze.lookup import silent_places
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.services import read_services
-from reprobuild.session import Session
+from reprobuild.infra.http.client import Net, Netrc
+from reprobuild.lock.lock import Base, Deb
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.python.classify import silent_places
+from reprobuild.resolve.python.context import asked_of_indexes, file_lists, known_of
+from reprobuild.resolve.python.resolve import Target, resolve_requirements
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import Index

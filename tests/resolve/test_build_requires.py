@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import BuildDecision
+from reprobuild.config.overrides import BuildDecision
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError, UsageError
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact, Sdist, Setting, Source, Wheel
-from reprobuild.net import Net
-from reprobuild.resolve.building.backends import requirements_of
-from reprobuild.resolve.building.build_requires import Resolved, Shelf, resolve_buildings
-from reprobuild.resolve.building.projects import read_project
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Target
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Sdist, Setting, Source, Wheel
+from reprobuild.resolve.builds.backends import requirements_of
+from reprobuild.resolve.builds.build_requires import Resolved, Shelf, resolve_buildings
+from reprobuild.resolve.builds.projects import read_project
+from reprobuild.resolve.python.resolve import Target
+from reprobuild.store.fetch import fetch
 from tests.image.made import Made, file, make_wheel
 
 TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")

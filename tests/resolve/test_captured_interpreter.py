@@ -12,20 +12,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError, SnapshotError
-from reprobuild.lock import Artefact, Interpreter, Ruling, Wheel
-from reprobuild.net import Net
-from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Interpreter, Ruling, Wheel
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter import captured
 from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged, take_captured
-from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.shared_libraries import Ask
-from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.snapshot.capture_model import Captured, PackedInterpreter
 from reprobuild.snapshot.model import Place as Site
 from reprobuild.snapshot.model import Snapshot, Variable
-from reprobuild.snapshot.repositories import Captured, PackedInterpreter
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.guard.elves import elf
 from tests.snapshot.samples import SECRETS
 

@@ -15,20 +15,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.archive import read_tar
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.git import repository as reading
 from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.render import quote_workdir
-from reprobuild.resolve.compose import _workdir
+from reprobuild.infra.tar import read_tar
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.recipe.render import quote_workdir
+from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.resolve.resolver import _workdir
 from reprobuild.resolve.sources import captured_sources
-from reprobuild.resolve.sources import repository as reading
 from reprobuild.resolve.sources.captured_sources import rule_losses
-from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.captured import DAMAGED, MOST_REPOSITORIES, parse
-from reprobuild.snapshot.repositories import Captured, LargeFile
-from reprobuild.store import Store
+from reprobuild.snapshot.capture_model import Captured, LargeFile
+from reprobuild.snapshot.parsers.capture_json import DAMAGED, MOST_REPOSITORIES, parse
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.capture.repositories import git, locked, new_origin, own, take, write
 from tests.capture.test_reading import captured, dirty
 from tests.resolve.repositories import unreachable

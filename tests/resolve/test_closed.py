@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Lock, Wheel, absent
+from reprobuild.lock.lock import Artefact, Lock, Wheel, absent
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.freeze.closed import rule_list
-from reprobuild.snapshot import freeze
+from reprobuild.resolve.python.completeness import rule_list
+from reprobuild.snapshot.capture_model import Captured
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.parsers import pip_freeze
 from tests.verify.samples import make_lock
 
 NEEDS = ("contourpy", "cycler", "fonttools", "kiwisolver", "numpy", "pillow")
@@ -25,7 +25,7 @@ def wheel(name: str, *requires: str) -> Wheel:
 def made(*wheels: Wheel) -> tuple[Snapshot, Lock]:
     """Return a snapshot whose freeze pins these wheels, and a lock that has them alone."""
     text = "".join(f"{one.name}==1.0\n" for one in wheels)
-    lines, _ = freeze.parse(text.encode())
+    lines, _ = pip_freeze.parse(text.encode())
     lock = msgspec.structs.replace(make_lock(), wheels=wheels, sources=(), sdists=(), rulings=())
     return Snapshot(digest="0" * 64, requirements=lines), lock
 
@@ -60,7 +60,7 @@ def test_a_few_gaps_are_conflicts_of_a_freeze() -> None:
 
 def test_what_pip_leaves_out_and_what_was_left_out_is_no_gap() -> None:
     snapshot, lock = made(wheel("matplotlib", *NEEDS, "setuptools", "pip", "wheel"))
-    lines, _ = freeze.parse("\n".join(["matplotlib==1.0", *NEEDS[:2]]).encode())
+    lines, _ = pip_freeze.parse("\n".join(["matplotlib==1.0", *NEEDS[:2]]).encode())
     assert rule_list(msgspec.structs.replace(snapshot, requirements=lines), lock) == ()
     assert not {"setuptools", "pip", "wheel"} & absent(lock)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Base, Deb, Wheel
+from reprobuild.lock.lock import Artefact, Base, Deb, Wheel
 from reprobuild.resolve.cuda.evidence import rule_cuda, weigh
 from reprobuild.resolve.cuda.rules import (
     Compiled,
@@ -20,9 +20,9 @@ from reprobuild.resolve.cuda.rules import (
     way,
 )
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
-from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.conftest import ROOT
 from tests.resolve.test_shared_libraries import made_wheel
 

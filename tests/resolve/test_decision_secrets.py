@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild import cli, pipeline
-from reprobuild.decisions import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision
+from reprobuild import cli
+from reprobuild.config.overrides import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision
+from reprobuild.context import Session
 from reprobuild.errors import LockError, UsageError
-from reprobuild.lock import Lock, Ruling, encode, write_lock, write_new_lock
-from reprobuild.resolve.decision_secrets import refuse_secrets
-from reprobuild.session import Session
-from reprobuild.snapshot import read_snapshot
+from reprobuild.lock.lock import Lock, Ruling, encode, write_lock, write_new_lock
+from reprobuild.pipeline import from_snapshot
+from reprobuild.resolve.override_secrets import refuse_secrets
+from reprobuild.snapshot.read import read_snapshot
 from tests.image.made import Made
 
 TOKEN = "hf_" + "QmZr8sKdWvT2pXyLbNc7uGfHjEaPqRwVtS"
@@ -122,7 +123,7 @@ def test_a_lock_of_an_earlier_program_is_not_used_again(tmp_path: Path, made: Lo
     write_lock(msgspec.structs.replace(made, snapshot=captured.digest), tmp_path / "reprobuild.lock")
     session: Any = Session
     with pytest.raises(UsageError, match=r"the decision workload\.command holds a secret"):
-        pipeline._former(tmp_path / "reprobuild.lock", captured, decisions, session)
+        from_snapshot._former(tmp_path / "reprobuild.lock", captured, decisions, session)
 
 
 @pytest.fixture

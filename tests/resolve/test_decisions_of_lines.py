@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.resolve.freeze.lookup import look_up
-from reprobuild.services import read_services
-from reprobuild.snapshot import freeze
+from reprobuild.config.services import read_services
+from reprobuild.resolve.python.classify import look_up
+from reprobuild.snapshot.parsers import pip_freeze
 from tests.resolve.decision_table import DECISIONS
 
 GOLDEN = Path(__file__).with_name("decisions_of_freezes.toml")
@@ -29,7 +29,7 @@ FREEZES = Path(os.environ.get("REPROBUILD_CORPUS", "/nonexistent")) / "pip_freez
 def decided(data: bytes, packages: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Return the decision on each line of a freeze: its number, name and version, and the fields of the lookup."""
     services = read_services({})
-    lines, _ = freeze.parse(data)
+    lines, _ = pip_freeze.parse(data)
     return [
         (str(line.place.line), line.name, line.version or "", *msgspec.structs.astuple(found))
         for line in lines

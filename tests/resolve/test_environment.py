@@ -6,17 +6,22 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from reprobuild import secrets
-from reprobuild.decisions import BuildDecision
+from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import UsageError
-from reprobuild.lock import Ruling, Setting
-from reprobuild.resolve.building.variables import build_variables
-from reprobuild.resolve.settings.environment import Surrounded, preload_packages, resolve_environment, rules
-from reprobuild.resolve.settings.modules import EVIDENCE, Loaded
-from reprobuild.resolve.settings.places import Places
+from reprobuild.infra import secrets
+from reprobuild.lock.lock import Ruling, Setting
+from reprobuild.resolve.builds.variables import build_variables
+from reprobuild.resolve.environment.environment import (
+    Surrounded,
+    preload_packages,
+    resolve_environment,
+    rules,
+)
+from reprobuild.resolve.environment.modules import EVIDENCE, Loaded
+from reprobuild.resolve.environment.path_mapping import Places
 from reprobuild.resolve.system.image_environment import inherit_environment
-from reprobuild.snapshot import environ
 from reprobuild.snapshot.model import Module, Place, Variable
+from reprobuild.snapshot.parsers import env
 from tests.snapshot.samples import SECRETS
 from tests.snapshot.test_secrets import LOGINS
 
@@ -350,7 +355,7 @@ def test_an_empty_preload_is_nothing() -> None:
 )
 def test_what_would_be_cut_for_the_eyes_is_never_baked(value: str) -> None:
     """The address without a user is one that torch reads; the others a reader keeps, and an image does not."""
-    variables, _ = environ.parse(f"TORCHINDUCTOR_REDIS_URL={value}\n".encode())
+    variables, _ = env.parse(f"TORCHINDUCTOR_REDIS_URL={value}\n".encode())
     settings, rulings = decide(*variables)
     assert settings == {}
     ruling = rulings["TORCHINDUCTOR_REDIS_URL"]
@@ -364,7 +369,7 @@ def test_a_secret_is_named_and_never_told() -> None:
     text = "".join(f"{name}={value}\n" for name, value in (
         ("HF_TOKEN", SECRETS["huggingface"]), ("OMP_NOTE", SECRETS["github"]), ("MY_FLAG", SECRETS["aws-access-key"]),
     ))  # fmt: skip
-    variables, _ = environ.parse(text.encode())
+    variables, _ = env.parse(text.encode())
     settings, rulings = decide(*variables)
     assert settings == {}
     assert {(r.subject, r.outcome, r.kind, r.reason) for r in rulings.values()} == {
@@ -389,7 +394,7 @@ def test_a_value_that_cannot_be_trusted_is_unresolved_only_where_it_matters() ->
 
 
 def test_both_lines_of_a_name_that_stands_twice_are_ruled() -> None:
-    variables, _ = environ.parse(b"OMP_NUM_THREADS=1\nA=1\nOMP_NUM_THREADS=2\n")
+    variables, _ = env.parse(b"OMP_NUM_THREADS=1\nA=1\nOMP_NUM_THREADS=2\n")
     settings, rulings = resolve_environment(variables, bake={}, drop=())
     assert settings == ()
     assert [(r.subject, r.line, r.kind) for r in rulings if r.subject != "A"] == [

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import BuildDecision
+from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Base, Deb, Sdist
+from reprobuild.lock.lock import Artefact, Base, Deb, Sdist
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.building.compiling import PACKAGES, compiled
-from reprobuild.resolve.building.devel import check_glibc
-from reprobuild.resolve.building.extensions import Toolkit, rule_nvcc, with_known
-from reprobuild.resolve.building.projects import Project, read_project
-from reprobuild.store import Store
+from reprobuild.resolve.builds.compiling import PACKAGES, compiled
+from reprobuild.resolve.builds.devel import check_glibc
+from reprobuild.resolve.builds.extensions import Toolkit, rule_nvcc, with_known
+from reprobuild.resolve.builds.projects import Project, read_project
+from reprobuild.store.store import Store
 from tests.resolve.test_build_requires import artefact, make_sdist
 
 

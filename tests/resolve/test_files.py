@@ -12,21 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.pypi.files import Distribution, FileLists, same_version
+from reprobuild.ecosystems.pypi.indexes import Index as Place
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.simple_api import LARGEST
 from reprobuild.errors import FetchError, LockError
-from reprobuild.lock import Artefact, Ruling, Wheel
-from reprobuild.net import Net
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Ruling, Wheel
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.freeze.files import Distribution, FileLists, same_version
-from reprobuild.resolve.freeze.indexes import Index as Place
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Around, Resolved, Target, newest, resolve_requirements
-from reprobuild.resolve.freeze.lookup import by_rule
-from reprobuild.resolve.freeze.lost import refuse_lost
-from reprobuild.resolve.freeze.pages import LARGEST
-from reprobuild.resolve.freeze.pythons import in_words
-from reprobuild.services import read_services
-from reprobuild.snapshot import conda
-from reprobuild.snapshot.joined import conda_versions
+from reprobuild.resolve.python.classify import by_rule
+from reprobuild.resolve.python.python_versions import in_words
+from reprobuild.resolve.python.resolve import Around, Resolved, Target, newest, resolve_requirements
+from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.snapshot.merge import conda_versions
+from reprobuild.snapshot.parsers import conda_list
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
 
@@ -493,7 +493,7 @@ CONDA = "tool @ file:///croot/tool_1700000000000/work"
 def test_condas_build_is_replaced_by_the_wheel_of_its_version(index: Index) -> None:
     index.add("tool-1.0-py3-none-any.whl")
     index.add("tool-1.1-py3-none-any.whl")
-    packages, _ = conda.parse(b"tool  1.0  py311h1_0", "conda-list.txt")
+    packages, _ = conda_list.parse(b"tool  1.0  py311h1_0", "conda-list.txt")
     (line,) = conda_versions([requirement(CONDA)], packages)
     found = resolve_requirements([line], lists(index.url), TARGET, AROUND)
     (wheel,), (ruling,) = found.wheels, found.rulings

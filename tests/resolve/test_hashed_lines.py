@@ -8,16 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock import Ruling
-from reprobuild.net import Manners, Net
-from reprobuild.resolve.freeze.archives import bring_file
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Around, Resolved, resolve_requirements
-from reprobuild.resolve.freeze.markers import of_environment
-from reprobuild.snapshot import freeze
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.python.resolve import Around, Resolved, resolve_requirements
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.store.store import Store
 from tests.resolve.served import Served
 from tests.resolve.test_files import AROUND, TARGET, Index, lists, sha256
 
@@ -28,7 +28,7 @@ HASH = hashlib.sha256(BYTES).hexdigest()
 
 
 def resolved(files: FileLists, text: str, around: Around = AROUND) -> Resolved:
-    lines, _ = freeze.parse(text.encode())
+    lines, _ = pip_freeze.parse(text.encode())
     return resolve_requirements(lines, files, TARGET, around)
 
 
@@ -82,7 +82,7 @@ def test_a_file_of_which_no_hash_is_published_is_brought_and_compared(served: Se
 
 
 def told(*texts: str) -> tuple[list[str], list[Ruling]]:
-    lines, _ = freeze.parse("\n".join(texts).encode())
+    lines, _ = pip_freeze.parse("\n".join(texts).encode())
     snapshot, rulings = of_environment(
         Snapshot(digest="d", requirements=lines), "3.11.2", "x86_64", drop=("left",)
     )

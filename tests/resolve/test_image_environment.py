@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.lock import InheritedSetting, Setting
+from reprobuild.lock.lock import InheritedSetting, Setting
 from reprobuild.resolve.system.image_environment import inherit_environment
 
 TOKEN = "hf_" + "a1B2c3D4e5" * 3

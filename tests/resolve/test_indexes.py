@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.pypi.indexes import Index, Indexes, decided_indexes, read_indexes
+from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.errors import LockError
-from reprobuild.resolve.freeze.indexes import Index, Indexes, decided_indexes, read_indexes
-from reprobuild.resolve.freeze.pip_settings import Asking
 from tests.resolve.served import Served
 
 

@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.lock import STANDALONE, Artefact, Base, Deb, Interpreter
+from reprobuild.lock.lock import STANDALONE, Artefact, Base, Deb, Interpreter
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.interpreter.choice import Choice, bring, guess, resolve_interpreter, settle
 from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.snapshot import collect_env, conda, environ, machine, modules, rpm
 from reprobuild.snapshot.model import Package, Snapshot, Variable
+from reprobuild.snapshot.parsers import capture_json_report, collect_env, env, modules, rpm
+from reprobuild.snapshot.parsers import conda_list as conda
 from tests.resolve.repositories import requirement
 from tests.system.samples import package
 
@@ -123,7 +124,7 @@ def seen(
     reports = collect_env.parse(f"PyTorch version: 2\n{report}\n".encode())[0] if report else ()
     if capture:
         taken = f'{{"capture": 1, "python": {{"version": "{capture}", "implementation": "CPython"}}}}'
-        reports = (*reports, *machine.parse(taken.encode())[0])
+        reports = (*reports, *capture_json_report.parse(taken.encode())[0])
     return msgspec.structs.replace(
         snapshot(*packages, module=module, conda=built), conda=listed, reports=reports
     )
@@ -316,7 +317,7 @@ def free(*packages: Package, listed: str = "", version: str = "3.13.1") -> Snaps
     if listed:
         return seen(*packages, conda_list=listed)
     taken = f'{{"capture": 1, "python": {{"version": "{version}", "implementation": "CPython", "abiflags": "t"}}}}'
-    reports, _ = machine.parse(taken.encode())
+    reports, _ = capture_json_report.parse(taken.encode())
     return msgspec.structs.replace(snapshot(*packages), reports=reports)
 
 
@@ -365,7 +366,7 @@ def test_the_users_word_on_free_threading() -> None:
 
 
 def variables(text: str) -> tuple[Variable, ...]:
-    found, _ = environ.parse(text.encode())
+    found, _ = env.parse(text.encode())
     return found
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import LockError, SnapshotError
-from reprobuild.resolve import compose
-from reprobuild.resolve.settings.places import Places
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
+from reprobuild.resolve import resolver
+from reprobuild.resolve.environment.path_mapping import Places
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.resolve.repositories import Project, binary, edit, patch, unreachable
 from tests.resolve.test_logins import Host
 from tests.resolve.test_sources import content, line, resolve
@@ -176,6 +176,6 @@ def test_commands_start_in_the_only_code_of_a_recipe(job: Project, store: Store,
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
     snapshot = read_snapshot(tmp_path / "snapshot")
-    assert compose._workdir(snapshot, Places(), sources) == "/src/job"
-    assert compose._workdir(snapshot, Places(), sources[:1]) == "/src/proj"
-    assert compose._workdir(snapshot, Places(), (*sources[:1], *sources[:1])) == "/workspace"
+    assert resolver._workdir(snapshot, Places(), sources) == "/src/job"
+    assert resolver._workdir(snapshot, Places(), sources[:1]) == "/src/proj"
+    assert resolver._workdir(snapshot, Places(), (*sources[:1], *sources[:1])) == "/workspace"

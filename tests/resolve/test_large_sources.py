@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.git import repository as reading
+from reprobuild.ecosystems.git.repository import Blob
 from reprobuild.errors import EngineError, LockError
-from reprobuild.guard.names import HOSTILE, LONGEST_PATH
-from reprobuild.resolve.sources import large
-from reprobuild.resolve.sources import repository as reading
-from reprobuild.resolve.sources.large import secret_in
-from reprobuild.resolve.sources.repository import Blob
-from reprobuild.store import Store
+from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH
+from reprobuild.resolve.sources import large_trees
+from reprobuild.resolve.sources.large_trees import secret_in
+from reprobuild.store.store import Store
 from tests.resolve.repositories import ENV, Project
 from tests.resolve.test_sources import content, line, resolve
 from tests.snapshot.samples import SECRETS
@@ -32,7 +32,7 @@ BOUNDED = """
 import resource, sys
 from pathlib import Path
 from reprobuild.errors import LockError
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.resolve.test_sources import line, resolve
 here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (here + (300 << 20),) * 2)
@@ -101,7 +101,7 @@ def _tree(project: Project, rows: list[str]) -> str:
 
 
 def test_a_tree_has_a_bound_of_its_own(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "_MOST", 4000)
+    monkeypatch.setattr(large_trees, "_MOST", 4000)
     project = Project(tmp_path / "proj", FILES)
     with pytest.raises(LockError, match=r"of proj has 17121 bytes; a source may have 4000") as caught:
         resolve(store, line(project.head), origins={"proj": str(project.path)})
@@ -126,9 +126,9 @@ def test_the_tar_is_the_same_however_the_files_are_read(
 ) -> None:
     project = Project(tmp_path / "proj", FILES)
     (whole,), _ = resolve(store, line(project.head), origins={"proj": str(project.path)})
-    for module in (reading, large):
+    for module in (reading, large_trees):
         monkeypatch.setattr(module, "AT_ONCE", bound)
-    monkeypatch.setattr(large, "_PORTION", 1000)
+    monkeypatch.setattr(large_trees, "_PORTION", 1000)
     (parts,), _ = resolve(Store(tmp_path / "other"), line(project.head), origins={"proj": str(project.path)})
     assert whole == parts
     assert {path: data for path, (_, data) in content(store, whole).items() if path != "d"} == FILES
@@ -139,20 +139,20 @@ def test_the_tar_is_the_same_however_the_files_are_read(
 def test_a_secret_on_the_bound_of_two_portions_is_seen(
     before: int, filling: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large, "_PORTION", 1000)
-    monkeypatch.setattr(large, "_OVERLAP", 400)
+    monkeypatch.setattr(large_trees, "_PORTION", 1000)
+    monkeypatch.setattr(large_trees, "_OVERLAP", 400)
     text = (filling * before)[:before] + b"\n" + SECRETS["github"].encode() + b"\n" + filling * 1000
     blob = Blob(mode="100644", id="", path="data.txt", size=len(text))
     whole = secret_in(blob, io.BytesIO(text))
-    monkeypatch.setattr(large, "AT_ONCE", 10)
+    monkeypatch.setattr(large_trees, "AT_ONCE", 10)
     assert whole
     assert secret_in(blob, io.BytesIO(text)) == whole
 
 
 def test_a_large_file_of_a_secret_name_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "AT_ONCE", 10)
+    monkeypatch.setattr(large_trees, "AT_ONCE", 10)
     text = b" " * 100 + b"x" * 100
-    monkeypatch.setattr(large, "_PORTION", 50)
+    monkeypatch.setattr(large_trees, "_PORTION", 50)
     for mode, said in (("100644", ": files of this name hold secrets"), ("120000", "")):
         blob = Blob(mode=mode, id="", path="id_rsa", size=len(text))
         assert secret_in(blob, io.BytesIO(text)) == said

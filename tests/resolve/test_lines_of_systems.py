@@ -8,21 +8,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError, UsageError
-from reprobuild.keep import keep
-from reprobuild.lock import Artefact, Wheel
-from reprobuild.net import Net
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Wheel
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.freeze.asking import is_apart
-from reprobuild.resolve.freeze.debian_names import versions_of
-from reprobuild.resolve.freeze.earlier import Earlier
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Around
-from reprobuild.resolve.freeze.lookup import by_rule
-from reprobuild.services import read_services
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
+from reprobuild.resolve.python.classify import by_rule
+from reprobuild.resolve.python.context import is_apart
+from reprobuild.resolve.python.debian_names import versions_of
+from reprobuild.resolve.python.previous_locks import Earlier
+from reprobuild.resolve.python.resolve import Around
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.roots import keep
+from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import AROUND, HTML, TARGET, Index, lists, lock, resolved, taken
 from tests.system.samples import package

@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock import Interpreter
-from reprobuild.net import Net
-from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Interpreter
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.interpreter.choice import bring, standalone
 from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.capture.repositories import LEAN, PROGRAM, document
 from tests.interpreters import MINOR, VERSION, site_python
 

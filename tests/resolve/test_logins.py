@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.cli.decisions import doubted_sources, make_decisions
+from reprobuild.cli.overrides import doubted_sources, make_decisions
+from reprobuild.context import Session
+from reprobuild.ecosystems.git.repository import Repository
 from reprobuild.errors import EngineError, LockError
-from reprobuild.net import Net
-from reprobuild.resolve.compose import lock_sources
-from reprobuild.resolve.sources.repository import Repository
-from reprobuild.restore.logins import login_for, without_netrc
-from reprobuild.session import Session
-from reprobuild.snapshot import read_snapshot
-from reprobuild.store import Store
+from reprobuild.infra.git.credentials import login_for, without_netrc
+from reprobuild.infra.http.client import Net
+from reprobuild.resolve.resolver import lock_sources
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.loopback import Loopback
 from tests.resolve.repositories import ENV, Project
 from tests.test_decisions import NONE

@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import FetchError, LockError
-from reprobuild.net import Net
-from reprobuild.resolve.compose import resolve
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lost import refuse_lost
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.snapshot import read_snapshot
+from reprobuild.infra.http.client import Net
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.resolve.resolver import resolve
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.conda_packages import Spec, index_channel, write_package
 from tests.drills.dead import MANNERS
 from tests.system.samples import index, stanza

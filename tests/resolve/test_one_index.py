@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError
-from reprobuild.net import Net, Netrc
+from reprobuild.infra.http.client import Net, Netrc
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Target, newest
+from reprobuild.resolve.python.resolve import Target, newest
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import Decisions
-from reprobuild.resolve.others import python_of_conda
-from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.snapshot import read_snapshot
+from reprobuild.config.overrides import Decisions
+from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.resolve.not_installed import python_of_conda
+from reprobuild.snapshot.read import read_snapshot
 
 
 def test_each_package_has_its_ruling(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.net import Net, Page
-from reprobuild.net.manners import fresh_for
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.page_memory import PageMemory
-from reprobuild.resolve.freeze.pages import Pages
-from reprobuild.store import Store
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.page_cache import PageMemory
+from reprobuild.ecosystems.pypi.simple_api import Pages
+from reprobuild.infra.http.client import Net, Page
+from reprobuild.infra.http.retry import fresh_for
+from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import Index, lock
 

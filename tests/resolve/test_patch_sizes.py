@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.git.repository import Repository
 from reprobuild.errors import LockError
-from reprobuild.guard import names
-from reprobuild.guard.names import HOSTILE
-from reprobuild.resolve.sources.large import checked_blobs
+from reprobuild.infra.untrusted import names
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.resolve.sources.large_trees import checked_blobs
 from reprobuild.resolve.sources.patch_sizes import unpacked
 from reprobuild.resolve.sources.patching import patched
-from reprobuild.resolve.sources.repository import Repository
 from reprobuild.snapshot.model import Patch, PatchedFile
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.resolve.repositories import ENV, Project, patch
 from tests.resolve.test_sources import line, resolve
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.git.repository import Repository
 from reprobuild.errors import LockError
 from reprobuild.resolve.sources.patching import AGAIN, patched
-from reprobuild.resolve.sources.repository import Repository
 from reprobuild.snapshot.model import Patch
 from tests.resolve.repositories import ENV, Project, binary, edit, patch
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import BuildDecision, Decisions
+from reprobuild.config.overrides import BuildDecision, Decisions
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Lock, Sdist, Wheel
-from reprobuild.net import Manners, Net
-from reprobuild.resolve.building import prebuilt
-from reprobuild.resolve.building.prebuilt import with_prebuilt
-from reprobuild.resolve.compose import resolve
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Artefact, Lock, Sdist, Wheel
+from reprobuild.resolve.builds import prebuilt
+from reprobuild.resolve.builds.prebuilt import with_prebuilt
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.cuda.torch_build import read_torch_build
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Resolved, Target
-from reprobuild.resolve.freeze.rulings import BUILT, rule
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.services import read_services
+from reprobuild.resolve.python.resolve import Resolved, Target
+from reprobuild.resolve.python.rulings import BUILT, rule
+from reprobuild.resolve.resolver import resolve
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.image.made import make_wheel
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served

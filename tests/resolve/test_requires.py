@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from packaging.markers import Marker
 
+from reprobuild.ecosystems.pypi import requires
+from reprobuild.ecosystems.pypi.requires import LONGEST, MOST, read_requires, with_requires
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import CondaPackage, Lock, Ruling, Wheel, conflicts, in_short
-from reprobuild.render import render_pylock
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import CondaPackage, Lock, Ruling, Wheel, conflicts, in_short
+from reprobuild.recipe.render import render_pylock
 from reprobuild.report.text import render_rulings
-from reprobuild.resolve.freeze import requires
-from reprobuild.resolve.freeze.lines import Target
-from reprobuild.resolve.freeze.requires import LONGEST, MOST, read_requires, with_requires
-from reprobuild.store import Store
+from reprobuild.resolve.python.resolve import Target
+from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.test_shared_libraries import made_wheel
 from tests.verify.samples import make_lock

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Wheel
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import Artefact, Base, BaseImage, Deb, Installed, Wheel
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import candidates, glibc_of, newest_glibcxx, package_of
 from reprobuild.resolve.system.wheel_libraries import File, open_wheels, read_libraries
-from reprobuild.snapshot import conda as conda_lists
 from reprobuild.snapshot.model import Package, Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.parsers import conda_list as conda_lists
+from reprobuild.store.store import Store
 from tests.guard.elves import AARCH64, elf
 from tests.system.samples import index, package, stanza
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.archive import Entry, read_tar
-from reprobuild.decisions import Decisions, stated
+from reprobuild.config.overrides import Decisions, stated
+from reprobuild.context import Session
 from reprobuild.errors import LockError, ReproError, SnapshotError, UsageError
-from reprobuild.lock import Ruling, Source
-from reprobuild.net import Net
-from reprobuild.resolve.compose import lock_sources
+from reprobuild.infra.git.addresses import Origin, of_this_machine, read_origin
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.tar import Entry, read_tar
+from reprobuild.lock.lock import Ruling, Source
+from reprobuild.resolve.resolver import lock_sources
 from reprobuild.resolve.sources.trees import Given, resolve_sources
-from reprobuild.restore.places import Origin, of_this_machine, read_origin
-from reprobuild.session import Session
-from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Patch
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.resolve.repositories import (
     DATE,
     ENV,

@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact, Interpreter, Lock
-from reprobuild.net import Net
-from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Interpreter, Lock
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.interpreter.standalone import NoBuild, find_build, mirrored
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.store import Store
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.interpreters import fake_build, offer
 

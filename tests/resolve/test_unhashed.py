@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import FetchError
-from reprobuild.lock import Artefact, Ruling
-from reprobuild.net import Manners, Net
-from reprobuild.resolve.freeze.archives import bring_file
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.lines import Resolved, newest, resolve_requirements
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Artefact, Ruling
+from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.resolve import Resolved, newest, resolve_requirements
+from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Served
 from tests.resolve.test_files import AROUND, TARGET, Index, lists, sha256

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reprobuild.lock import Ruling
-from reprobuild.resolve.compose import without_unlisted
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.resolver import without_unlisted
 from reprobuild.snapshot import unlisted
 from reprobuild.snapshot.model import Snapshot
 from tests.snapshot.test_unlisted import document, one

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprobuild.decisions import BuildDecision, Decisions
-from reprobuild.resolve.unused import unused
-from reprobuild.snapshot import read_snapshot
+from reprobuild.config.overrides import BuildDecision, Decisions
+from reprobuild.resolve.unused_overrides import unused
+from reprobuild.snapshot.read import read_snapshot
 
 
 def test_a_project_that_was_not_captured_is_told(tmp_path: Path) -> None:

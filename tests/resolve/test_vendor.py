@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError
-from reprobuild.lock import Ruling
-from reprobuild.net import Net
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Ruling
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.compose import Surroundings, resolve
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.resolve.resolver import Surroundings, resolve
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
-from reprobuild.services import read_services
-from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.conftest import ROOT, reprobuild
 
 CORPUS = Path(os.environ.get("REPROBUILD_CORPUS", "/nonexistent"))

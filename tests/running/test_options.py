@@ -8,15 +8,8 @@ import pytest
 
 from reprobuild.engines.model import Limit
 from reprobuild.errors import UsageError
-from reprobuild.running import prepare
-from reprobuild.running.options import (
-    Wanted,
-    read_limits,
-    read_size,
-    read_user,
-    read_variables,
-    read_volumes,
-)
+from reprobuild.run.options import Wanted, read_limits, read_size, read_user, read_variables, read_volumes
+from reprobuild.run.run import prepare
 from tests.verify.samples import make_lock
 
 FORM = (

@@ -14,11 +14,11 @@ import pytest
 
 from reprobuild.engines import gpu
 from reprobuild.image.model import Image
-from reprobuild.lock import Setting, write_lock
-from reprobuild.running.options import Wanted
-from reprobuild.running.pyxis import _sha256
-from reprobuild.running.slurm import own_command, words_of
-from reprobuild.store import Store
+from reprobuild.lock.lock import Setting, write_lock
+from reprobuild.run.options import Wanted
+from reprobuild.run.pyxis import _sha256
+from reprobuild.run.slurm import own_command, words_of
+from reprobuild.store.store import Store
 from tests.conftest import ROOT, reprobuild
 from tests.verify.samples import make_lock
 

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from reprobuild.image.model import Image
-from reprobuild.lock import write_lock
-from reprobuild.proc import Handing, hand_on, handed_on, stream
-from reprobuild.proc.handing import LAST_SECONDS
+from reprobuild.infra.proc import Handing, hand_on, handed_on, stream
+from reprobuild.infra.proc.signals import LAST_SECONDS
+from reprobuild.lock.lock import write_lock
 from tests.conftest import PROGRAM, ROOT
 from tests.fleet.planted import PACKAGES, SLURM
 from tests.verify.samples import make_lock
@@ -104,7 +104,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 ON_NODES = """
 import os, signal, sys
 from reprobuild.cli.interrupt import listen
-from reprobuild.running.slurm import start
+from reprobuild.run.slurm import start
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored by what is in the background
 listen()
 task = "trap 'sleep 1; touch saved.$SLURM_PROCID; exit 7' INT; touch ready.$SLURM_PROCID; while :; do sleep 0.1; done"
@@ -133,7 +133,7 @@ def test_the_ranks_of_a_real_srun_may_save(signum: signal.Signals, tmp_path: Pat
 SHORT = """
 import sys, time
 from reprobuild.cli.interrupt import listen
-from reprobuild.proc import Handing, stream
+from reprobuild.infra.proc import Handing, stream
 listen()
 def sink(number, data):
     sys.stdout.buffer.write(data)

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from reprobuild.engines.model import Task
-from reprobuild.resolve.settings.environment import rules as captured
-from reprobuild.running import prepare
-from reprobuild.running.options import Wanted
-from reprobuild.running.site import (
+from reprobuild.resolve.environment.environment import rules as captured
+from reprobuild.run.options import Wanted
+from reprobuild.run.run import prepare
+from reprobuild.run.site_env import (
     JOB,
     LAUNCHERS,
     NAMESPACE,

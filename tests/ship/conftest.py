@@ -11,15 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import TarWriter
-from reprobuild.context import write_context
-from reprobuild.image.build import build_image
-from reprobuild.image.naming import own_name
-from reprobuild.lock import EPOCH, Artefact, Deb, write_lock
-from reprobuild.render import render
-from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT
-from reprobuild.ship.bundle import Bundled, Wanted, bundle
-from reprobuild.store import Store
+from reprobuild.builders.native import build_image
+from reprobuild.distribute.bundle import Bundled, Wanted, bundle
+from reprobuild.image.engine_name import own_name
+from reprobuild.infra.tar import TarWriter
+from reprobuild.lock.lock import EPOCH, Artefact, Deb, write_lock
+from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.render import render
+from reprobuild.store.store import Store
 from tests.image.made import SITE, Made, file
 from tests.verify.samples import make_verdict
 

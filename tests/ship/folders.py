@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.config import image_config
-from reprobuild.image.layout import layout_digest
+from reprobuild.context import Session
+from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.model import Image
-from reprobuild.image.naming import named_index, own_name
-from reprobuild.lock import Lock, Realised, write_lock
-from reprobuild.net import Net
-from reprobuild.session import Session
-from reprobuild.store import Store
+from reprobuild.image.oci.read import layout_digest
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Lock, Realised, write_lock
+from reprobuild.recipe.image_config import image_config
+from reprobuild.store.store import Store
 from tests.image.layouts import image_of, write_image
 from tests.registry.pushing import file, layer
 from tests.verify.samples import make_lock, make_verdict

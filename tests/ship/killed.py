@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from reprobuild.ship.bundle import Wanted, bundle
-from reprobuild.ship.unbundle import unbundle
-from reprobuild.store import Store
+from reprobuild.distribute.bundle import Wanted, bundle
+from reprobuild.distribute.unbundle import unbundle
+from reprobuild.store.store import Store
 from tests.ship.conftest import EVERY
 
 

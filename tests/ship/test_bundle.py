@@ -16,21 +16,21 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.distribute.bundle import parse_size
+from reprobuild.distribute.bundle_contents import File, _refuse_secrets, parse_parts, program
+from reprobuild.distribute.secret_files import beside, refuse_secret_files
+from reprobuild.distribute.standalone import unbundle as form
+from reprobuild.distribute.unbundle import Unbundled, unbundle
 from reprobuild.errors import FetchError, ShipError, UsageError
-from reprobuild.lock import Ruling
-from reprobuild.render import source_file
-from reprobuild.results import read_image
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.bundle import parse_size
-from reprobuild.ship.contents import File, _refuse_secrets, parse_parts, program
-from reprobuild.ship.secret_files import beside, refuse_secret_files
-from reprobuild.ship.unbundle import Unbundled, unbundle
-from reprobuild.store import Store, hash_file
+from reprobuild.lock.lock import Ruling
+from reprobuild.output.directory import read_image
+from reprobuild.recipe.render import source_file
+from reprobuild.store.store import Store, hash_file
 from tests.image.made import Made, file
 from tests.ship.conftest import LONG, Results, make_results
 
 AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
-ALONE = Path("reprobuild/ship/alone/unbundle.py").absolute()
+ALONE = Path("reprobuild/distribute/standalone/unbundle.py").absolute()
 
 
 def alone(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

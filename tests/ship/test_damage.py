@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from reprobuild.distribute.bundle_contents import File
+from reprobuild.distribute.bundle_writer import manifest_of, write_bundle
+from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.errors import ShipError
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.contents import File
-from reprobuild.ship.writing import manifest_of, write_bundle
-from reprobuild.store import hash_file
+from reprobuild.store.store import hash_file
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
 

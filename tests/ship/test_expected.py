@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.distribute.unbundle import unbundle
 from reprobuild.errors import ShipError
-from reprobuild.ship.unbundle import unbundle
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
 from tests.ship.test_hostile import remade

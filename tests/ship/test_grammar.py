@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
+from reprobuild.distribute.manifest import read_manifest
+from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.errors import ShipError
-from reprobuild.guard.strings import BundlePath, Digest, ImageName, Sha256, ShortLine, Word, is_valid
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.manifest import read_manifest
+from reprobuild.infra.untrusted.strings import (
+    BundlePath,
+    Digest,
+    ImageName,
+    Sha256,
+    ShortLine,
+    Word,
+    is_valid,
+)
 from tests.guard.test_exploits import HOSTILE
 from tests.ship.test_damage import STATED, X
 

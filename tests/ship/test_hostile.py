@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
+from reprobuild.distribute import bundle as bundling
+from reprobuild.distribute.bundle_contents import File
+from reprobuild.distribute.bundle_writer import write_bundle
+from reprobuild.distribute.standalone import unbundle as form
+from reprobuild.distribute.unbundle import unbundle
 from reprobuild.errors import ShipError
-from reprobuild.lock import Lock
-from reprobuild.results import LOCK, read_image
-from reprobuild.ship import bundle as bundling
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.contents import File
-from reprobuild.ship.unbundle import unbundle
-from reprobuild.ship.writing import write_bundle
-from reprobuild.store import Store
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import LOCK, read_image
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import ShipError
-from reprobuild.image.layout import layout_digest, read_layout
 from reprobuild.image.model import Image
-from reprobuild.results import read_image
-from reprobuild.store import hash_file
+from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.output.directory import read_image
+from reprobuild.store.store import hash_file
 from tests.conftest import ROOT
 from tests.registry.conftest import HTPASSWD, docker_login
 from tests.ship.counted import Counted

@@ -10,16 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.distribute import referrers
+from reprobuild.distribute.attachments import EMPTY, EMPTY_TYPE, TYPES, Kind
+from reprobuild.distribute.referrers import MOST_FAILED, MOST_OF_A_KIND
+from reprobuild.distribute.sbom import cyclonedx
+from reprobuild.ecosystems.oci_registry.reference import parse_reference
+from reprobuild.ecosystems.oci_registry.repository import (
+    MANIFEST,
+    MOST_PAGES,
+    MOST_REFERRERS,
+    Descriptor,
+    Repository,
+)
 from reprobuild.errors import FetchError, ShipError
-from reprobuild.lock import Lock
-from reprobuild.net import Net
-from reprobuild.registry.reference import parse_reference
-from reprobuild.registry.repository import MANIFEST, MOST_PAGES, MOST_REFERRERS, Descriptor, Repository
-from reprobuild.results import read_image
-from reprobuild.ship import belonging
-from reprobuild.ship.belonging import MOST_FAILED, MOST_OF_A_KIND
-from reprobuild.ship.papers import EMPTY, EMPTY_TYPE, TYPES, Kind
-from reprobuild.ship.sbom import cyclonedx
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import read_image
 from tests.registry.pushing import sha256
 from tests.ship.folders import certificate_of, make_results
 from tests.ship.held import Held, Said, listed
@@ -296,7 +302,7 @@ def test_no_more_than_so_many_are_asked_for(
     held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Lock] = []
-    monkeypatch.setattr(belonging, "cyclonedx", lambda lock: made.append(lock) or cyclonedx(lock))
+    monkeypatch.setattr(referrers, "cyclonedx", lambda lock: made.append(lock) or cyclonedx(lock))
     _, image = make_results(tmp_path / "out")
     sent(tmp_path / "out", held)
     for number in range(3 * MOST_OF_A_KIND):

@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.distribute.standalone import unbundle as form
+from reprobuild.distribute.unbundle import unbundle
 from reprobuild.engines import docker, podman
 from reprobuild.errors import ShipError
-from reprobuild.image.layout import read_layout
-from reprobuild.image.naming import local_name, named_index, own_name
-from reprobuild.image.oci import names
-from reprobuild.keep import keep, keeping
-from reprobuild.results import IMAGE, LOCK, engine_name, read_image, remember_built
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.unbundle import unbundle
-from reprobuild.store import Store
+from reprobuild.image.engine_name import local_name, named_index, own_name
+from reprobuild.image.oci.read import read_layout
+from reprobuild.image.oci.write import names
+from reprobuild.output.directory import IMAGE, LOCK, engine_name, read_image, remember_built
+from reprobuild.store.roots import keep, keeping
+from reprobuild.store.store import Store
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
 from tests.ship.test_hostile import remade

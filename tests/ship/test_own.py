@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from reprobuild.distribute import own_wheels as own
+from reprobuild.distribute.own_wheels import own_wheels
 from reprobuild.errors import ShipError
-from reprobuild.ship import own
-from reprobuild.ship.own import own_wheels
-from reprobuild.store import hash_file
+from reprobuild.store.store import hash_file
 
 
 @pytest.fixture(scope="module")

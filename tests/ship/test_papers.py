@@ -18,8 +18,10 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 
+from reprobuild.distribute.provenance import provenance
+from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.image.model import Image
-from reprobuild.lock import (
+from reprobuild.lock.lock import (
     Artefact,
     Base,
     BaseImage,
@@ -32,8 +34,6 @@ from reprobuild.lock import (
     Sdist,
     canonical,
 )
-from reprobuild.ship.provenance import provenance
-from reprobuild.ship.sbom import cyclonedx
 from tests.verify.samples import artefact, deb, make_lock, source, wheel
 
 SHA = "b" * 64

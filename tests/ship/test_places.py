@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.distribute import pull
+from reprobuild.distribute.attachments import papers
 from reprobuild.errors import ShipError
-from reprobuild.ship import pulling
-from reprobuild.ship.papers import papers
 from tests.ship.folders import make_results
 
 
@@ -34,9 +34,9 @@ def test_a_certificate_that_is_no_plain_file(kind: str, tmp_path: Path) -> None:
 def test_the_mark_of_a_pull_is_made_through_no_link(target: str, tmp_path: Path) -> None:
     out, digest = tmp_path / "out", f"sha256:{'0' * 64}"
     out.mkdir()
-    pulling._begin(out, digest)
-    pulling._begin(out, digest)  # a pull that goes on
-    mark = pulling._begun(out, digest)
+    pull._begin(out, digest)
+    pull._begin(out, digest)  # a pull that goes on
+    mark = pull._begun(out, digest)
     assert mark.read_bytes() == b""
     mark.unlink()
     there = tmp_path / "there"
@@ -44,7 +44,7 @@ def test_the_mark_of_a_pull_is_made_through_no_link(target: str, tmp_path: Path)
     there.chmod(0o600)
     mark.symlink_to(tmp_path / target)
     with pytest.raises(ShipError, match="is no plain file, and no pull left it") as caught:
-        pulling._begin(out, digest)
+        pull._begin(out, digest)
     assert caught.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
     assert not (tmp_path / "elsewhere").exists()
     assert (there.read_bytes(), there.stat().st_mode & 0o777) == (b"precious", 0o600)

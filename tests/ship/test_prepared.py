@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.told import render_unbundled
+from reprobuild.distribute.standalone import unbundle as form
+from reprobuild.distribute.text import render_unbundled
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
 

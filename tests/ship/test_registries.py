@@ -11,17 +11,17 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
+from reprobuild.distribute.attachments import KINDS
+from reprobuild.distribute.pull import pull
+from reprobuild.distribute.push import push
+from reprobuild.distribute.registry_session import open_net
+from reprobuild.distribute.text import render_pulled
+from reprobuild.ecosystems.oci_registry.logins import Logins
+from reprobuild.ecosystems.oci_registry.repository import INDEX, MANIFEST
 from reprobuild.errors import FetchError, ShipError, UsageError
-from reprobuild.keep import kept_locks
-from reprobuild.net import Body, Net
-from reprobuild.registry.logins import Logins
-from reprobuild.registry.repository import INDEX, MANIFEST
-from reprobuild.results import REPORT, VERDICT, read_image
-from reprobuild.ship.papers import KINDS
-from reprobuild.ship.pulling import pull
-from reprobuild.ship.pushing import push
-from reprobuild.ship.remote import open_net
-from reprobuild.ship.told import render_pulled
+from reprobuild.infra.http.client import Body, Net
+from reprobuild.output.directory import REPORT, VERDICT, read_image
+from reprobuild.store.roots import kept_locks
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
 from tests.registry.pushing import sha256
 from tests.resolve.served import Served

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.distribute import signing
+from reprobuild.distribute.signing import sign
+from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.errors import ShipError
-from reprobuild.ship import signing
-from reprobuild.ship.alone import unbundle as form
-from reprobuild.ship.signing import sign
 from tests.openssh import openssh_client
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
@@ -92,7 +92,7 @@ def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None
     empty.mkdir()
     file.write_bytes(data)
     env = {"PATH": str(empty)}
-    argv = [sys.executable, "reprobuild/ship/alone/unbundle.py", file, "--check"]
+    argv = [sys.executable, "reprobuild/distribute/standalone/unbundle.py", file, "--check"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "signed by somebody: nobody looked by whom" in done.stderr

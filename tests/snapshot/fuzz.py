@@ -23,7 +23,8 @@ import msgspec
 
 from reprobuild.errors import ReproError
 from reprobuild.report.text import render_snapshot
-from reprobuild.snapshot import kinds, read_snapshot
+from reprobuild.snapshot import file_kinds
+from reprobuild.snapshot.read import read_snapshot
 from tests.guard.mutations import any_bytes
 from tests.snapshot.hostile import ROWS
 from tests.snapshot.oddities import YAML
@@ -174,7 +175,7 @@ def one(target: str, seed: int, number: int) -> str:
 
 def _file(random: Random, file: str) -> None:
     data = changed(random, sample(random, file))
-    kind = kinds.kind_of(file)
+    kind = file_kinds.kind_of(file)
     assert kind is not None
     check(kind.parse(data, file), data, file)
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reprobuild.snapshot import (
+from reprobuild.snapshot.parsers import (  # fmt: skip
     apt,
     collect_env,
-    conda,
-    conda_yaml,
-    environ,
-    freeze,
+    conda_list,
+    env,
+    environment_yml,
+    git_diff,
     modules,
     nvidia_smi,
-    patches,
-)  # fmt: skip
+    pip_freeze,
+)
 
 Parse = Callable[[bytes], Any]
 YAML = "yaml: "
 
 PARSERS: dict[str, Parse] = {
-    "pip_freeze": freeze.parse,
+    "pip_freeze": pip_freeze.parse,
     "apt_list": apt.parse,
     "dpkg_l": apt.parse,
-    "env_dump": environ.parse,
+    "env_dump": env.parse,
     "module_list": modules.parse,
-    "conda": conda.parse,
+    "conda": conda_list.parse,
     "collect_env": collect_env.parse,
     "nvidia_smi": nvidia_smi.parse,
-    "git_diff": lambda data: patches.parse(data, "x.diff"),
+    "git_diff": lambda data: git_diff.parse(data, "x.diff"),
 }
 _SHOWN = (
     "kind", "name", "version", "build", "value", "suspect", "mark", "architecture", "suites", "upgrade", "url", "path",
@@ -40,7 +40,7 @@ _SHOWN = (
 
 def told(kind: str, text: str) -> tuple[str, ...]:
     """Return each value (its fields that say something) and each remark (`?` if not understood), as words."""
-    parse = conda_yaml.parse if text.startswith(YAML) else PARSERS[kind]
+    parse = environment_yml.parse if text.startswith(YAML) else PARSERS[kind]
     values, remarks = parse(text.removeprefix(YAML).encode())
     return (*map(_value, _parts(values)), *(("" if r.understood else "? ") + r.reason for r in remarks))
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import apt
 from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.parsers import apt
 
 
 def one(line: str) -> Package:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import apt_lists, read_snapshot
-from reprobuild.snapshot.captured import DAMAGED
 from reprobuild.snapshot.model import AptList
+from reprobuild.snapshot.parsers import apt_lists
+from reprobuild.snapshot.parsers.capture_json import DAMAGED
+from reprobuild.snapshot.read import read_snapshot
 
 ONE = {
     "file": "deb.example_debian_dists_bookworm_InRelease", "dated": "2026-07-12T05:00:07Z", "origin": "Debian",

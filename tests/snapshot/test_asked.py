@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.resolve.compose import _unread
-from reprobuild.snapshot import read_snapshot
+from reprobuild.resolve.resolver import _unread
+from reprobuild.snapshot.read import read_snapshot
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HEAD = """name: e

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import conda, conda_yaml
 from reprobuild.snapshot.model import CondaPackage
+from reprobuild.snapshot.parsers import conda_list, environment_yml
 
 MD5, SHA256 = "0123456789abcdef" * 2, "0123456789abcdef" * 4
 PLACE = "https://conda.example/forge/linux-64/six-1.16.0-pyh6c4a22f_0.conda"
@@ -14,7 +14,7 @@ YAML_HINT = "write it again with `conda env export`, or take it out of the folde
 
 
 def one(line: str) -> CondaPackage:
-    (found,), remarks = conda.parse(line.encode())
+    (found,), remarks = conda_list.parse(line.encode())
     assert remarks == ()
     return found
 
@@ -74,7 +74,7 @@ def test_forms(line: str, expected: tuple[str | None, ...]) -> None:
     ],
 )
 def test_what_is_no_package(line: str, understood: bool, reason: str) -> None:
-    found, (remark,) = conda.parse(line.encode())
+    found, (remark,) = conda_list.parse(line.encode())
     assert (found, remark.understood) == ((), understood)
     assert remark.reason == reason
 
@@ -82,14 +82,14 @@ def test_what_is_no_package(line: str, understood: bool, reason: str) -> None:
 def test_a_list_that_was_commented_out() -> None:
     head = "# (e) C:\\x>conda list\n# # packages in environment at C:\\e:\n# #\n# # Name  Version  Build  Channel\n"
     text = head + "# a  1  py_0\n#\n"
-    (found,), remarks = conda.parse(text.encode())
+    (found,), remarks = conda_list.parse(text.encode())
     assert (found.name, found.place.line, len(remarks)) == ("a", 5, 5)
     assert all(remark.understood for remark in remarks)
 
 
 def test_credentials_of_channels_are_cut() -> None:
     secret = "t0ken-" + "0123456789"
-    (found,), (remark,) = conda.parse(
+    (found,), (remark,) = conda_list.parse(
         f"https://u:{secret}@c.example/t/{secret}/linux-64/a-1-0.conda".encode()
     )
     assert secret not in str(found) + str(remark)
@@ -97,21 +97,21 @@ def test_credentials_of_channels_are_cut() -> None:
         "https://c.example/linux-64/a-1-0.conda",
         "the address held a credential, removed",
     )
-    (found,), _ = conda.parse(f"a  1  py_0  https://u:{secret}@c.example/forge".encode())
+    (found,), _ = conda_list.parse(f"a  1  py_0  https://u:{secret}@c.example/forge".encode())
     assert (found.channel, secret in found.text) == ("https://c.example/forge", False)
 
 
 def test_two_environments_in_one_list() -> None:
     with pytest.raises(SnapshotError) as err:
-        conda.parse(b"a  1.0  py_0\na  1.1  py_0\n", "conda-list.txt")
+        conda_list.parse(b"a  1.0  py_0\na  1.1  py_0\n", "conda-list.txt")
     assert str(err.value) == "conda-list.txt:2: conda's `a` is 1.1=py_0 here and 1.0=py_0 at conda-list.txt:1"
     assert err.value.hint == "these are of two environments: keep the list of the one that ran"
     with pytest.raises(SnapshotError, match=r"1\.0=py_1 here and 1\.0=py_0"):
-        conda.parse(b"a  1.0  py_0\na  1.0  py_1\n")
+        conda_list.parse(b"a  1.0  py_0\na  1.0  py_1\n")
 
 
 def test_a_package_twice() -> None:
-    found, remarks = conda.parse(b"a=1.0\na=1.0=py_0\na  1.2  pypi_0  pypi\n")
+    found, remarks = conda_list.parse(b"a=1.0\na=1.0=py_0\na  1.2  pypi_0  pypi\n")
     assert [(p.version, p.channel) for p in found] == [("1.0", None), ("1.2", "pypi")]
     assert [remark.reason for remark in remarks] == ["repeats conda-list.txt:1"]
 
@@ -127,7 +127,7 @@ def test_a_package_twice() -> None:
     ],
 )
 def test_what_is_an_explicit_list(data: bytes, is_one: bool) -> None:
-    assert conda.is_explicit(data) is is_one
+    assert conda_list.is_explicit(data) is is_one
 
 
 EXPORT = """name: e
@@ -150,7 +150,7 @@ variables:
 
 
 def test_an_export_without_builds() -> None:
-    found, remarks = conda_yaml.parse(EXPORT.encode())
+    found, remarks = environment_yml.parse(EXPORT.encode())
     assert [(p.name, p.version, p.build, p.channel, p.place.line) for p in found] == [
         ("ca-certificates", "2024.7.2", None, None, 6), ("openssl", "3.0.14", None, "conda-forge", 7),
         ("python", "3.11.5", None, None, 8), ("torch", "2.3.1+cu118", None, "pypi", 10),
@@ -173,13 +173,13 @@ def test_an_export_without_builds() -> None:
     ],
 )
 def test_only_what_was_installed_is_a_version(text: str, versions: list[str]) -> None:
-    found, remarks = conda_yaml.parse(text.encode())
+    found, remarks = environment_yml.parse(text.encode())
     assert [package.version for package in found] == versions
     assert all(remark.understood for remark in remarks)
 
 
 def test_numbers_stay_what_is_written() -> None:
-    found, _ = conda_yaml.parse(b"dependencies:\n- x=3.10=0\n- y=1e5=0\n")
+    found, _ = environment_yml.parse(b"dependencies:\n- x=3.10=0\n- y=1e5=0\n")
     assert [package.version for package in found] == ["3.10", "1e5"]
 
 
@@ -196,24 +196,24 @@ def test_numbers_stay_what_is_written() -> None:
 )  # fmt: skip
 def test_what_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(SnapshotError) as err:
-        conda_yaml.parse(data)
+        environment_yml.parse(data)
     assert str(err.value).startswith(said)
     assert err.value.hint == YAML_HINT
 
 
 def test_other_yaml_is_listed() -> None:
-    found, remarks = conda_yaml.parse(b"---\nservices:\n  - x\n# c\n")
+    found, remarks = environment_yml.parse(b"---\nservices:\n  - x\n# c\n")
     assert found == ()
     assert [remark.understood for remark in remarks] == [True, False, False, True]
-    assert conda_yaml.parse(b"\n")[1][0].reason.startswith("the file is empty")
+    assert environment_yml.parse(b"\n")[1][0].reason.startswith("the file is empty")
     secret = "hf_" + "abcdefGHIJ" * 3 + "klmn"
-    found, remarks = conda_yaml.parse(f"dependencies:\n  - {secret}=1=0\n".encode())
+    found, remarks = environment_yml.parse(f"dependencies:\n  - {secret}=1=0\n".encode())
     assert (found, secret in str(remarks)) == ((), False)
 
 
 def test_lines_are_those_that_editors_show() -> None:
     """YAML also ends lines at U+2028, U+0085 and a lone carriage return."""
-    found, remarks = conda_yaml.parse(
+    found, remarks = environment_yml.parse(
         "name: e\u2028\u2028\n#\x85\u2028\ndependencies:\n- a=1=0\r\nprefix: /e\r".encode()
     )
     assert [(package.name, package.place.line) for package in found] == [("a", 4)]

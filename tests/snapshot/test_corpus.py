@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild import secrets
-from reprobuild.snapshot import conda_yaml, environ, read_snapshot
+from reprobuild.infra import secrets
 from reprobuild.snapshot.model import Requirement
+from reprobuild.snapshot.parsers import env, environment_yml
+from reprobuild.snapshot.read import read_snapshot
 from tests.snapshot.counts import count
 from tests.snapshot.oddities import PARSERS
 from tests.snapshot.oddity_table import ODDITIES
@@ -33,7 +34,7 @@ FILES = sorted(p for kind in NAMES for p in (CORPUS / kind).iterdir())
 
 
 def parser(path: Path) -> Callable[[bytes], Any]:
-    return conda_yaml.parse if path.suffix == ".yml" else PARSERS[path.parent.name]
+    return environment_yml.parse if path.suffix == ".yml" else PARSERS[path.parent.name]
 
 
 def read(file: str) -> tuple[Any, Any]:
@@ -213,9 +214,9 @@ def test_environment_oddities() -> None:
 @pytest.mark.parametrize("order", [None, str.casefold])
 def test_real_dumps_sorted_as_the_recipe_does(file: str, order: Callable[[str], str] | None) -> None:
     rows = (CORPUS / "env_dump" / file).read_text().split("\n\n")[-1].splitlines()
-    whole = {v.name: v.value for v in environ.parse("\n".join(rows).encode())[0]}
+    whole = {v.name: v.value for v in env.parse("\n".join(rows).encode())[0]}
     data = "\n".join(sorted(rows, key=order)).encode()
-    torn, remarks = environ.parse(data)
+    torn, remarks = env.parse(data)
     assert covered(torn, remarks) == written(data)
     trusted = {v.name: v.value for v in torn if not v.suspect}
     assert all(whole[name] == value for name, value in trusted.items())

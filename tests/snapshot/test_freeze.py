@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import freeze
 from reprobuild.snapshot.model import Requirement
+from reprobuild.snapshot.parsers import pip_freeze
 from tests.snapshot.samples import covered, written
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -19,7 +19,7 @@ OTHER = "cd" * 32
 
 
 def one(*rows: str) -> Requirement:
-    requirements, _ = freeze.parse("\n".join(rows).encode())
+    requirements, _ = pip_freeze.parse("\n".join(rows).encode())
     assert len(requirements) == 1
     return requirements[0]
 
@@ -111,7 +111,7 @@ def test_pips_comment_names_the_editable_below(comment: str) -> None:
 
 
 def test_comments_whose_path_was_lost_still_count() -> None:
-    found, remarks = freeze.parse(
+    found, remarks = pip_freeze.parse(
         b"# Editable install with no version control (a==1)\n# Editable Git install with no remote (b==2)\nc==3\n"
     )
     assert [(r.name, r.version, r.kind, r.path) for r in found[:2]] == [
@@ -162,7 +162,7 @@ def test_comments_whose_path_was_lost_still_count() -> None:
     ],
 )  # fmt: skip
 def test_lines_that_pin_nothing(line: str, reason: str | None, understood: bool) -> None:
-    found, remarks = freeze.parse(line.encode())
+    found, remarks = pip_freeze.parse(line.encode())
     if reason is None:  # a marker or a path: never a shell line, because the name and version are plain
         assert all(r.name in ("curl", "m") for r in found)
         return
@@ -189,7 +189,7 @@ b==1.0
 c==1.0 \\
     --hash=md5:{HASH[:32]}
 """.encode()
-    found, remarks = freeze.parse(data)
+    found, remarks = pip_freeze.parse(data)
     facts = [(one.name, one.sha256, one.hashes or None) for one in found]
     assert facts == [
         ("a", None, (HASH, OTHER)), ("m", HASH, None), ("n", OTHER, (HASH,)), ("b", None, None), ("thing", None, None),
@@ -202,20 +202,20 @@ c==1.0 \\
 
 def test_one_name_for_several_environments() -> None:
     linux, darwin = "a==1.0+cpu ; sys_platform == 'linux'", "a==1.0 ; sys_platform == 'darwin'"
-    found, remarks = freeze.parse(f"{linux}\n{darwin}\na\n{linux} --hash=sha256:{HASH}".encode())
+    found, remarks = pip_freeze.parse(f"{linux}\n{darwin}\na\n{linux} --hash=sha256:{HASH}".encode())
     assert [(one.version, one.hashes or None) for one in found] == [("1.0+cpu", (HASH,)), ("1.0", None)]
     assert [one.place.line for one in remarks] == [4, 3]
     with pytest.raises(SnapshotError, match="pinned again"):
-        freeze.parse(f'{linux}\na==2.0 ;sys_platform=="linux"'.encode())
+        pip_freeze.parse(f'{linux}\na==2.0 ;sys_platform=="linux"'.encode())
 
 
 def test_an_empty_file_is_said() -> None:
-    _, remarks = freeze.parse(b"\n")
+    _, remarks = pip_freeze.parse(b"\n")
     assert "gave nothing" in remarks[0].reason
 
 
 def test_the_table_of_pip_list() -> None:
-    found, _ = freeze.parse(
+    found, _ = pip_freeze.parse(
         "Package    Version  Editable project location\r\n---------- ------- ---\r\nsix 1.16.0\r\nmine 0.1 /src/mine\r\n".encode(
             "utf-16"
         )
@@ -236,7 +236,7 @@ def test_the_table_of_pip_list() -> None:
     ],
 )
 def test_credentials_are_cut_out_and_remarked(line: str) -> None:
-    found, remarks = freeze.parse(line.encode())
+    found, remarks = pip_freeze.parse(line.encode())
     assert any("held a credential" in r.reason for r in remarks)
     assert b"hunter2" not in msgspec.json.encode((found, remarks))
 
@@ -254,14 +254,14 @@ def test_two_versions_of_one_name(first: str, second: str) -> None:
         SnapshotError,
         match=r"requirements.txt:3: .* is pinned again, and differently from requirements.txt:1",
     ) as err:
-        freeze.parse(f"{first}\n\n{second}\n".encode())
+        pip_freeze.parse(f"{first}\n\n{second}\n".encode())
     assert "keep the line" in err.value.hint
 
 
 @pytest.mark.parametrize(("first", "second"), [("a==1.0", "A==1.0.0"), ("a", "a==1.0"), ("a==1.0", "a")])
 def test_repeats_are_remarked(first: str, second: str) -> None:
     data = f"{first}\n{second}\n".encode()
-    found, remarks = freeze.parse(data)
+    found, remarks = pip_freeze.parse(data)
     assert [r.version for r in found] == ["1.0"]
     assert "repeats" in remarks[0].reason
     assert covered(found, remarks) == written(data)
@@ -274,7 +274,7 @@ def test_a_leftover_that_pip_ignored_is_harmless_where_its_distribution_is_liste
         (warning + "Torch==2.0\n", True),
         (warning + "six==1.0\n", False),
     ):
-        _, remarks = freeze.parse(text.encode())
+        _, remarks = pip_freeze.parse(text.encode())
         (remark,) = remarks
         assert remark.reason.startswith("pip ignored ~orch, a leftover of an interrupted installation")
         assert remark.understood == understood
@@ -294,7 +294,7 @@ def test_leftovers_take_time_in_proportion_to_their_number() -> None:
         data = "".join(rows).encode()
         sys.setprofile(count)
         try:
-            freeze.parse(data)
+            pip_freeze.parse(data)
         finally:
             sys.setprofile(None)
         return counted

@@ -10,7 +10,7 @@ import pytest
 from proof import evidence
 from proof.page import TABLES
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import kinds
+from reprobuild.snapshot import file_kinds
 from reprobuild.snapshot.model import Place, Remark
 from tests.snapshot import fuzz
 from tests.snapshot.fuzz import Found
@@ -56,8 +56,8 @@ def test_every_check_can_fail(monkeypatch: pytest.MonkeyPatch, gives: Any, words
             raise gives
         return gives
 
-    kind = kinds.Kind("rpm-packages.txt", "rpms", parse)
-    monkeypatch.setattr(kinds, "kind_of", lambda name: kind)
+    kind = file_kinds.Kind("rpm-packages.txt", "rpms", parse)
+    monkeypatch.setattr(file_kinds, "kind_of", lambda name: kind)
     monkeypatch.setattr(fuzz, "changed", lambda random, data: data)
     with pytest.raises(Found) as caught:
         fuzz.one("rpm-packages.txt", 1, 1)

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.kinds import KINDS, kind_of
+from reprobuild.snapshot.file_kinds import KINDS, kind_of
 from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.snapshot.read import read_snapshot
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "cpu-train" / "snapshot"
 Write = Callable[..., Snapshot]

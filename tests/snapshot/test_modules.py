@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.snapshot import modules
+from reprobuild.snapshot.parsers import modules
 from tests.snapshot.samples import covered, written
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import patches
-from reprobuild.snapshot.diff_names import header_names, safe
 from reprobuild.snapshot.model import Patch, PatchedFile, Remark
+from reprobuild.snapshot.parsers import git_diff
+from reprobuild.snapshot.parsers.diff_names import header_names, safe
 from tests.snapshot.samples import SECRETS
 
 HUNK = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@ def f():\n a\n-b\n+c\n"
@@ -15,7 +15,7 @@ DIFF = "diff --git a/x.py b/x.py\nindex 0123456..89abcde 100644\n" + HUNK
 
 
 def read(text: str, file: str = "x.diff") -> tuple[Patch, tuple[Remark, ...]]:
-    found, remarks = patches.parse(text.encode("utf-8", "surrogateescape"), file)
+    found, remarks = git_diff.parse(text.encode("utf-8", "surrogateescape"), file)
     assert found[0].content == text.encode("utf-8", "surrogateescape")
     return found[0], remarks
 
@@ -142,7 +142,7 @@ def test_trimmed_context_lines() -> None:
 
 @pytest.mark.parametrize("empty", ["", "\n", "  \n"])
 def test_an_empty_diff(empty: str) -> None:
-    found, remarks = patches.parse(empty.encode(), "x.diff")
+    found, remarks = git_diff.parse(empty.encode(), "x.diff")
     assert not found
     assert "nothing had been changed" in remarks[0].reason
 
@@ -175,7 +175,7 @@ def test_a_diff_that_the_recipe_took_in_the_wrong_folder(file: str) -> None:
 )
 def test_damaged_diffs(text: str, line: int, what: str, hint: str) -> None:
     with pytest.raises(SnapshotError, match=what) as err:
-        patches.parse(text.encode(), "x.diff")
+        git_diff.parse(text.encode(), "x.diff")
     assert str(err.value).startswith(f"x.diff:{line}: ")
     assert hint in err.value.hint
 
@@ -202,7 +202,7 @@ def test_paths_that_leave_the_repository(name: str) -> None:
         f"diff --git a/f b/g\nrename from f\nrename to {name}\n",
     ):
         with pytest.raises(SnapshotError, match=r"^x.diff:1: the path `") as err:
-            patches.parse(text.encode(), "x.diff")
+            git_diff.parse(text.encode(), "x.diff")
         assert "where this file came from" in err.value.hint
 
 
@@ -216,7 +216,7 @@ def test_a_secret_stops_the_patch(sign: str) -> None:
     text = f"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-a\n+b\n{sign}k = '{SECRETS['github']}'\n"
     counts = {"+": "-1,2 +1,3", "-": "-1,3 +1,2", " ": "-1,3 +1,3"}[sign]
     with pytest.raises(SnapshotError, match=r"^x.diff:8: .* holds a secret \(github\)") as err:
-        patches.parse(text.replace("-1,3 +1,3", counts).encode(), "x.diff")
+        git_diff.parse(text.replace("-1,3 +1,3", counts).encode(), "x.diff")
     assert SECRETS["github"] not in str(err.value) + err.value.hint
     assert "revoke it" in err.value.hint
 

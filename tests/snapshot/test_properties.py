@@ -15,35 +15,35 @@ import pytest
 from hypothesis import given, settings
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import (
+from reprobuild.snapshot.parsers import (  # fmt: skip
     apt,
+    capture_json_report,
     collect_env,
-    conda,
-    conda_yaml,
-    environ,
-    freeze,
-    machine,
+    conda_list,
+    env,
+    environment_yml,
+    git_diff,
     modules,
     nvidia_smi,
-    patches,
+    pip_freeze,
     rpm,
-)  # fmt: skip
+)
 from tests.snapshot.hostile import ROWS, long_row, rows
 from tests.snapshot.samples import SECRETS, covered, written
 
 PARSERS: dict[str, Callable[[bytes], Any]] = {
-    "freeze": freeze.parse,
+    "freeze": pip_freeze.parse,
     "apt": apt.parse,
-    "environ": environ.parse,
+    "environ": env.parse,
     "modules": modules.parse,
-    "patches": lambda data: patches.parse(data, "x.diff"),
-    "env.nul": environ.parse_exact,
-    "conda": conda.parse,
-    "yaml": conda_yaml.parse,
+    "patches": lambda data: git_diff.parse(data, "x.diff"),
+    "env.nul": env.parse_exact,
+    "conda": conda_list.parse,
+    "yaml": environment_yml.parse,
     "collect_env": collect_env.parse,
     "nvidia_smi": nvidia_smi.parse,
     "rpm": rpm.parse,
-    "machine": machine.parse,
+    "machine": capture_json_report.parse,
 }
 # Those that read headers alone, or one field of a document.
 IN_PARTS = ("patches", "machine")

@@ -12,7 +12,8 @@ import pytest
 from msgspec import UNSET
 
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
-from reprobuild.snapshot import python_version, read_snapshot
+from reprobuild.snapshot.parsers import python_version
+from reprobuild.snapshot.read import read_snapshot
 
 RECIPE = "import sysconfig; print(sysconfig.get_platform())"
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import read_snapshot, text
+from reprobuild.snapshot import text
+from reprobuild.snapshot.read import read_snapshot
 
 RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 DIFF = "diff --git a/x b/x\nindex 0123456..89abcde 100644\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import collect_env, machine, nvidia_smi
-from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.snapshot.parsers import capture_json_report, collect_env, nvidia_smi
+from reprobuild.snapshot.parsers.capture_json import DAMAGED
 from tests.snapshot.samples import covered, written
 
 REPORT = """<frozen runpy>:128: RuntimeWarning: 'torch.utils.collect_env' found in sys.modules
@@ -176,12 +176,12 @@ def test_what_is_no_gpu(line: str, understood: bool, reason: str) -> None:
 
 def test_the_interpreter_of_capture_json() -> None:
     given = b'{\n "capture": 1,\n "python": {"version": "3.11.5+", "implementation": "CPython", "libc": "glibc 2.36"}}'
-    (report,), remarks = machine.parse(given)
+    (report,), remarks = capture_json_report.parse(given)
     assert (report.kind, report.python, report.libc, remarks) == ("capture", "3.11.5", "glibc 2.36", ())
     assert str(report.place("Python version")) == "capture.json:3"
-    (report,), _ = machine.parse(given.replace(b"CPython", b"PyPy"))
+    (report,), _ = capture_json_report.parse(given.replace(b"CPython", b"PyPy"))
     assert report.python == ""
-    assert machine.parse(b'{"capture": 1, "python": null}') == ((), ())
+    assert capture_json_report.parse(b'{"capture": 1, "python": null}') == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -198,5 +198,5 @@ def test_the_interpreter_of_capture_json() -> None:
 )
 def test_a_damaged_capture_json(data: bytes, hint: str) -> None:
     with pytest.raises(SnapshotError) as err:
-        machine.parse(data)
+        capture_json_report.parse(data)
     assert err.value.hint == hint

@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from reprobuild import secrets
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import freeze, patches
+from reprobuild.infra import secrets
+from reprobuild.snapshot.parsers import git_diff, pip_freeze
 from tests.snapshot.samples import ALNUM, SECRETS
 from tests.snapshot.shapes import MORE, SHAPES, fill
 
@@ -359,7 +359,7 @@ def test_no_login_of_a_requirement_is_kept(address: str) -> None:
     """Neither in what was read of a freeze nor in a remark, also where an option has the address."""
     password = "Hunter22xYz"
     lines = "c @ {0}\n-e {0}\n--extra-index-url {0}\n{0}\nd @ {0} ; python_version >= '3.8'\n"
-    read = freeze.parse(lines.format(address.format(password)).encode())
+    read = pip_freeze.parse(lines.format(address.format(password)).encode())
     assert password not in repr(read)
     assert "h.example" in repr(read) or "[::1]" in repr(read)
 
@@ -456,7 +456,7 @@ def test_a_secret_far_down_in_a_diff_is_named_by_its_line() -> None:
     head = f"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,{many + 1} @@\n"
     content = (head + "+x\n" * many + "+" + SECRETS["huggingface"] + "\n").encode()
     with pytest.raises(SnapshotError) as err:
-        patches.parse(content, "x.diff")
+        git_diff.parse(content, "x.diff")
     assert str(err.value) == f"x.diff:{many + 5}: an added line holds a secret (huggingface)"
 
 

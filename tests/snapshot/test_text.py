@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.display import escaped, shown
 from reprobuild.errors import SnapshotError
-from reprobuild.report.page.markup import plain
-from reprobuild.snapshot import freeze, text
+from reprobuild.infra.display import escaped, shown
+from reprobuild.report.html.markup import plain
+from reprobuild.snapshot import text
+from reprobuild.snapshot.parsers import pip_freeze
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -25,13 +26,13 @@ def test_only_line_feeds_end_a_line(other: str) -> None:
 
 def test_undecodable_bytes_name_the_line() -> None:
     with pytest.raises(SnapshotError, match=r"requirements.txt:2: byte 6 is not UTF-8 text") as err:
-        freeze.parse(b"a==1\nb\xff==2\n")
+        pip_freeze.parse(b"a==1\nb\xff==2\n")
     assert "iconv" in err.value.hint
 
 
 def test_a_nul_names_the_line() -> None:
     with pytest.raises(SnapshotError, match=r"requirements.txt:2: there is a NUL byte") as err:
-        freeze.parse(b"a==1\nb\0==2\n" + b"c==3\n" * 9)
+        pip_freeze.parse(b"a==1\nb\0==2\n" + b"c==3\n" * 9)
     assert "damaged" in err.value.hint
 
 

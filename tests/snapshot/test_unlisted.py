@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import read_snapshot, unlisted
+from reprobuild.snapshot import unlisted
+from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import ROOT
 
 SITE = "/home/ada/venv/lib/python3.11/site-packages"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-STARTERS = {"run", "stream", "feed", "Begun"}  # of reprobuild.proc
+STARTERS = {"run", "stream", "feed", "Begun"}  # of reprobuild.infra.proc
 _OF_PYTHON = {
     "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
     "os": {
@@ -18,9 +18,9 @@ _OF_PYTHON = {
     "pty": {"spawn"},
     "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
 }  # fmt: skip
-PROC = Path("reprobuild/proc")
+PROC = Path("reprobuild/infra/proc")
 # Run in images alone, where the current directory is the image's; `launch.py` becomes its command in the new root.
-IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/", "reprobuild/sandbox/launch.py")
+IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/", "reprobuild/infra/sandbox/launch.py")
 CAPTURE = "reprobuild_runtime/capture.py"
 
 
@@ -61,7 +61,7 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, tuple[str, str]]]:
             for alias in node.names:
                 name = alias.asname or alias.name
                 is_proc = (node.module, alias.name) == ("reprobuild", "proc")
-                yield name, (("reprobuild.proc", "") if is_proc else (node.module, alias.name))
+                yield name, (("reprobuild.infra.proc", "") if is_proc else (node.module, alias.name))
 
 
 def _called(function: ast.expr, names: Mapping[str, tuple[str, str]]) -> bool:
@@ -74,7 +74,7 @@ def _called(function: ast.expr, names: Mapping[str, tuple[str, str]]) -> bool:
 
 
 def _starts(module: str, name: str) -> bool:
-    if module.startswith("reprobuild.proc"):
+    if module.startswith("reprobuild.infra.proc"):
         return name in STARTERS
     return name in _OF_PYTHON.get(module, ())
 

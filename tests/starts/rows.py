@@ -10,37 +10,37 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild import capture as capturing
-from reprobuild import proc, sandbox
-from reprobuild.apt import configured
-from reprobuild.archive import Entry
 from reprobuild.builders import apptainer as building
 from reprobuild.builders import docker as docker_builder
 from reprobuild.builders import podman as podman_builder
-from reprobuild.conda import linking
+from reprobuild.capture import launch as capturing
+from reprobuild.cluster import slurm, slurm_allocation, slurm_step
+from reprobuild.compare.images import diffoscope
+from reprobuild.distribute import signing
+from reprobuild.distribute.standalone import unbundle
 from reprobuild.doctor import host
+from reprobuild.doctor.preflight import gpus
+from reprobuild.ecosystems.apt import apt_config
+from reprobuild.ecosystems.conda import linking
+from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.ecosystems.git.restore.restore import _Restored
+from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.engines import apptainer, apptainer_gpus, podman
 from reprobuild.engines.model import Task
-from reprobuild.explain import deeper
-from reprobuild.fleet import allocation, slurm, step
-from reprobuild.image import squash, squashed
-from reprobuild.net import Net
-from reprobuild.preflight import gpus
-from reprobuild.resolve.freeze.indexes import Indexes
-from reprobuild.resolve.freeze.pip_settings import Asking
+from reprobuild.image.formats import squashfs_read, squashfs_write
+from reprobuild.infra import proc, sandbox
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.tar import Entry
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.interpreter import local, standalone
-from reprobuild.resolve.sources.repository import Repository
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.restore import _Restored
-from reprobuild.running import slurm as running_slurm
-from reprobuild.ship import signing
-from reprobuild.ship.alone import unbundle
-from reprobuild.snapshot.repositories import Diff
-from reprobuild.snapshot.repositories import Repository as Captured
-from reprobuild.store import Store
+from reprobuild.run import slurm as running_slurm
+from reprobuild.snapshot.capture_model import Diff
+from reprobuild.snapshot.capture_model import Repository as Captured
+from reprobuild.store.store import Store
 from tests.starts.scene import Scene
 
-JOB = step.Job(number="7", nodes=("n1",))
+JOB = slurm_step.Job(number="7", nodes=("n1",))
 TASK = Task(arguments=("true",))
 ROOT = Entry(path="", type="dir", mode=0o755)
 
@@ -125,8 +125,8 @@ def look_deeper(scene: Scene) -> object:
     files = [folder / name for name in ("a", "b")]
     for file in files:
         file.write_text(file.name)
-    scene.monkeypatch.setattr(deeper, "_shown", lambda *_: [("x", *files)])
-    return deeper.look_deeper(None, (), scene.folder, scene.env, nothing)  # type: ignore[arg-type]
+    scene.monkeypatch.setattr(diffoscope, "_shown", lambda *_: [("x", *files)])
+    return diffoscope.look_deeper(None, (), scene.folder, scene.env, nothing)  # type: ignore[arg-type]
 
 
 def run_in_root(scene: Scene) -> object:
@@ -137,7 +137,7 @@ def run_in_root(scene: Scene) -> object:
 
 def feed(scene: Scene) -> object:
     """Write a squashfs."""
-    return squash.write_squashfs([b""], scene.folder / "x", root=ROOT, epoch=0, env=scene.env)
+    return squashfs_write.write_squashfs([b""], scene.folder / "x", root=ROOT, epoch=0, env=scene.env)
 
 
 def read_squashed(scene: Scene) -> object:
@@ -147,7 +147,7 @@ def read_squashed(scene: Scene) -> object:
     table = struct.pack("<H", 0x8000 | len(inode)) + inode
     places = (0, 0, 0, 0, 96, 96 + len(table), 0, 0)
     path.write_bytes(struct.pack("<4s4I6H8Q", b"hsqs", 1, 0, 1 << 17, 0, 1, 17, 0, 1, 4, 0, *places) + table)
-    return squashed.open_squashed(path, empty(scene, "scratch"), scene.env)
+    return squashfs_read.open_squashed(path, empty(scene, "scratch"), scene.env)
 
 
 def run_capture(scene: Scene) -> None:
@@ -163,7 +163,7 @@ def run_capture(scene: Scene) -> None:
 
 def granted(scene: Scene) -> None:
     """Ask Slurm for a node."""
-    with allocation.granted(allocation.Wanted(nodes=1), scene.env, nothing):
+    with slurm_allocation.granted(slurm_allocation.Wanted(nodes=1), scene.env, nothing):
         pass
 
 
@@ -185,22 +185,22 @@ def build_apptainer(scene: Scene) -> object:
     return building._build("apptainer", scene.folder / "root", scene.folder, (), scene.env)
 
 
-def apt_target() -> configured.Target:
+def apt_target() -> apt_config.Target:
     """Return a source of apt."""
-    return configured.Target(
+    return apt_config.Target(
         uri="http://example.org/debian", release="stable", codename="", component="main", path="", entry=""
     )
 
 
 STATEMENTS = ["-f", "/dev/null", "-n", "x", "-s", "/dev/null"]
-_APT = "reprobuild/apt/configured.py"
+_APT = "reprobuild/ecosystems/apt/apt_config.py"
 _BUILD = "reprobuild/builders"
 _ENGINE = "reprobuild/engines"
 ROWS = {
     f"{_APT}:_update": Row(
-        "apt-config", lambda s: configured._update([apt_target()], s.env, empty(s, "apt"), ("amd64",))
+        "apt-config", lambda s: apt_config._update([apt_target()], s.env, empty(s, "apt"), ("amd64",))
     ),
-    f"{_APT}:configured_targets": Row("apt-get", lambda s: configured.configured_targets(s.env, ("amd64",))),
+    f"{_APT}:configured_targets": Row("apt-get", lambda s: apt_config.configured_targets(s.env, ("amd64",))),
     f"{_BUILD}/apptainer.py:_build": Row("unshare", build_apptainer),
     f"{_BUILD}/apptainer.py:_pack": Row(
         "tar", lambda s: building._pack(s.folder, s.folder / "x.tar", (), s.env)
@@ -216,12 +216,12 @@ ROWS = {
     f"{_BUILD}/podman.py:_built": Row(
         "podman", lambda s: podman_builder._built(s.folder, s.folder / "id", "linux/amd64", 0, s.env)
     ),
-    "reprobuild/capture.py:capture": Row("python3", run_capture),
-    "reprobuild/capture.py:pack_interpreter": Row(
+    "reprobuild/capture/launch.py:capture": Row("python3", run_capture),
+    "reprobuild/capture/launch.py:pack_interpreter": Row(
         "own-python", lambda s: capturing.pack_interpreter(Path(sys.executable), empty(s, "packed"), s.env)
     ),
     "reprobuild_runtime/capture.py:_run": Row("git", run_capture),
-    "reprobuild/conda/linking.py:ask": Row(
+    "reprobuild/ecosystems/conda/linking.py:ask": Row(
         "own-python", lambda s: linking.ask({}, empty(s, "rattler"), "test")
     ),
     "reprobuild/doctor/host.py:_complaint": Row(
@@ -237,46 +237,52 @@ ROWS = {
     f"{_ENGINE}/podman.py:_start": Row("podman", lambda s: podman._start("x", TASK, s.env, nothing)),
     f"{_ENGINE}/podman.py:call": Row("podman", lambda s: podman.call(s.env, "info", purpose="test")),
     f"{_ENGINE}/podman.py:version": Row("podman", lambda s: podman.version(s.env)),
-    "reprobuild/explain/deeper.py:look_deeper": Row("diffoscope", look_deeper),
-    "reprobuild/fleet/allocation.py:_allocation": Row("salloc", granted),
-    "reprobuild/fleet/slurm.py:ask": Row("squeue", lambda s: slurm.ask("squeue", env=s.env)),
-    "reprobuild/fleet/slurm.py:cancel": Row("scancel", lambda s: slurm.cancel("7", s.env)),
-    "reprobuild/fleet/step.py:_step": Row(
+    "reprobuild/compare/images/diffoscope.py:look_deeper": Row("diffoscope", look_deeper),
+    "reprobuild/cluster/slurm_allocation.py:_allocation": Row("salloc", granted),
+    "reprobuild/cluster/slurm.py:ask": Row("squeue", lambda s: slurm.ask("squeue", env=s.env)),
+    "reprobuild/cluster/slurm.py:cancel": Row("scancel", lambda s: slurm.cancel("7", s.env)),
+    "reprobuild/cluster/slurm_step.py:_step": Row(
         "srun",
-        lambda s: step._step(
+        lambda s: slurm_step._step(
             JOB, 1, proc.own_module("reprobuild.cli"), s.folder, s.env, deadline=60, patience=0
         ),
     ),
-    "reprobuild/image/squash.py:find_program": Row("mksquashfs", lambda s: squash.find_program(s.env)),
-    "reprobuild/image/squash.py:write_squashfs": Row("mksquashfs", feed),
-    "reprobuild/image/squashed.py:_run_bounded": Row("sqfs2tar", read_squashed),
-    "reprobuild/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.these_gpus(s.env)),
-    "reprobuild/proc/own_python.py:check_installed": Row("own-python", lambda s: proc.check_installed()),
-    "reprobuild/resolve/freeze/pip_settings.py:Asking.__init__": Row("own-python", ask_pip),
+    "reprobuild/image/formats/squashfs_write.py:find_program": Row(
+        "mksquashfs", lambda s: squashfs_write.find_program(s.env)
+    ),
+    "reprobuild/image/formats/squashfs_write.py:write_squashfs": Row("mksquashfs", feed),
+    "reprobuild/image/formats/squashfs_read.py:_run_bounded": Row("sqfs2tar", read_squashed),
+    "reprobuild/doctor/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.these_gpus(s.env)),
+    "reprobuild/infra/proc/own_python.py:check_installed": Row(
+        "own-python", lambda s: proc.check_installed()
+    ),
+    "reprobuild/ecosystems/pypi/pip_config.py:Asking.__init__": Row("own-python", ask_pip),
     "reprobuild/resolve/interpreter/local.py:_asked": Row(
         "own-python", lambda s: local._asked(Path(sys.executable))
     ),
     "reprobuild/resolve/interpreter/standalone.py:_bring": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
-    "reprobuild/resolve/sources/repository.py:Repository._git": Row("git", listen),
-    "reprobuild/restore/__init__.py:_Restored.git": Row("git", restored),
-    "reprobuild/restore/git.py:_effective": Row("git", listen),
-    "reprobuild/restore/git.py:_fetch": Row("git", listen),
-    "reprobuild/running/slurm.py:has_pyxis": Row("srun", lambda s: running_slurm.has_pyxis(s.env)),
-    "reprobuild/running/slurm.py:start": Row(
+    "reprobuild/ecosystems/git/repository.py:Repository._git": Row("git", listen),
+    "reprobuild/ecosystems/git/restore/restore.py:_Restored.git": Row("git", restored),
+    "reprobuild/infra/git/command.py:_effective": Row("git", listen),
+    "reprobuild/infra/git/command.py:_fetch": Row("git", listen),
+    "reprobuild/run/slurm.py:has_pyxis": Row("srun", lambda s: running_slurm.has_pyxis(s.env)),
+    "reprobuild/run/slurm.py:start": Row(
         "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)
     ),
-    "reprobuild/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
-    "reprobuild/sandbox/namespaces.py:can_layer": Row("unshare", lambda s: sandbox.can_layer()),
-    "reprobuild/sandbox/namespaces.py:check_namespaces": Row("unshare", lambda s: sandbox.check_namespaces()),
-    "reprobuild/ship/alone/unbundle.py:_engine": Row("podman", load),
-    "reprobuild/ship/alone/unbundle.py:run_keygen": Row(
+    "reprobuild/infra/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
+    "reprobuild/infra/sandbox/namespaces.py:can_layer": Row("unshare", lambda s: sandbox.can_layer()),
+    "reprobuild/infra/sandbox/namespaces.py:check_namespaces": Row(
+        "unshare", lambda s: sandbox.check_namespaces()
+    ),
+    "reprobuild/distribute/standalone/unbundle.py:_engine": Row("podman", load),
+    "reprobuild/distribute/standalone/unbundle.py:run_keygen": Row(
         "ssh-keygen", lambda s: unbundle.run_keygen(["check-novalidate", *STATEMENTS], b"")
     ),
-    "reprobuild/ship/signing.py:looking_by.look": Row(
+    "reprobuild/distribute/signing.py:looking_by.look": Row(
         "ssh-keygen", lambda s: signing.looking_by(s.env)(["check-novalidate", *STATEMENTS], b"")
     ),
-    "reprobuild/ship/signing.py:sign": Row(
+    "reprobuild/distribute/signing.py:sign": Row(
         "ssh-keygen", lambda s: signing.sign(b"", Path("/nonexistent"), s.env)
     ),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.sandbox import namespaces
+from reprobuild.infra.sandbox import namespaces
 from tests.starts.decoys import PROGRAMS, RELATIVE, Decoys
 
 REAL = ("git", "ssh-keygen", "tar", "unshare", "rm", "prlimit", "sh", "bash", "true", "apt-get", "apt-config", "env",

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import capture, proc
-from reprobuild.cli import fleets
-from reprobuild.lock import read_lock
-from reprobuild.running.options import Wanted
-from reprobuild.running.slurm import own_command
+from reprobuild.capture import launch
+from reprobuild.cli import cluster
+from reprobuild.infra import proc
+from reprobuild.lock.lock import read_lock
+from reprobuild.run.options import Wanted
+from reprobuild.run.slurm import own_command
 from tests.conftest import EXAMPLE
 from tests.starts.decoys import RELATIVE, Decoys
 
@@ -88,7 +89,7 @@ def test_nothing_of_the_directory_that_is_captured_runs(decoys: Decoys, tmp_path
 def test_nothing_of_the_directory_runs_by_the_recipe_in_bash(decoys: Decoys, tmp_path: Path) -> None:
     path = f"{RELATIVE}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     argv = ["/bin/bash", "-s", "--", str(tmp_path / "snapshot")]
-    subprocess.run(argv, input=capture.recipe(), cwd=decoys.place, env={"PATH": path}, text=True, check=True)
+    subprocess.run(argv, input=launch.recipe(), cwd=decoys.place, env={"PATH": path}, text=True, check=True)
     assert decoys.marks == []
     assert f"PATH={path}\0" in (tmp_path / "snapshot/env.txt").read_text()
     assert "pytest==" in (tmp_path / "snapshot/requirements.txt").read_text()
@@ -107,7 +108,7 @@ def test_a_rank_of_slurm_starts_nothing_of_the_directory(
         argv = own_command(tmp_path / "out", ["true"], WANTED, [])
         assert argv[:2] == ["srun", "--"]
     else:
-        argv = ["srun", "--", *fleets.PROGRAM, "verify", str(tmp_path / "out"), "--member", str(tmp_path)]
+        argv = ["srun", "--", *cluster.PROGRAM, "verify", str(tmp_path / "out"), "--member", str(tmp_path)]
     said = bytearray()
     env = {"PATH": f"{RELATIVE}:{tmp_path}:{os.defpath}", "HOME": str(tmp_path)}
     code = proc.stream(argv, env=env, purpose="test", sink=lambda _, data: said.extend(data))

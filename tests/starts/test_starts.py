@@ -36,8 +36,8 @@ def test_every_start_has_a_row() -> None:
     "source",
     [
         "from reprobuild import proc\ndef f(): proc.run([])",
-        "from reprobuild.proc import run as start\ndef f(): start([])",
-        "from reprobuild.proc.flowing import stream\ndef f(): stream([])",
+        "from reprobuild.infra.proc import run as start\ndef f(): start([])",
+        "from reprobuild.infra.proc.stream import stream\ndef f(): stream([])",
         "import subprocess as s\ndef f(): s.Popen([])",
         "from subprocess import check_output\ndef f(): check_output([])",
         "import os\ndef f(): os.execvp('x', [])",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.image.model import Image
-from reprobuild.lock import Lock, write_lock
-from reprobuild.payload import pack_runtime
-from reprobuild.results import read_image
-from reprobuild.store import Store
+from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.output.directory import read_image
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 

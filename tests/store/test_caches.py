@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.alone import machine
-from reprobuild.caches import APT, Caches, user_caches
 from reprobuild.errors import FetchError
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact
-from reprobuild.net import Manners, Net
-from reprobuild.store import Store
+from reprobuild.infra.flock import machine
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Artefact
+from reprobuild.store.caches import APT, Caches, user_caches
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.image.made import make_wheel
 from tests.resolve.served import Reply, Served
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.collect import check, collect
 from reprobuild.errors import FetchError, UsageError
-from reprobuild.keep import keep
-from reprobuild.lock import Artefact, write_lock
-from reprobuild.store import Store, hash_file, hash_open
+from reprobuild.lock.lock import Artefact, write_lock
+from reprobuild.store.gc import check, collect
+from reprobuild.store.roots import keep
+from reprobuild.store.store import Store, hash_file, hash_open
 from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import contents, sealed
@@ -131,7 +131,7 @@ def test_a_good_file_that_took_the_place_of_a_damaged_one_stays(
             (tmp_path / "new").replace(blob)
         return found
 
-    for module in ("reprobuild.store", "reprobuild.collect"):
+    for module in ("reprobuild.store.store", "reprobuild.store.gc"):
         monkeypatch.setattr(f"{module}.hash_open", hash_slowly)
     for use in (lambda: Store(made.store.root).verified(sha256, "x"), lambda: check(made.store)):
         (tmp_path / "bad").write_bytes(b"bad")

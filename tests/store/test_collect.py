@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.alone import machine
-from reprobuild.collect import Amount, Checked, Collected, Damaged, check, collect
 from reprobuild.errors import FetchError, UsageError
-from reprobuild.keep import keep
-from reprobuild.lock import write_lock
-from reprobuild.realise.root import root_key
-from reprobuild.report.storing import render_checked, render_collected
-from reprobuild.store import Store, Used
+from reprobuild.infra.flock import machine
+from reprobuild.lock.lock import write_lock
+from reprobuild.realise.rootfs import root_key
+from reprobuild.report.store import render_checked, render_collected
+from reprobuild.store.gc import Amount, Checked, Collected, Damaged, check, collect
+from reprobuild.store.roots import keep
+from reprobuild.store.store import Store, Used
 from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, contents, gc, sealed
@@ -149,7 +149,7 @@ def test_what_is_made_of_what_stays_stays(made: Made, tmp_path: Path) -> None:
 HOLDS = """
 import sys
 from pathlib import Path
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 store = Store(Path(sys.argv[1]))
 store.has("0" * 64)
 print("holds", flush=True)
@@ -203,7 +203,7 @@ def test_without_locks_only_what_is_old_is_removed(made: Made, tmp_path: Path) -
 
 
 ASKS = (
-    "import sys; from pathlib import Path; from reprobuild.store import Store\n"
+    "import sys; from pathlib import Path; from reprobuild.store.store import Store\n"
     "Store(Path(sys.argv[1])).has(sys.argv[2])"
 )
 

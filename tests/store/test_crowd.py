@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 from benchmarks.measure import peak_of
-from reprobuild.alone import machine
-from reprobuild.lock import Artefact
-from reprobuild.store import Store, hash_file
+from reprobuild.infra.flock import machine
+from reprobuild.lock.lock import Artefact
+from reprobuild.store.store import Store, hash_file
 from tests.conftest import ROOT
 from tests.dying import Dying, Generated, Weather
 
@@ -29,10 +29,10 @@ WORKER = """
 import json, sys
 from pathlib import Path
 import msgspec
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact
-from reprobuild.net import Manners, Net
-from reprobuild.store import Store
+from reprobuild.store.fetch import fetch
+from reprobuild.lock.lock import Artefact
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.store.store import Store
 wanted = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=list[Artefact])
 manners = Manners(tries=40, pause=0.01, longest=0.1, read=20)
 print("begins", flush=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.alone import machine
 from reprobuild.errors import FetchError
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact
-from reprobuild.net import Manners, Net
-from reprobuild.store import Store, hash_file
+from reprobuild.infra.flock import machine
+from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.lock import Artefact
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store, hash_file
 from tests.dying import FAULTS, PAGE, Dying, Fault, Weather
 
 CONTENTS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.halflife import Forecast, forecast, read_rules
-from reprobuild.lock import Artefact, Base, BaseImage, Deb, ImageLayer, Lock
-from reprobuild.report.storing import render_forecasts
+from reprobuild.lock.lock import Artefact, Base, BaseImage, Deb, ImageLayer, Lock
+from reprobuild.report.store import render_forecasts
+from reprobuild.store.availability import Forecast, forecast, read_rules
 from tests.image.made import Made
 
 TODAY = datetime.date(2026, 11, 22)

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.alone import machine
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound
-from reprobuild.store import Store
+from reprobuild.infra.flock import machine
+from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.lock.lock import Artefact
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.conftest import ROOT
 from tests.resolve.served import Reply, Served
 from tests.store.test_crowd import PLAIN

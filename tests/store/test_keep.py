@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.collect import Unread, collect
 from reprobuild.errors import FetchError, LockError, UsageError
-from reprobuild.keep import keep, keeping, kept_locks, place_of
-from reprobuild.lock import write_lock
-from reprobuild.report.storing import render_collected
-from reprobuild.store import Store
+from reprobuild.lock.lock import write_lock
+from reprobuild.report.store import render_collected
+from reprobuild.store.gc import Unread, collect
+from reprobuild.store.roots import keep, keeping, kept_locks, place_of
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 from tests.store.sealing import contents, gc, sealed

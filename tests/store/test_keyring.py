@@ -18,15 +18,15 @@ import pytest
 
 from reprobuild.cli import common
 from reprobuild.errors import UsageError
-from reprobuild.image.blobs import LEVEL
-from reprobuild.image.layers import make_layer
-from reprobuild.image.plan import plan
-from reprobuild.keyring import Keyring, keyring
-from reprobuild.lock import write_lock
-from reprobuild.payload import pack_runtime
-from reprobuild.share import join, key_note, share
-from reprobuild.signature import make_key, read_key, stored_key
-from reprobuild.store import Store
+from reprobuild.image.layers.blobs import LEVEL
+from reprobuild.image.layers.layers import make_layer
+from reprobuild.image.layers.plan import plan
+from reprobuild.lock.lock import write_lock
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.store.keyring import Keyring, keyring
+from reprobuild.store.sharing import join, key_note, share
+from reprobuild.store.signature import make_key, read_key, stored_key
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 

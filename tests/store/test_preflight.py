@@ -11,18 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.alone import machine
+from reprobuild.doctor.preflight.preflight import Machine, preflight, this_machine
 from reprobuild.errors import EngineError, LockError, UsageError
-from reprobuild.lock import Artefact, Base, Built, Deb, Lock, Wheel, write_lock
-from reprobuild.payload import pack_runtime
-from reprobuild.preflight import Machine, preflight, this_machine
-from reprobuild.realise import is_realised
+from reprobuild.infra.flock import machine
+from reprobuild.lock.lock import Artefact, Base, Built, Deb, Lock, Wheel, write_lock
 from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import bytecode_key, compiled_key
+from reprobuild.realise.realise import is_realised
 from reprobuild.realise.runtime import PLACE
 from reprobuild.realise.wheels import Made as Known
 from reprobuild.realise.wheels import wheel_key
-from reprobuild.store import Store
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.doctor.preflight.gpus import Gpus, compiled_of, these_gpus
+from reprobuild.doctor.preflight.preflight import Machine, check_gpus, preflight, this_machine
 from reprobuild.errors import UsageError
-from reprobuild.lock import CondaPackage, Lock, Wheel
-from reprobuild.preflight import Machine, check_gpus, preflight, this_machine
-from reprobuild.preflight.gpus import Gpus, compiled_of, these_gpus
-from reprobuild.store import Store
+from reprobuild.lock.lock import CondaPackage, Lock, Wheel
+from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.test_cuda import TORCH_26, VERSION_PY, library, torch_wheel, with_packages
 from tests.store.test_preflight import sealed, wheel

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import share as sharing
 from reprobuild.errors import UsageError
-from reprobuild.fetch import fetch
-from reprobuild.keyring import Keyring
-from reprobuild.lock import Artefact
-from reprobuild.net import Net
-from reprobuild.realise.root import kept_root
-from reprobuild.share import join, share
-from reprobuild.signature import sign, stored_key
-from reprobuild.store import Store
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact
+from reprobuild.realise.rootfs import kept_root
+from reprobuild.store import sharing
+from reprobuild.store.fetch import fetch
+from reprobuild.store.keyring import Keyring
+from reprobuild.store.sharing import join, share
+from reprobuild.store.signature import sign, stored_key
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import folder as directory
 from tests.image.made import make_tar

@@ -11,8 +11,8 @@ import pytest
 
 from reprobuild.cli import common
 from reprobuild.errors import UsageError
-from reprobuild.share import check_writers, share
-from reprobuild.store import Store
+from reprobuild.store.sharing import check_writers, share
+from reprobuild.store.store import Store
 
 ALICE, LAB = 12345, 12399
 

@@ -9,11 +9,11 @@ import os
 
 import pytest
 
-from reprobuild.apt.configured import configured_index
-from reprobuild.apt.index import SystemIndex
-from reprobuild.lock import Base
+from reprobuild.ecosystems.apt.apt_config import configured_index
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.lock.lock import Base
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import kept_store
 from tests.system.samples import bring
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.lock import Base
+from reprobuild.lock.lock import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.registry.conftest import program, pusher, registry  # noqa: F401  # fixtures of a real registry
 from tests.system.samples import EPOCH
 

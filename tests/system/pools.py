@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from reprobuild.apt.index import SystemIndex
+from reprobuild.ecosystems.apt.index import SystemIndex
 from tests.system.samples import index, stanza
 
 VERSIONS = ("1-1", "1-2", "2-1")  # of which the second is a later revision of the first

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import requests
 
-from reprobuild.apt.index import PackagesFile, SystemIndex
-from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact, Deb
-from reprobuild.net import Net
-from reprobuild.resolve.system.shelves import Answer, Found
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Deb
+from reprobuild.resolve.system.fallback_sources import Answer, Found
 from reprobuild.snapshot.model import Mark, Package, Place
-from reprobuild.store import Store
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 
 EPOCH = 1_700_000_000
 ORDINARY_USER = (

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.apt.configured import configured_index
-from reprobuild.apt.index import SystemIndex
+from reprobuild.ecosystems.apt.apt_config import configured_index
+from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.errors import FetchError, LockError
-from reprobuild.lock import Base
+from reprobuild.lock.lock import Base
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.system.samples import bring, names_in, package, stanza
 
 NO_SOURCE = (

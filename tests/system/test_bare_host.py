@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.apt.deb import open_part
-from reprobuild.apt.index import SystemIndex, newest
-from reprobuild.lock import read_lock
-from reprobuild.proc import Failed, run
+from reprobuild.ecosystems.apt.deb import open_part
+from reprobuild.ecosystems.apt.index import SystemIndex, newest
+from reprobuild.infra.proc import Failed, run
+from reprobuild.infra.sandbox import PATH, Bind
+from reprobuild.lock.lock import read_lock
 from reprobuild.realise.unpack import extract, unpack_root
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.sandbox import PATH, Bind
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import ROOT, reprobuild
 from tests.resolve.repositories import Project
 from tests.system.samples import EPOCH, bring
@@ -36,7 +36,7 @@ _PROJECT = {
 }
 PROBE = """
 from pathlib import Path
-from reprobuild.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.sandbox import Bind, Root, run_in_root
 binds = [Bind(source=Path("/code/reprobuild/errors.py"), target="/there/errors.py")]
 run_in_root(Root(folder=Path("/inner")), ["/bin/sh", "-c", ":"], epoch=1, purpose="try", binds=binds)
 """
@@ -164,7 +164,8 @@ def on_machine(root: Path, argv: Sequence[str], binds: Sequence[Bind], env: Mapp
             "--kill-child", "--", "sh", "-c", MACHINE, "machine", str(root), "bare", "no", "0", *mounts,
         ],
         env={
-            "PATH": PATH, "SETUP": (ROOT / "reprobuild/sandbox/setup.sh").read_text(), "COMMAND": shlex.join(argv),
+            "PATH": PATH, "SETUP": (ROOT / "reprobuild/infra/sandbox/setup.sh").read_text(),
+            "COMMAND": shlex.join(argv),
             "VARIABLES": " ".join(f"{name}={value}" for name, value in variables.items()),
         },
         purpose="run on a bare host",

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.proc import Failed, TimedOut
-from reprobuild.sandbox import Root, command, run_in_root
+from reprobuild.infra.proc import Failed, TimedOut
+from reprobuild.infra.sandbox import Root, command, run_in_root
 from tests.conftest import ROOT
 from tests.system.samples import EPOCH
 from tests.system.test_sandbox import run_as_ordinary_user
@@ -23,7 +23,7 @@ from tests.terminal import HOSTILE, at_terminal
 
 _IN_SANDBOX = """
 from pathlib import Path
-from reprobuild.sandbox import Root, run_in_root
+from reprobuild.infra.sandbox import Root, run_in_root
 said = run_in_root(Root(folder=Path(sys.argv[1])), ["python3.11", "-c", sys.argv[2]], epoch=0, purpose="try")
 print(said.decode().strip())
 """
@@ -59,7 +59,7 @@ _WAITING = """
 import sys
 from pathlib import Path
 from reprobuild.cli.interrupt import listen
-from reprobuild.sandbox import Root, run_in_root
+from reprobuild.infra.sandbox import Root, run_in_root
 if sys.argv[2] == "listen":
     listen()
 run_in_root(Root(folder=Path(sys.argv[1])), sys.argv[3:], epoch=0, purpose="wait")
@@ -147,9 +147,9 @@ def test_too_much_output_ends_all_before_the_return(root: Path, monkeypatch: pyt
 _TIMED = """
 import sys
 from pathlib import Path
-from reprobuild.proc import TimedOut
+from reprobuild.infra.proc import TimedOut
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Root, run_in_root
+from reprobuild.infra.sandbox import Root, run_in_root
 root = Path(sys.argv[2]) / "root"
 root.mkdir()
 unpack_root(Path(sys.argv[1]), root)

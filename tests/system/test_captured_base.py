@@ -18,10 +18,10 @@ import pytest
 
 from proof import clock
 from proof.subjects import FEW, FORTY, captured_base
-from reprobuild.archive import Entry, list_tar, read_tar
-from reprobuild.lock import Base, Ruling, read_lock
+from reprobuild.infra.tar import Entry, list_tar, read_tar
+from reprobuild.lock.lock import Base, Ruling, read_lock
 from reprobuild.realise.base import realise_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.system.samples import EPOCH, ORDINARY_USER, bring_all
 
@@ -31,9 +31,9 @@ import sys
 from pathlib import Path
 import msgspec
 from proof.clock import live_later
-from reprobuild.lock import Base
+from reprobuild.lock.lock import Base
 from reprobuild.realise.base import realise_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 live_later()
 base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
 print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))

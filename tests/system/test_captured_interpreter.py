@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.fetch import artefacts
-from reprobuild.lock import read_lock
-from reprobuild.sandbox import Root, run_in_root
-from reprobuild.ship.contents import python_inputs
-from reprobuild.store import Store
+from reprobuild.distribute.bundle_contents import python_inputs
+from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.lock.lock import read_lock
+from reprobuild.store.fetch import artefacts
+from reprobuild.store.store import Store
 from tests.capture.repositories import LEAN, PROGRAM
 from tests.conftest import reprobuild
 from tests.interpreters import MINOR, VERSION, needed_packages, site_python

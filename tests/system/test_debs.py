@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reprobuild.apt.deb import Control, open_part, read_control
-from reprobuild.apt.relations import relations
+from reprobuild.ecosystems.apt.deb import Control, open_part, read_control
+from reprobuild.ecosystems.apt.relations import relations
 from reprobuild.errors import BuildError
 from reprobuild.realise import order
 from tests.system.samples import ar_bytes, member, tar_bytes

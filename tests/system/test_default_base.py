@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from reprobuild.apt.configured import configured_releases
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.apt.apt_config import configured_releases
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import Indexes
 from reprobuild.errors import LockError
-from reprobuild.lock import Lock
-from reprobuild.net import Net
-from reprobuild.resolve.compose import Surroundings, resolve
-from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Lock
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
-from reprobuild.resolve.system.default_base import Need, default_release, glibc_of, what_is_needed
+from reprobuild.resolve.resolver import Surroundings, resolve
+from reprobuild.resolve.system.base_fallback import Need, default_release, glibc_of, what_is_needed
 from reprobuild.resolve.system.release import known_releases
-from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
 from tests.system.samples import EPOCH
 from tests.system.test_apt_index import apt_env, make_suite
@@ -169,7 +169,7 @@ def test_the_family_comes_before_the_nearest_glibc(monkeypatch: pytest.MonkeyPat
         )
         for name in ("bookworm", "trixie", "jammy", "noble")
     )
-    monkeypatch.setattr("reprobuild.resolve.system.default_base.known_releases", lambda: made)
+    monkeypatch.setattr("reprobuild.resolve.system.base_fallback.known_releases", lambda: made)
     names = [one.codename for one in made]
 
     def chosen(family: str, number: str, glibc: tuple[int, int]) -> str:

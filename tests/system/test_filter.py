@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.sandbox.filter import make_filter, read_table
+from reprobuild.infra.sandbox.filter import make_filter, read_table
 
 ALLOWED, KILLED = "allowed", "killed"
 TABLE = read_table()

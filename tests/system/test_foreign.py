@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from reprobuild.apt.architectures import serves
-from reprobuild.apt.index import PackagesFile
+from reprobuild.ecosystems.apt.architectures import serves
+from reprobuild.ecosystems.apt.index import PackagesFile
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, Ruling
+from reprobuild.lock.lock import Base, Ruling
 from reprobuild.resolve.system.packages import foreign_architectures, resolve_base
 from reprobuild.snapshot.model import Package
 from tests.system.samples import index, package, stanza

@@ -13,18 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.apt.index import SystemIndex
-from reprobuild.archive import Entry, list_tar, read_tar
+from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.errors import BuildError, LockError
-from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Ruling
+from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.infra.tar import Entry, list_tar, read_tar
+from reprobuild.lock.lock import Artefact, Base, BaseImage, ImageLayer, Ruling
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.resolve.system import base_image
 from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
-from reprobuild.resolve.system.image_system import ImageSystem, read_system
-from reprobuild.sandbox import Root, run_in_root
+from reprobuild.resolve.system.image_packages import ImageSystem, read_system
 from reprobuild.snapshot.model import Mark, Package
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.registry.pushing import LAYERS, OCI, Member, file, folder, layer, link, pack, sha256
 from tests.system.samples import EPOCH, ORDINARY_USER, bring, package
 
@@ -33,9 +33,9 @@ REALISE = """
 import sys
 from pathlib import Path
 import msgspec
-from reprobuild.lock import Base
+from reprobuild.lock.lock import Base
 from reprobuild.realise.base import realise_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
 print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
 """
@@ -428,7 +428,7 @@ def test_a_layer_that_is_not_what_the_image_states_is_refused(tmp_path: Path) ->
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprobuild.guard.names.ALLOWANCE", 1 << 20)
+    monkeypatch.setattr("reprobuild.infra.untrusted.names.ALLOWANCE", 1 << 20)
     store = Store(tmp_path)
     base = Base(
         distribution="debian", release="made", packages=(),

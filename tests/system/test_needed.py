@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Source, Wheel
+from reprobuild.lock.lock import Artefact, Source, Wheel
 from reprobuild.resolve.system.calls import callers, in_python, of_wheel
 from reprobuild.resolve.system.needed import is_kept, needed_for, programs, programs_of
 from reprobuild.resolve.system.packages import not_called, resolve_base
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.system.samples import index, package, stanza
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.image.model import Image
-from reprobuild.lock import Base, Lock, write_lock
-from reprobuild.realise import realise
-from reprobuild.results import read_image
-from reprobuild.store import Store
+from reprobuild.lock.lock import Base, Lock, write_lock
+from reprobuild.output.directory import read_image
+from reprobuild.realise.realise import realise
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.system.samples import EPOCH, names_in
 from tests.verify.samples import make_lock

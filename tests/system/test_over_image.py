@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed
+from reprobuild.lock.lock import Artefact, Base, BaseImage, Deb, Installed
 from reprobuild.realise.base import _write_plan
 from reprobuild.resolve.system.base import missing, settle
 from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
-from reprobuild.resolve.system.image_system import ImageSystem, _packages
-from reprobuild.resolve.system.search import Search
+from reprobuild.resolve.system.image_packages import ImageSystem, _packages
+from reprobuild.resolve.system.version_search import Search
 from reprobuild.snapshot.model import Package
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.system.samples import Shelved, add_deb, ar_bytes, index, member, package, stanza, tar_bytes
 
 IMAGE = BaseImage(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.proc import Failed
-from reprobuild.sandbox import Bind, Root, command, launch, run_in_root
-from reprobuild.sandbox.places import real_places
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import Bind, Root, command, launch, run_in_root
+from reprobuild.infra.sandbox.mounts import real_places
 from tests.system.samples import EPOCH
 from tests.system.test_sandbox import CHECKOUT, run_as_ordinary_user
 
@@ -139,7 +139,7 @@ def test_the_set_up_follows_no_link_by_itself(
 _AS_USER = """
 import sys
 from pathlib import Path
-from reprobuild.sandbox import command
+from reprobuild.infra.sandbox import command
 from tests.system import test_places as cases
 if sys.argv[2] == "bare":
     command.real_places = lambda _, targets: list(targets)
@@ -268,7 +268,7 @@ def test_a_mount_point_is_made_without_following_links(tmp_path: Path) -> None:
 
 def test_the_set_up_finds_its_programs_before_it_mounts() -> None:
     """A mount could stand over a folder of programs."""
-    text = (CHECKOUT / "reprobuild/sandbox/setup.sh").read_text()
+    text = (CHECKOUT / "reprobuild/infra/sandbox/setup.sh").read_text()
     code = re.sub(r"(?m)^#.*", "", text)
     names = set(re.findall(r"\$\(find_program (\w+)\)", code))
     assert names == {"hostname", "ln", "mkdir", "mount"}

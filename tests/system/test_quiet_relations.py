@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-from reprobuild.apt import relations
+from reprobuild.ecosystems.apt import relations
 from debian.deb822 import PkgRelation
 assert relations.PkgRelation is PkgRelation
 PkgRelation.parse_relations("b (\\x1b]0;evil\\x07 3)")

@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, list_tar, read_tar
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.listing import decode_listing, known_listing
-from reprobuild.lock import Base
+from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.infra.tar import Entry, list_tar, read_tar
+from reprobuild.lock.lock import Base
 from reprobuild.realise.base import _key, _link, realise_base
-from reprobuild.realise.root import kept_root
-from reprobuild.sandbox import Root, run_in_root
-from reprobuild.store import Store
+from reprobuild.realise.rootfs import kept_root
+from reprobuild.store.store import Store
+from reprobuild.store.tar_listing import decode_listing, known_listing
 from tests.system.samples import EPOCH, add_deb, ar_bytes, member, tar_bytes
 
 CHECKOUT = Path(__file__).resolve().parents[2]

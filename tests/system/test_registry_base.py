@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.apt.index import SystemIndex
-from reprobuild.archive import read_tar
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.lock import Base, Lock, read_lock
-from reprobuild.store import Store
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.infra.tar import read_tar
+from reprobuild.lock.lock import Base, Lock, read_lock
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.registry.conftest import PASSWORD, Registry, docker_login, encoded
 from tests.registry.pushing import OCI_INDEX, Image, Pusher, layer, make_image, make_index

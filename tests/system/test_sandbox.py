@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.proc import Failed
-from reprobuild.realise.root import _state
-from reprobuild.sandbox import PATH, Bind, Root, can_layer, namespaces, run_in_root
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import PATH, Bind, Root, can_layer, namespaces, run_in_root
+from reprobuild.realise.rootfs import _state
 from tests.system.samples import EPOCH, ORDINARY_USER
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -223,7 +223,7 @@ def test_a_bomb_of_processes_ends_at_the_limit_for_an_ordinary_user(
     tree: str, store_blob: Path, shared_tmp: Path
 ) -> None:
     script = (
-        "import sys; from pathlib import Path; from reprobuild.sandbox import command, Root, run_in_root\n"
+        "import sys; from pathlib import Path; from reprobuild.infra.sandbox import command, Root, run_in_root\n"
         "from reprobuild.realise.unpack import unpack_root; command.PROCESSES = 50\n"
         "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
         "bomb = 'for (1 .. 500) { my $p = fork; if (!defined $p) { print qq($_ $!); exit }'\n"
@@ -304,7 +304,7 @@ def test_a_host_without_user_namespaces_is_told_what_to_do(
 def test_it_works_for_an_ordinary_user(tree: str, store_blob: Path, shared_tmp: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from reprobuild.realise.unpack import unpack_root; from reprobuild.sandbox import Root, run_in_root\n"
+        "from reprobuild.realise.unpack import unpack_root; from reprobuild.infra.sandbox import Root, run_in_root\n"
         "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
         "look = ['sh', '-c', 'id -u; hostname; tail -n +3 /proc/net/dev | cut -d: -f1; echo x > /opt/x']\n"
         "for layered in (True, False):\n"

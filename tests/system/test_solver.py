@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import LockError
+from reprobuild.resolve.system.alternatives import Ways
 from reprobuild.resolve.system.base import find_base
 from reprobuild.resolve.system.closure import Closure
-from reprobuild.resolve.system.search import Search
 from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Pool, Restriction
-from reprobuild.resolve.system.ways import Ways
+from reprobuild.resolve.system.version_search import Search
 from tests.system.pools import VERSIONS, RandomPool, make_pool
 from tests.system.samples import Shelved, index, package, stanza
 from tests.system.test_system import SYSTEM, outcome, resolve

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from reprobuild.apt.index import PackagesFile, SystemIndex
-from reprobuild.apt.relations import relations
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.relations import relations
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, Ruling
+from reprobuild.lock.lock import Base, Ruling
+from reprobuild.resolve.system.alternatives import upstream
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.resolve.system.ways import upstream
 from reprobuild.snapshot.model import Package
 from tests.system.samples import index, package, stanza
 

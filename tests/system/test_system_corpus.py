@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.resolve.system.system_rules import exclusion
-from reprobuild.snapshot import apt
+from reprobuild.snapshot.parsers import apt
 
 CORPUS = Path(os.environ["REPROBUILD_CORPUS"])
 # Of each list: how many packages each class would not ask for.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.apt.index import SystemIndex
+from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.resolve.system.system_rules import exclusion, rules
-from reprobuild.store import Store
-from reprobuild.verify.round_trip import compare_captured
+from reprobuild.store.store import Store
+from reprobuild.verify.roundtrip.compare import compare_captured
 from tests.system.samples import package, stanza
 from tests.system.test_system import outcome, resolve
 from tests.verify.samples import make_lock, ruling

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import names, tars
-from reprobuild.guard.names import HOSTILE
+from reprobuild.infra.untrusted import names, tars
+from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.realise.unpack import extract, unpack_root
 from tests.system.samples import member, names_in, tar_bytes
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.fetch import artefacts
-from reprobuild.lock import Base, Lock, write_lock
-from reprobuild.results import read_image
-from reprobuild.store import Store
+from reprobuild.lock.lock import Base, Lock, write_lock
+from reprobuild.output.directory import read_image
+from reprobuild.store.fetch import artefacts
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.dying import Dying, Fault, Weather
 from tests.image.made import Made

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.image.plan import skeleton
-from reprobuild.lock import Base, Lock, read_lock, write_lock
+from reprobuild.image.layers.plan import skeleton
+from reprobuild.image.oci.read import layout_tree, read_layout
+from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.lock.lock import Base, Lock, read_lock, write_lock
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Root, run_in_root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.registry.conftest import Registry, docker_login
 from tests.registry.pushing import Image, Member, Pusher, file, folder, layer, make_image

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.apt.index import SystemIndex, newest
-from reprobuild.image.flat import flattened
-from reprobuild.image.layout import read_layout
-from reprobuild.lock import PREFIX, read_lock
-from reprobuild.proc import Failed
+from reprobuild.ecosystems.apt.index import SystemIndex, newest
+from reprobuild.image.formats.flatten import flattened
+from reprobuild.image.oci.read import read_layout
+from reprobuild.infra.proc import Failed
+from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.lock.lock import PREFIX, read_lock
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Root, run_in_root
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.system.samples import EPOCH
 

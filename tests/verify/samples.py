@@ -13,8 +13,8 @@ import msgspec
 
 import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
-from reprobuild.lock import VERSION as LOCK_VERSION
-from reprobuild.lock import (
+from reprobuild.lock.lock import VERSION as LOCK_VERSION
+from reprobuild.lock.lock import (
     Artefact,
     Base,
     CondaPackage,
@@ -29,9 +29,9 @@ from reprobuild.lock import (
     Source,
     Wheel,
 )
-from reprobuild.verify.document import Device, read_document
-from reprobuild.verify.expected import Expected
-from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.determinism.document import Device, read_document
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.judge import judge_smoke
 from reprobuild.verify.verdict import VERSION, Determinism, Smoke, Verdict
 
 SHA = "a" * 64

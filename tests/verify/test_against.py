@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from reprobuild.errors import UsageError
-from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import Certificate, read_certificate, refuse_failed, refuse_other
-from reprobuild.verify.document import read_document
-from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.certificate.compare import compare_against
+from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_failed, refuse_other
+from reprobuild.verify.determinism.document import read_document
+from reprobuild.verify.determinism.judge import judge_smoke
 from reprobuild.verify.verdict import Against, Comparison, Smoke, Verdict
 from tests.verify.samples import (
     EXPECTED,

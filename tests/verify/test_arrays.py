@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 import reprobuild_runtime
-from reprobuild.lock import Lock, Workload
+from reprobuild.lock.lock import Lock, Workload
 from reprobuild.report.determinism import certificate_lines
-from reprobuild.report.page.answers import computes_the_same, covered
-from reprobuild.report.page.probes import ARRAYS_LEGEND, LEGEND, probes
-from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import Certificate, read_verdict
+from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND, probes
+from reprobuild.report.html.summary import computes_the_same, covered
+from reprobuild.verify.certificate.compare import compare_against
+from reprobuild.verify.certificate.read import Certificate, read_verdict
 from reprobuild.verify.check import Asked, verify_image, work_asked
-from reprobuild.verify.document import Device
-from reprobuild.verify.expected import ARRAYS, Expected
-from reprobuild.verify.headline import scope_words
-from reprobuild.verify.platform import facts
-from reprobuild.verify.smoke import questions
+from reprobuild.verify.determinism.document import Device
+from reprobuild.verify.determinism.expected import ARRAYS, Expected
+from reprobuild.verify.determinism.platform import facts
+from reprobuild.verify.determinism.run import questions
+from reprobuild.verify.determinism.summary import scope_words
 from reprobuild.verify.verdict import Determinism, Verdict
 from tests.verify.samples import (
     SHA,

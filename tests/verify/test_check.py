@@ -11,9 +11,9 @@ import pytest
 
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError
-from reprobuild.lock import Lock, Workload
+from reprobuild.lock.lock import Lock, Workload
 from reprobuild.verify.check import Asked, verify_image, work_asked
-from reprobuild.verify.headline import NO_TORCH, work_alone
+from reprobuild.verify.determinism.summary import NO_TORCH, work_alone
 from reprobuild.verify.verdict import VERSION, Determinism, Verdict
 from tests.verify.samples import (
     EXPECTED,

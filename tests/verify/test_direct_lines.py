@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reprobuild.lock import Artefact, Lock, Realised, Sdist
-from reprobuild.verify.round_trip import compare_freeze
+from reprobuild.lock.lock import Artefact, Lock, Realised, Sdist
+from reprobuild.verify.roundtrip.compare import compare_freeze
 from tests.verify.samples import artefact, frozen, make_lock, ruling, source, wheel
 from tests.verify.test_round_trip import said
 

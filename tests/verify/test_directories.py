@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild import checks
-from reprobuild.checks import Checks, verify
-from reprobuild.config import image_config
 from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.engine_name import named_index
 from reprobuild.image.model import Image
-from reprobuild.image.naming import named_index
-from reprobuild.results import IMAGE, VERDICT, read_image
-from reprobuild.verify.certificate import LARGEST, is_certificate
+from reprobuild.output.directory import IMAGE, VERDICT, read_image
+from reprobuild.pipeline import verify as checks
+from reprobuild.pipeline.verify import Checks, verify
+from reprobuild.recipe.image_config import image_config
+from reprobuild.verify.certificate.read import LARGEST, is_certificate
 from tests.image.layouts import write_image
 from tests.registry.pushing import file, layer
 from tests.ship.folders import make_results, make_session

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprobuild.verify.document import LARGEST, Document, read_document
-from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.determinism.document import LARGEST, Document, read_document
+from reprobuild.verify.determinism.judge import judge_smoke
 from tests.verify.samples import EXPECTED, changed, control, document, encode, probe
 
 FIRST = EXPECTED["cpu"].probes[0]

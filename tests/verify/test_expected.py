@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import TarWriter
-from reprobuild.lock import EPOCH, Realised
-from reprobuild.payload import pack_runtime
-from reprobuild.store import Store
-from reprobuild.verify.expected import ARRAYS, PLACE, expected
+from reprobuild.infra.tar import TarWriter
+from reprobuild.lock.lock import EPOCH, Realised
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.store.store import Store
+from reprobuild.verify.determinism.expected import ARRAYS, PLACE, expected
 from tests.conftest import ROOT
 from tests.verify.samples import EXPECTED, make_lock, wheel
 

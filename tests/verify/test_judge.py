@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError, UsageError
-from reprobuild.verify.document import Device, read_document
-from reprobuild.verify.headline import drifting, judge_determinism
-from reprobuild.verify.judge import judge_smoke
-from reprobuild.verify.smoke import questions
+from reprobuild.verify.determinism.document import Device, read_document
+from reprobuild.verify.determinism.judge import judge_smoke
+from reprobuild.verify.determinism.run import questions
+from reprobuild.verify.determinism.summary import drifting, judge_determinism
 from reprobuild.verify.verdict import (
     Against,
     Collectives,

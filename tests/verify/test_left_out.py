@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.verify.headline import NOT_RUN, WORK_BY_CHOICE, judge_determinism
+from reprobuild.verify.determinism.summary import NOT_RUN, WORK_BY_CHOICE, judge_determinism
 from reprobuild.verify.verdict import Comparison, Determinism, V
 
 

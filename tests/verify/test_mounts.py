@@ -14,16 +14,16 @@ import pytest
 
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import UsageError
+from reprobuild.output.directory import summary
 from reprobuild.report.determinism import certificate_lines
-from reprobuild.report.page.certificate import against, work
-from reprobuild.results import summary
-from reprobuild.verify import mounts as module
-from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import Certificate, read_verdict, refuse_other_work
-from reprobuild.verify.conditions import Conditions, Mount, record
-from reprobuild.verify.mounts import Mounts, content_digest
+from reprobuild.report.html.certificate import against, work
+from reprobuild.verify.certificate.compare import compare_against
+from reprobuild.verify.certificate.read import Certificate, read_verdict, refuse_other_work
 from reprobuild.verify.verdict import Against, Comparison, Verdict
-from reprobuild.verify.work import compare_work, work_of_options
+from reprobuild.verify.workload import mounts as module
+from reprobuild.verify.workload.conditions import Conditions, Mount, record
+from reprobuild.verify.workload.mounts import Mounts, content_digest
+from reprobuild.verify.workload.run import compare_work, work_of_options
 from tests.report.samples import IMAGE
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, make_lock, make_verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.verify.names import timeless
+from reprobuild.verify.workload.file_names import timeless
 
 
 @pytest.mark.parametrize(

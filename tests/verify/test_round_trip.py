@@ -13,15 +13,14 @@ import pytest
 from msgspec import structs
 
 import reprobuild_runtime
-from reprobuild.lock import BaseImage, Installed, Lock, Sdist, Setting
-from reprobuild.resolve.freeze.lookup import look_up
-from reprobuild.resolve.freeze.system_lines import rule_system
-from reprobuild.resolve.settings.environment import rules
-from reprobuild.resolve.settings.modules import EVIDENCE
-from reprobuild.snapshot import apt, environ
+from reprobuild.lock.lock import BaseImage, Installed, Lock, Sdist, Setting
+from reprobuild.resolve.environment.environment import rules
+from reprobuild.resolve.environment.modules import EVIDENCE
+from reprobuild.resolve.python.classify import look_up
+from reprobuild.resolve.python.system_lines import rule_system
 from reprobuild.snapshot.model import Place, Requirement, Snapshot
-from reprobuild.verify.frozen import Frozen, read_frozen
-from reprobuild.verify.round_trip import (
+from reprobuild.snapshot.parsers import apt, env
+from reprobuild.verify.roundtrip.compare import (
     compare_captured,
     compare_environment,
     compare_folders,
@@ -29,6 +28,7 @@ from reprobuild.verify.round_trip import (
     compare_packages,
     judge_round_trip,
 )
+from reprobuild.verify.roundtrip.image_freeze import Frozen, read_frozen
 from reprobuild.verify.verdict import Code, Difference
 from tests.verify.samples import (
     artefact,
@@ -336,7 +336,7 @@ def test_the_folder_of_the_job() -> None:
 def again(packages: str = "", variables: str = "") -> Snapshot:
     """Return what a capture inside an image says."""
     found, _ = apt.parse(packages.encode())
-    values, _ = environ.parse(variables.encode())
+    values, _ = env.parse(variables.encode())
     return Snapshot(digest="", packages=found, variables=values)
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
-from reprobuild.verify.artefacts import Entry, FileAnswer, Index, judge_artefact, judge_distinct, pair
-from reprobuild.verify.headline import upper_bound, work_bound
+from reprobuild.verify.determinism.summary import upper_bound, work_bound
 from reprobuild.verify.verdict import Comparison
-from reprobuild.verify.work import Work, compare_work, work_of_options
+from reprobuild.verify.workload.judge import Entry, FileAnswer, Index, judge_artefact, judge_distinct, pair
+from reprobuild.verify.workload.run import Work, compare_work, work_of_options
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
 
 NAME = "/reprobuild-out/model.pt"

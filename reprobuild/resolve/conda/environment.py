@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reprobuild import secrets
-from reprobuild.lock import PREFIX, Ruling, Setting
-from reprobuild.resolve.settings.environment import rules
-from reprobuild.resolve.triage import Triage
+from reprobuild.infra import secrets
+from reprobuild.lock.lock import PREFIX, Ruling, Setting
+from reprobuild.resolve.environment.environment import rules
+from reprobuild.resolve.environment.triage import Triage
 from reprobuild.snapshot.model import Snapshot, Variable
 
 # What else `conda activate` sets (the name and the depth of shells) is the session's.

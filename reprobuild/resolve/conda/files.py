@@ -10,16 +10,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.conda.package import split_filename
-from reprobuild.conda.places import Meaning, Place
-from reprobuild.conda.repodata import Listed, Repodata
-from reprobuild.display import escaped
+from reprobuild.ecosystems.conda.channels import Meaning, Place
+from reprobuild.ecosystems.conda.package import split_filename
+from reprobuild.ecosystems.conda.repodata import Listed, Repodata
 from reprobuild.errors import FetchError
-from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound, Unreached
-from reprobuild.resolve.conda.instead import Earlier, near, told
+from reprobuild.infra.display import escaped
+from reprobuild.infra.http.client import Net, NotFound, Unreached
+from reprobuild.lock.lock import Artefact
+from reprobuild.resolve.conda.alternatives import Earlier, near, told
 from reprobuild.snapshot.model import CondaPackage
-from reprobuild.store import CHUNK, Store
+from reprobuild.store.store import CHUNK, Store
 
 SUBDIRS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
 

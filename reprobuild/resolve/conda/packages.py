@@ -9,26 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.conda.configured import Channels, read_channels
-from reprobuild.conda.package import Facts, activated_variables, read_facts, split_filename
-from reprobuild.conda.places import Meaning
-from reprobuild.conda.repodata import Repodata
-from reprobuild.decisions import Decisions, is_named
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.conda.channels import Meaning
+from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
+from reprobuild.ecosystems.conda.package import Facts, activated_variables, read_facts, split_filename
+from reprobuild.ecosystems.conda.repodata import Repodata
+from reprobuild.ecosystems.pypi.files import same_version
 from reprobuild.errors import FetchError, LockError
-from reprobuild.fetch import fetch
-from reprobuild.guard.strings import ProjectName, is_valid
-from reprobuild.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
+from reprobuild.infra.untrusted.strings import ProjectName, is_valid
+from reprobuild.lock.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
 from reprobuild.lock.requirements import UNLISTED
 from reprobuild.resolve.conda.files import Chosen, Files, Refused
-from reprobuild.resolve.freeze.files import same_version
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
-from reprobuild.resolve.others import python_of_conda
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.services import read_services
+from reprobuild.resolve.not_installed import python_of_conda
 from reprobuild.snapshot import model
-from reprobuild.snapshot.conda import PYPI
-from reprobuild.snapshot.kinds import has_freeze
+from reprobuild.snapshot.file_kinds import has_freeze
 from reprobuild.snapshot.model import Place, Requirement, Snapshot
+from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.store.fetch import fetch
 
 WORKERS = 8
 _GLIBC = re.compile(r"__glibc\s*>=?\s*(\d+)\.(\d+)")

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.lock.lock import Base, Outcome, Ruling, Wheel
 from reprobuild.resolve.cuda.packages import cuda_of
 from reprobuild.resolve.cuda.rules import Compiled, Gpu, judge, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
 from reprobuild.snapshot.model import Package, Place, Snapshot
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 KIND = "cuda"
 _LABEL = re.compile(r"\+(?:.*[.])?cu(\d{1,2})(\d)\b")

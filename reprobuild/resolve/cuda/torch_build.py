@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.guard.elf import MAGIC
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.zips import UNREADABLE, open_zip, read_text
-from reprobuild.lock import Artefact
-from reprobuild.store import CHUNK, Store
+from reprobuild.infra.untrusted.elf import MAGIC
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip, read_text
+from reprobuild.lock.lock import Artefact
+from reprobuild.store.store import CHUNK, Store
 
 VERSION = 2  # of what is remembered
 _TEXT = "torch/version.py"

@@ -18,23 +18,23 @@ from typing import IO, cast
 
 import msgspec
 
-from reprobuild import secrets
-from reprobuild.display import escaped
 from reprobuild.errors import BuildError, LockError, SnapshotError
-from reprobuild.guard import tars
-from reprobuild.guard.elf import MAGIC, read_elf, read_search_path
-from reprobuild.guard.names import check_path
-from reprobuild.guard.plain import open_within
-from reprobuild.guard.relocation import built_for, moved_program
-from reprobuild.guard.strings import Line
-from reprobuild.lock import STANDALONE, Artefact, Interpreter, Ruling, Wheel
-from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.infra import secrets
+from reprobuild.infra.display import escaped
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.elf import MAGIC, read_elf, read_search_path
+from reprobuild.infra.untrusted.names import check_path
+from reprobuild.infra.untrusted.regular_files import open_within
+from reprobuild.infra.untrusted.relocation import built_for, moved_program
+from reprobuild.infra.untrusted.strings import Line
+from reprobuild.lock.lock import STANDALONE, Artefact, Interpreter, Ruling, Wheel
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.system.shared_libraries import Ask, asks
 from reprobuild.resolve.system.wheel_libraries import MACHINES, File, file_of
-from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.repositories import PackedInterpreter
-from reprobuild.store import CHUNK, Store
+from reprobuild.snapshot.parsers.capture_json import DAMAGED
+from reprobuild.store.store import CHUNK, Store
 
 LIBRARY = "interpreter-library"  # the kind of a deviation: a module of the standard library lacks a library
 # The bounds of `capture`, which packs nothing larger.

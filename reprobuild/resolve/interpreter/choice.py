@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.lock import STANDALONE, Base, Interpreter, Ruling
+from reprobuild.lock.lock import STANDALONE, Base, Interpreter, Ruling
 from reprobuild.resolve.interpreter.evidence import (
     Seen,
     another_python,

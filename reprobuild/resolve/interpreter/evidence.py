@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.conda_names import INTERPRETER
 from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
+from reprobuild.snapshot.parsers.conda_names import INTERPRETER
 
 # Directories of PATH in which a manager of Pythons keeps them, and those that carry a version in their name.
 _MANAGED = re.compile(

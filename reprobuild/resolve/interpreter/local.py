@@ -13,18 +13,18 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild import capture
-from reprobuild.display import escaped
+from reprobuild.capture import launch
 from reprobuild.errors import EngineError, LockError, SnapshotError
-from reprobuild.guard.strings import AbsolutePath, Line
-from reprobuild.proc import SAFE, Failed, run
+from reprobuild.infra.display import escaped
+from reprobuild.infra.proc import SAFE, Failed, run
+from reprobuild.infra.untrusted.strings import AbsolutePath, Line
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.interpreter.captured import adopt, in_full
-from reprobuild.resolve.interpreter.places import changeable, installations, is_below_roots
+from reprobuild.resolve.interpreter.installations import changeable, installations, is_below_roots
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import Report
 from reprobuild.snapshot.python_build import StatedBuild, in_words, stated_build
-from reprobuild.snapshot.repositories import PackedInterpreter
 
 _MOST = 16  # Pythons that are asked
 _SHOWN = 3  # of them in an error
@@ -118,7 +118,7 @@ def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: S
     around.say(f"python: Python {stated.version} of this machine, {escaped(str(base))}: the build that ran")
     with around.store.scratch() as scratch:
         try:
-            said = capture.pack_interpreter(program, scratch, _ENVIRONMENT)
+            said = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
             packed = msgspec.json.decode(said, type=PackedInterpreter)
             evidence = f"on this machine: {in_full(packed)}"
             taken = adopt(packed, scratch, evidence, machine, around.store)
@@ -134,7 +134,7 @@ def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: S
 
 def _asked(program: Path) -> _Answer:
     """Return what an interpreter says of itself."""
-    argv = [str(program), *capture.ISOLATED, "-c", _ASK]
+    argv = [str(program), *launch.ISOLATED, "-c", _ASK]
     try:
         said = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)
         return msgspec.json.decode(said, type=_Answer)

@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.guard.strings import Href, Label, Version
-from reprobuild.lock import Artefact, Lock
-from reprobuild.proc import SAFE, Failed, own_module, run, with_absolute
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.secrets import redact, strip_credentials
-from reprobuild.store import hash_file
+from reprobuild.infra.proc import SAFE, Failed, own_module, run, with_absolute
+from reprobuild.infra.secrets import redact, strip_credentials
+from reprobuild.infra.untrusted.strings import Href, Label, Version
+from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.resolve.context import Surroundings
+from reprobuild.store.store import hash_file
 
 _FILES = ("UV_CONFIG_FILE",)
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")

@@ -13,20 +13,20 @@ from pathlib import Path
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild import proc, secrets
-from reprobuild.display import escaped
+from reprobuild.ecosystems.git.repository import Blob, Room
+from reprobuild.ecosystems.git.repository import Repository as Git
+from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
+from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
 from reprobuild.errors import LockError, ReproError
-from reprobuild.lock import Ruling
-from reprobuild.resolve.settings.places import text_of
-from reprobuild.resolve.sources.bringing import NotBrought
-from reprobuild.resolve.sources.repository import Blob, Room
-from reprobuild.resolve.sources.repository import Repository as Git
-from reprobuild.restore.bundle import damaged, read_pack
-from reprobuild.restore.git import is_local
-from reprobuild.restore.paths import check_path, check_paths
-from reprobuild.restore.places import Origin, without_login
-from reprobuild.snapshot.captured import FILE, unquoted
-from reprobuild.snapshot.repositories import Captured, Repository
+from reprobuild.infra import proc, secrets
+from reprobuild.infra.display import escaped
+from reprobuild.infra.git.addresses import Origin, without_login
+from reprobuild.infra.git.command import is_local
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.environment.path_mapping import text_of
+from reprobuild.resolve.sources.fetch_commit import NotBrought
+from reprobuild.snapshot.capture_model import Captured, Repository
+from reprobuild.snapshot.parsers.capture_json import FILE, unquoted
 
 
 class Tree(Struct, frozen=True, kw_only=True):

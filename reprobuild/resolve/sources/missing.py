@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock import Ruling
-from reprobuild.resolve.settings.places import Placed
-from reprobuild.resolve.sources.bringing import NotBrought
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.environment.path_mapping import Placed
+from reprobuild.resolve.sources.fetch_commit import NotBrought
 from reprobuild.resolve.sources.patching import names_of
-from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Requirement
+from reprobuild.snapshot.parsers.capture_json import FILE
 
 KIND = "unreachable-source"
 

@@ -12,10 +12,10 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 
+from reprobuild.ecosystems.git.repository import Blob
 from reprobuild.errors import LockError
-from reprobuild.guard.names import HOSTILE, most_bytes
-from reprobuild.guard.packs import read_number
-from reprobuild.resolve.sources.repository import Blob
+from reprobuild.infra.untrusted.git_packs import read_number
+from reprobuild.infra.untrusted.names import HOSTILE, most_bytes
 from reprobuild.snapshot.model import Patch
 
 # As git reads it: by the beginning of the line, and with strtoul(3).

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.ecosystems.git.repository import Blob, Repository
 from reprobuild.errors import LockError
-from reprobuild.resolve.sources.repository import Blob, Repository
-from reprobuild.restore.places import Origin
+from reprobuild.infra.git.addresses import Origin
 from reprobuild.snapshot.model import Patch, Requirement
 
 AGAIN = "capture it again with `git diff HEAD --binary --full-index`"

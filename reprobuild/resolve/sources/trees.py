@@ -16,26 +16,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from reprobuild.archive import Entry, TarWriter, parents
-from reprobuild.display import escaped
+from reprobuild.ecosystems.git.repository import Blob, Repository
 from reprobuild.errors import LockError, SnapshotError
-from reprobuild.guard.strings import ProjectName, is_valid
-from reprobuild.lock import EPOCH, Artefact, Ruling, Source
-from reprobuild.resolve.settings.places import Placed, place_repositories, source_path, text_of
+from reprobuild.infra.display import escaped
+from reprobuild.infra.git.addresses import Origin, without_login
+from reprobuild.infra.git.command import is_local
+from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.untrusted.strings import ProjectName, is_valid
+from reprobuild.lock.lock import EPOCH, Artefact, Ruling, Source
+from reprobuild.resolve.environment.path_mapping import Placed, place_repositories, source_path, text_of
 from reprobuild.resolve.sources import missing
-from reprobuild.resolve.sources.bringing import NotBrought, bring
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
-from reprobuild.resolve.sources.large import checked_blobs, secret_in
+from reprobuild.resolve.sources.fetch_commit import NotBrought, bring
+from reprobuild.resolve.sources.large_trees import checked_blobs, secret_in
 from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import fitting_commits, patch_of, patched
-from reprobuild.resolve.sources.repository import Blob, Repository
-from reprobuild.restore.git import is_local
-from reprobuild.restore.places import Origin, without_login
-from reprobuild.snapshot.captured import FILE
+from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.capture_model import Repository as CapturedRepository
 from reprobuild.snapshot.model import Patch, Place, Requirement
-from reprobuild.snapshot.repositories import Captured
-from reprobuild.snapshot.repositories import Repository as CapturedRepository
-from reprobuild.store import Store, hash_file
+from reprobuild.snapshot.parsers.capture_json import FILE
+from reprobuild.store.store import Store, hash_file
 
 _SECRET = "secret-file"  # the class by which all such files are accepted
 _NAMED = 10

@@ -8,26 +8,33 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from reprobuild.apt.archives import Archive, archives_of, ppas_of, present_archives
-from reprobuild.apt.configured import configured_index
-from reprobuild.apt.dated import Indexes
-from reprobuild.apt.first_seen import FirstSeen
-from reprobuild.apt.index import SystemIndex
-from reprobuild.apt.launchpad import Launchpad
-from reprobuild.apt.signed import Keyring
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.config.services import Service, read_services
+from reprobuild.ecosystems.apt.apt_config import configured_index
+from reprobuild.ecosystems.apt.archives import Archive, archives_of, ppas_of, present_archives
+from reprobuild.ecosystems.apt.first_seen import FirstSeen
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.ecosystems.apt.launchpad import Launchpad
+from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.ecosystems.apt.snapshot_archive import Indexes
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, Deb, Ruling, dpkg_name
-from reprobuild.net import Net
-from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Base, Deb, Ruling, dpkg_name
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.system.apt_update_time import RESOLUTION
 from reprobuild.resolve.system.contradiction import ContradictionError
+from reprobuild.resolve.system.fallback_sources import (
+    OfLaunchpad,
+    OwnStore,
+    Pool,
+    Shelf,
+    UserFiles,
+    user_files,
+)
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
-from reprobuild.resolve.system.past import Past, Present
 from reprobuild.resolve.system.release import Release
-from reprobuild.resolve.system.search import Search, describe
-from reprobuild.resolve.system.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
-from reprobuild.resolve.system.when import RESOLUTION
-from reprobuild.services import Service, read_services
+from reprobuild.resolve.system.snapshot_archives import Past, Present
+from reprobuild.resolve.system.version_search import Search, describe
 from reprobuild.snapshot.model import AptList, Package, Snapshot
 
 # Classes of rulings that a package from elsewhere would settle.

@@ -13,12 +13,12 @@ import msgspec
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.index import Candidate, SystemIndex
-from reprobuild.decisions import is_named
+from reprobuild.config.overrides import is_named
+from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, BaseImage, Deb, Installed, Ruling, dpkg_name
-from reprobuild.resolve.system.image_system import ImageSystem, Present
-from reprobuild.resolve.system.over_image import kept, outdated_by
+from reprobuild.lock.lock import Base, BaseImage, Deb, Installed, Ruling, dpkg_name
+from reprobuild.resolve.system.image_overlay import kept, outdated_by
+from reprobuild.resolve.system.image_packages import ImageSystem, Present
 from reprobuild.resolve.system.packages import APT_LIST, TOOLS, resolve_base
 from reprobuild.resolve.system.system_rules import exclusion
 from reprobuild.snapshot.model import Package

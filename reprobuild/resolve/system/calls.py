@@ -15,14 +15,14 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from reprobuild.archive import read_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.strings import Line
-from reprobuild.guard.zips import UNREADABLE, open_zip
-from reprobuild.lock import Artefact, Source, Wheel
+from reprobuild.infra.tar import read_tar
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.strings import Line
+from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip
+from reprobuild.lock.lock import Artefact, Source, Wheel
 from reprobuild.resolve.system.needed import is_word
-from reprobuild.store import Store
+from reprobuild.store.store import Store
 
 VERSION = 1  # of what is remembered
 _WORKERS = 4

@@ -1,6 +1,7 @@
 """From what is asked for to everything that it needs, in the captured versions where they can be had.
 
-Packages go by their keys: `zlib1g`, and of a foreign architecture `zlib1g:i386` (reprobuild.apt.architectures).
+Packages go by their keys: `zlib1g`, and of a foreign architecture `zlib1g:i386`
+(reprobuild.ecosystems.apt.architectures).
 
 A system deviates from the captured list, the worst first:
 
@@ -22,11 +23,11 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from reprobuild.apt.index import Candidate, SystemIndex
+from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
+from reprobuild.resolve.system.alternatives import Need, Ways, is_later_revision, pick_version
+from reprobuild.resolve.system.conflicts import clashes, uneven
 from reprobuild.resolve.system.contradiction import explain
 from reprobuild.resolve.system.solver import Best, Deviation, Pool
-from reprobuild.resolve.system.together import clashes, uneven
-from reprobuild.resolve.system.ways import Need, Ways, is_later_revision, pick_version
 
 _Pick = Callable[[str], "Candidate | None"]
 

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reprobuild.errors import LockError
+from reprobuild.resolve.system.conflicts import ANOTHER_IMAGE, Clash
 from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Restriction
-from reprobuild.resolve.system.together import ANOTHER_IMAGE, Clash
 
 
 class ContradictionError(LockError):

@@ -9,23 +9,23 @@ import msgspec
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.configured import configured_index
-from reprobuild.apt.index import SystemIndex
-from reprobuild.decisions import Decisions
+from reprobuild.config.overrides import Decisions
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.apt.apt_config import configured_index
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.ecosystems.oci_registry.manifest import find_image
+from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.errors import LockError
-from reprobuild.fetch import fetch
-from reprobuild.lock import Base, Ruling, Setting, dpkg_name
-from reprobuild.registry.manifest import find_image
-from reprobuild.registry.reference import parse_reference
-from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.lock.lock import Base, Ruling, Setting, dpkg_name
+from reprobuild.resolve.context import Surroundings
 from reprobuild.resolve.system.base import make_search, missing, settle, told
 from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.fallback_sources import OwnStore
 from reprobuild.resolve.system.image_environment import inherit_environment
-from reprobuild.resolve.system.image_system import ImageSystem, read_system
+from reprobuild.resolve.system.image_packages import ImageSystem, read_system
 from reprobuild.resolve.system.packages import foreign_architectures
-from reprobuild.resolve.system.shelves import OwnStore
-from reprobuild.services import read_services
 from reprobuild.snapshot.model import Package, Snapshot
+from reprobuild.store.fetch import fetch
 
 
 class ImageDecision(Struct, frozen=True, kw_only=True):

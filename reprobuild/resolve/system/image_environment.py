@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from reprobuild import secrets
-from reprobuild.decisions import is_named
-from reprobuild.lock import InheritedSetting, Outcome, Ruling, Setting
-from reprobuild.resolve.settings.environment import NAME, rules
+from reprobuild.config.overrides import is_named
+from reprobuild.infra import secrets
+from reprobuild.lock.lock import InheritedSetting, Outcome, Ruling, Setting
+from reprobuild.resolve.environment.environment import NAME, rules
 
 # Variables of an image stand in no captured file.
 WHERE = "base image"

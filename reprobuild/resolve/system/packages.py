@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from reprobuild.apt.index import SystemIndex
-from reprobuild.decisions import is_named
-from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
+from reprobuild.config.overrides import is_named
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.lock.lock import Base, Deb, Outcome, Ruling, dpkg_name
+from reprobuild.resolve.system.alternatives import is_later_revision
 from reprobuild.resolve.system.closure import Choice, Closure
-from reprobuild.resolve.system.metas import parts_without_drivers
+from reprobuild.resolve.system.metapackages import parts_without_drivers
 from reprobuild.resolve.system.needed import is_kept, is_of_interpreter
 from reprobuild.resolve.system.system_rules import exclusion
-from reprobuild.resolve.system.ways import is_later_revision
 from reprobuild.snapshot.model import Package
 
 APT_LIST = "apt-packages.txt"

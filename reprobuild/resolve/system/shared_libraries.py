@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from reprobuild.apt.index import SystemIndex
-from reprobuild.decisions import is_named
-from reprobuild.display import escaped
-from reprobuild.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.config.overrides import is_named
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.infra.display import escaped
+from reprobuild.lock.lock import Base, Outcome, Ruling, Wheel
 from reprobuild.resolve.system.sonames import (
     candidates,
     glibc_of,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from reprobuild.apt.index import Candidate, SystemIndex
-from reprobuild.resolve.system.together import Clash, Uneven, clashes, uneven
-from reprobuild.resolve.system.ways import Fulfilment, Need, Ways, by_preference, is_later_revision
+from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
+from reprobuild.resolve.system.alternatives import Fulfilment, Need, Ways, by_preference, is_later_revision
+from reprobuild.resolve.system.conflicts import Clash, Uneven, clashes, uneven
 
 if TYPE_CHECKING:
     from clingo import Control, Model

@@ -10,7 +10,7 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
-from reprobuild.apt.index import SystemIndex
+from reprobuild.ecosystems.apt.index import SystemIndex
 
 # A library with a version behind `.so`, or before it (Policy 8.1).
 _NAME = re.compile(

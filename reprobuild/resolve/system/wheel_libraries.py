@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.guard.elf import MAGIC, Elf, read_elf
-from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.strings import Line, TreePath
-from reprobuild.guard.zips import UNREADABLE, open_zip
-from reprobuild.lock import Artefact, Wheel
-from reprobuild.store import CHUNK, Store
+from reprobuild.infra.untrusted.elf import MAGIC, Elf, read_elf
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.strings import Line, TreePath
+from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip
+from reprobuild.lock.lock import Artefact, Wheel
+from reprobuild.store.store import CHUNK, Store
 
 WORKERS = 4  # unpacking leaves Python's lock alone; each needs room for the largest file of its wheel
 VERSION = 2  # of what is remembered

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from reprobuild.config.services import Service, fill
+from reprobuild.ecosystems.oci_registry.reference import is_image
 from reprobuild.errors import ReproError
-from reprobuild.registry.reference import is_image
 from reprobuild.resolve.architecture import tells_platform
 from reprobuild.resolve.cuda.packages import cuda_packages, is_cuda
 from reprobuild.resolve.vendor.naming import UNKNOWN, cuda_tag, is_whole, name_image
 from reprobuild.resolve.vendor.recognise import Sign, recognise
-from reprobuild.services import Service, fill
 from reprobuild.snapshot.model import Snapshot
 
 _SIGNS = 4  # that are shown

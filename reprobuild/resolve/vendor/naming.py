@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 from packaging.utils import canonicalize_name
 
+from reprobuild.config.services import Service, fill
 from reprobuild.errors import LockError
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.resolve.cuda.packages import cuda_packages
 from reprobuild.resolve.interpreter.evidence import seen_pythons
 from reprobuild.resolve.system.release import infer_release, known_releases
 from reprobuild.resolve.vendor.recognise import Recognised, table
-from reprobuild.services import Service, fill
 from reprobuild.snapshot.model import Snapshot
 
 UNKNOWN = "TAG"  # stands in a reference for what no captured line tells

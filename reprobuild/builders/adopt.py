@@ -1,0 +1,118 @@
+"""Adoption: what another builder made, written as our own layout.
+
+Owners, modes, attributes and contents stay as they were built, and so do the layers. Times become the lock's
+epoch, the configuration gets our own form, and what the builder leaves behind is removed (`leftovers`). Memory
+does not depend on the size of files: a layer is read, written and compressed in pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from reprobuild.builders.leftovers import cleaned_config, is_left_over
+from reprobuild.errors import BuildError
+from reprobuild.image.layers.blobs import LEVEL, Layer, LayerSink, keep_layer
+from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.foreign import Foreign, ForeignLayer
+from reprobuild.image.oci.write import image_json, write_layout
+from reprobuild.image.tree_digest import Tree, merge, tree_digest
+from reprobuild.infra.atomic import PREFIX, private_folder
+from reprobuild.infra.tar import Entry, TarWriter, entry_of
+from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.recipe.image_config import instant
+from reprobuild.store.store import Store
+
+# A path that would leave the root. Backslashes are names like others here: systemd ships some.
+_UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
+UNSAFE_HINT = "no builder writes such a layer by itself; do not use the image"
+# Far above any image. It bounds the memory that a made archive can take, some kilobytes a path.
+MOST_ENTRIES = 5_000_000
+
+Check = Callable[[Tree, dict[str, Any]], None]
+
+
+def adopt(
+    foreign: Foreign, out: Path, *, builder: str, platform: str, epoch: int, reference: str,
+    level: int = LEVEL, check: Check | None = None,
+) -> Image:  # fmt: skip
+    """Write an image of another builder as the OCI layout `out/image`, whole or not at all.
+
+    Args:
+        foreign: what was made.
+        out: the folder of results; layers that are not finished lie in it meanwhile.
+        builder: its name in the registry of builders; it decides what counts as left behind.
+        platform: `os/architecture[/variant]`.
+        epoch: every time in the image, in seconds since 1970.
+        reference: the image's name.
+        level: of zstd; it changes the manifest, not the tree.
+        check: is given tree and configuration before anything is put in place, and may raise.
+
+    Raises:
+        BuildError: a layer is damaged or hostile, or the configuration holds what no recipe sets.
+    """
+    config = cleaned_config(foreign.config, builder)
+    with private_folder(out, f"{PREFIX}adopted.") as scratch:
+        store = Store(scratch)
+        layers: list[Layer] = []
+        tree: Tree = {}
+        allowance = Allowance()
+        for number, layer in enumerate(foreign.layers, start=1):
+            title = f"{builder}, layer {number}"
+            kept, listing = _rewritten(layer, title, builder, epoch, store, level, allowance)
+            layers.append(kept)
+            tree = merge([listing], below=tree or None)
+        if check is not None:
+            check(tree, config)
+        image = image_json(layers, config, platform, instant(epoch))
+        written = write_layout(out / LAYOUT, store, layers, image, platform, reference)
+    return Image(
+        layout=LAYOUT, reference=reference, tree=tree_digest(tree, config), config=written.config,
+        manifest=written.manifest, layers=len(layers), builder=builder,
+    )  # fmt: skip
+
+
+def _rewritten(
+    layer: ForeignLayer, title: str, builder: str, epoch: int, store: Store, level: int, allowance: Allowance
+) -> tuple[Layer, list[Entry]]:
+    listing: list[Entry] = []
+
+    def write(sink: LayerSink) -> list[Entry]:
+        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        with layer.open() as stream:
+            _copy(stream, writer, title, builder, allowance)
+        writer.close()
+        listing.extend(writer.listing)
+        return []  # the listing of an adopted layer is not kept
+
+    return keep_layer(write, title, store, level), listing
+
+
+def _copy(
+    stream: IO[bytes], writer: TarWriter, title: str, builder: str, allowance: Allowance | None = None
+) -> None:
+    """Copy the entries of a tar that a layer may hold, and leave out what the builder left behind.
+
+    Raises:
+        BuildError: an entry would leave the root, or there are too many.
+        ValueError, tarfile.TarError: the tar is damaged, or an entry is of a kind that no layer can hold.
+    """
+    for info, content in layer_members(stream, title, allowance):
+        entry = entry_of(info)
+        _check(entry, title)
+        if is_left_over(entry, builder) or entry == Entry(path="", type="directory", mode=0o755):
+            continue
+        writer.add(entry, content if entry.type == "file" else None)
+        if len(writer.listing) > MOST_ENTRIES:
+            raise BuildError(f"{title} has more than {MOST_ENTRIES} entries", hint=UNSAFE_HINT)
+
+
+def _check(entry: Entry, title: str) -> None:
+    paths = [entry.path] if entry.path else []
+    paths += [entry.target] if entry.type == "hardlink" else []
+    for path in paths:
+        if _UNSAFE.search(path):
+            raise BuildError(f"{title} holds the unsafe path {path!r}", hint=UNSAFE_HINT)

@@ -1,0 +1,103 @@
+"""build: a sealed lock and its store to an image, without network, engine or other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layers.blobs import LEVEL, read_listing
+from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
+from reprobuild.image.layers.plan import files_recipe, plan
+from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.write import image_json, write_layout
+from reprobuild.image.tree_digest import Tree, merge, tree_digest
+from reprobuild.lock.lock import Lock
+from reprobuild.recipe.image_config import created, environ_file, image_config
+from reprobuild.recipe.payload import origin
+from reprobuild.store.store import Store
+
+
+def build_image(
+    lock: Lock,
+    store: Store,
+    out: Path,
+    *,
+    files: Mapping[str, bytes],
+    reference: str,
+    level: int = LEVEL,
+    progress: Progress | None = None,
+    afresh: bool = False,
+) -> Image:
+    """Build the image of a sealed lock as an OCI layout `out/image`.
+
+    Args:
+        lock: sealed.
+        store: holds every artefact of the lock; the layers are kept there.
+        out: the folder of results.
+        files: our own files, {path: content}. `environ.json` is added where it is needed and not given.
+        reference: the image's name, as `--tag` gives it.
+        level: of zstd; it changes the manifest, not the tree.
+        progress: called with a layer's title and the part that is done, from 0 to 1.
+        afresh: each layer is laid out and packed now, whatever the store remembers of it.
+
+    Raises:
+        BuildError: the lock is not sealed, or an artefact is damaged, hostile, or overlaps with another.
+        FetchError: the store lacks an artefact.
+    """
+    if lock.realised is None:
+        raise BuildError(
+            "the lock is not sealed, so parts of the image are missing", hint="seal it with `realise`"
+        )
+    recipes = plan(lock, store)
+    layers = make_layers(recipes, store, level=level, progress=progress, afresh=afresh)
+    listings = [read_listing(layer, store) for layer in layers]
+    for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
+        if recipe != recipes[index]:
+            layers[index] = make_layer(recipe, store, level, afresh=afresh)
+            listings[index] = read_listing(layers[index], store)
+    own = _own(lock, files)
+    tree = merge(listings)
+    layers.append(make_layer(files_recipe(lock, own, tree), store, level, afresh=afresh))
+    tree = merge([read_listing(layers[-1], store)], below=tree)
+
+    config = image_config(lock)
+    image = image_json(layers, config, lock.platform, created(lock))
+    written = write_layout(out / LAYOUT, store, layers, image, lock.platform, reference)
+    return Image(
+        layout=LAYOUT,
+        reference=reference,
+        tree=tree_digest(tree, config),
+        config=written.config,
+        manifest=written.manifest,
+        layers=len(layers),
+        lock=lock.digest,
+    )
+
+
+def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
+    """Return the tree of the image of a sealed lock where all its layers were made before, and None elsewhere.
+
+    Only listings are read. Arguments and errors are those of `build_image`.
+    """
+    recipes = plan(lock, store)
+    listings = []
+    for recipe in recipes:
+        if (listing := layer_listing(recipe, store)) is None:
+            return None
+        listings.append(listing)
+    for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
+        if recipe != recipes[index]:
+            if (listing := layer_listing(recipe, store)) is None:
+                return None
+            listings[index] = listing
+    tree = merge(listings)
+    last = layer_listing(files_recipe(lock, _own(lock, files), tree), store)
+    return None if last is None else merge([last], below=tree)
+
+
+def _own(lock: Lock, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of the last layer: those that say where a source comes from are in its layer."""
+    placed = {origin(source, lock)[0].strip("/") for source in lock.sources if source.watched}
+    given = {path.strip("/"): content for path, content in files.items()}
+    return {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}

@@ -1,0 +1,65 @@
+"""Builders: what makes images. The native one is `image.build`; each other one is a module of the shape in `model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from reprobuild.builders.adopt import Check, adopt
+from reprobuild.builders.model import Builder
+from reprobuild.errors import EngineError
+from reprobuild.image.model import Image
+from reprobuild.infra.atomic import PREFIX, private_folder
+
+NATIVE = "native"
+# A literal registry, as that of the engines; every one builds the recipe that stands in the folder of results.
+BUILDERS: Mapping[str, str] = {
+    "docker": "reprobuild.builders.docker",
+    "podman": "reprobuild.builders.podman",
+    "apptainer": "reprobuild.builders.apptainer",
+}
+
+
+def find_builder(name: str, env: Mapping[str, str]) -> Builder:
+    """Return the builder of that name.
+
+    Raises:
+        EngineError: it is not known, or does not answer.
+    """
+    if name not in BUILDERS:
+        raise EngineError(
+            f"there is no builder named {name!r}", hint=f"the builders are: {', '.join((NATIVE, *BUILDERS))}"
+        )
+    builder = cast(Builder, import_module(BUILDERS[name]))
+    if builder.version(env) is None:
+        raise EngineError(
+            f"the builder {name} does not answer", hint="start or install it, or leave --builder out"
+        )
+    return builder
+
+
+def build_foreign(
+    name: str, out: Path, *, platform: str, epoch: int, reference: str, env: Mapping[str, str],
+    say: Callable[[str], None], check: Check | None = None,
+) -> Image:  # fmt: skip
+    """Build the recipe in a folder of results with another builder, without network, and adopt what it made.
+
+    Args:
+        out: holds Dockerfile, Apptainer.def and context/; the image replaces `out/image`.
+        platform, epoch, reference, check: see `image.adopt.adopt`.
+        env: the user's environment.
+        say: is told what the builder is, and what of it stays on the machine.
+
+    Raises:
+        EngineError: the builder does not answer, or went away.
+        BuildError: the recipe failed in it, or what it made is damaged or is refused by `check`.
+    """
+    builder = find_builder(name, env)
+    with private_folder(out, f"{PREFIX}{name}.") as scratch:
+        made = builder.build(out, scratch, platform=platform, epoch=epoch, env=env, say=say)
+        with made as foreign:
+            return adopt(
+                foreign, out, builder=name, platform=platform, epoch=epoch, reference=reference, check=check
+            )

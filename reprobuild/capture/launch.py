@@ -1,0 +1,109 @@
+"""`reprobuild capture`: the capture program, run by the interpreter of the environment that is to be captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from reprobuild.errors import SnapshotError, UsageError
+from reprobuild.infra import proc
+
+# Of the program: 0 done, 2 usage, 3 the folder cannot be written.
+_CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
+# A Python so started runs no code of the current directory, of variables and of its `site-packages`.
+ISOLATED = ("-I", "-S")
+
+
+def recipe() -> str:
+    """Return the recipe in Bash."""
+    return files("reprobuild_runtime").joinpath("capture.sh").read_text()
+
+
+def interpreter(env: Mapping[str, str], own: str, say: Callable[[str], object] = lambda text: None) -> str:
+    """Return the Python of the active environment; `own`, that of reprobuild, where none is active.
+
+    A relative path would name a program of the current directory, which may be anybody's.
+
+    Args:
+        env: of this process.
+        own: the Python of reprobuild.
+        say: takes a note on a variable that is not used.
+    """
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if not env.get(name):
+            continue
+        if not Path(env[name]).is_absolute():
+            say(
+                f"{name} is not an absolute path and is not used: activate the environment again, or name --python"
+            )
+        elif (found := Path(env[name]) / "bin" / "python").exists():
+            return str(found)
+    return own
+
+
+def pack_interpreter(program: Path, folder: Path, env: Mapping[str, str]) -> bytes:
+    """Pack a Python into a folder as `capture --include interpreter` does, and return its facts as JSON.
+
+    Args:
+        program: the interpreter, which runs isolated and without its `site-packages`.
+        folder: takes the archive.
+        env: the whole environment of the program.
+
+    Raises:
+        Failed: it cannot be packed; the message ends with the reason.
+        EngineError: it cannot be run.
+    """
+    with as_file(files("reprobuild_runtime").joinpath("capture.py")) as code:
+        argv = [str(program), *ISOLATED, str(code.absolute()), "--pack-interpreter", str(folder.absolute())]
+        return proc.run(argv, env=env, cwd=proc.SAFE, timeout=180, purpose="pack its own files")
+
+
+def given(env: Mapping[str, str], at_start: bytes) -> dict[str, str]:
+    """Return the environment without the LC_CTYPE that Python itself sets in the C locale (PEP 538).
+
+    Args:
+        env: of this process.
+        at_start: entries between NULs as they were when this process started; empty where that is not known.
+    """
+    if not at_start or any(entry.startswith(b"LC_CTYPE=") for entry in at_start.split(b"\0")):
+        return dict(env)
+    return {name: value for name, value in env.items() if name != "LC_CTYPE"}
+
+
+def capture(
+    python: str,
+    out: Path | None,
+    *,
+    env: Mapping[str, str],
+    sink: Callable[[int, bytes], None],
+    as_json: bool,
+    accept: Sequence[str] = (),
+    include: Sequence[str] = (),
+) -> int:
+    """Take a snapshot of the environment of an interpreter, and return the code to exit with.
+
+    Args:
+        python: the interpreter; the distributions that it sees are captured.
+        out: the folder; None for the program's own choice.
+        env: the environment to capture.
+        sink: takes the program's output as `proc.stream` gives it.
+        as_json: whether one JSON document is to be printed.
+        accept: files of repositories that look like secrets and are to be captured.
+        include: files that are in no repository, or that git ignores, and are to be captured.
+
+    Raises:
+        SnapshotError: the interpreter cannot run the program.
+        EngineError: there is no such interpreter.
+    """
+    with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
+        argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
+        argv += [f"--accept={name}" for name in accept]
+        argv += [f"--include={name}" for name in include]
+        code = proc.stream(argv, env=env, purpose="capture its environment", sink=sink, exact=True)
+    if code not in _CODES:
+        raise SnapshotError(
+            f"`{python}` could not run the capture: it exited {code}",
+            hint="it must be Python 3.8 or newer; name another with --python",
+        )
+    return code

@@ -1,0 +1,112 @@
+"""The decisions of a command: those of a file, with the options put over them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reprobuild.cli import common
+from reprobuild.config.overrides import (
+    Decisions,
+    find_decisions,
+    inside,
+    merge,
+    parse_archive,
+    parse_bake,
+    read_decisions,
+    stated,
+    unconfirmed,
+)
+from reprobuild.config.profiles import check_profile
+from reprobuild.errors import UsageError
+from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
+
+
+def make_decisions(
+    directory: Path, decisions_path: Path | None, *, follow: bool = True, **options: Any
+) -> tuple[Decisions, Path]:
+    """Return the decisions of file and options, and the directory where relative sources start.
+
+    Args:
+        directory: the snapshot.
+        decisions_path: the file that the user names.
+        follow: the decisions are acted on; without it, they are only shown, and need no confirmation.
+        options: those of `common.decision_options`.
+
+    Raises:
+        UsageError: an option or the file is wrong; or a file that only lies beside the snapshot decides what the
+            user must confirm.
+    """
+    given = Decisions(
+        python=options["python"],
+        base=options["base"],
+        platform=options["platform"],
+        devel=options["devel"],
+        system=options["system"],
+        packages=tuple(options["packages"]),
+        sources=common.pairs("--source", options["sources"]),
+        services=common.pairs("--service", options["services"]),
+        indexes=common.pairs("--index", options["indexes"]),
+        archives=tuple(parse_archive(item) for item in options["archives"]),
+        debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
+        channels=tuple(options["channels"]),
+        bake=dict(parse_bake(item) for item in options["bake"]),
+        drop=tuple(options["drop"]),
+        accept=tuple(options["accept"]),
+        profile=None if options["profile"] is None else check_profile(options["profile"], "--profile: "),
+        seed=options["seed"],
+    )
+    base, folder = _read_decisions(directory, decisions_path, follow=follow)
+    return merge(base, given), folder
+
+
+def doubted_sources(
+    directory: Path, decisions_path: Path | None, *, sources: tuple[str, ...], **_: Any
+) -> frozenset[str]:
+    """Return the names of sources that only a file beside the snapshot names: they get no login of the user's."""
+    path = None if decisions_path else find_decisions(directory)
+    return frozenset(read_decisions(path).sources if path else ()) - set(common.pairs("--source", sources))
+
+
+def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
+    """Return the decisions of a file, each said on standard error, and the directory of relative paths."""
+    ignored = None if named else inside(directory)
+    if ignored:
+        common.note(
+            f"{ignored} is not read, because a snapshot may come from others; {_naming(directory, ignored)}"
+        )
+    path = named or find_decisions(directory)
+    if path is None:
+        return Decisions(), directory.absolute()
+    decisions, folder = read_decisions(path), path.absolute().parent
+    if follow:
+        refuse_secrets(decisions)  # before they are said, for a log keeps what is said
+    hidden = () if follow else secret_decisions(decisions)
+    for line in stated(decisions):
+        name = line.partition(" = ")[0]
+        secret = any(f"{one}.".startswith(f"{name}.") or f"{name}.".startswith(f"{one}.") for one in hidden)
+        common.note(
+            f"decisions of {path}: {_named(name)} = ***" if secret else f"decisions of {path}: {line}"
+        )
+    if follow and not named and (refused := unconfirmed(decisions)):
+        raise UsageError(
+            f"{path} lies beside the snapshot, and decides what only you can: {'; '.join(refused)}",
+            hint=_naming(directory, path),
+        )
+    return decisions, folder
+
+
+def _named(name: str) -> str:
+    """Return the name of a decision for a line whose value is hidden; a name may hold the secret itself."""
+    return name.partition(".")[0]
+
+
+def _naming(directory: Path, path: Path) -> str:
+    """Return how to confirm a file of decisions."""
+    context = click.get_current_context(silent=True)
+    verb = context.info_name if context else "lock"
+    command = shlex.join(["reprobuild", str(verb), str(directory), "--decisions", str(path)])
+    return f"read it, and to follow it run: {command}"

@@ -1,0 +1,272 @@
+"""A folder of certificates, one of each node, becomes one answer. It comes from nodes, and may hold anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.cluster.answer_table import (
+    NOT_COVERED,
+    Member,
+    Table,
+    alone,
+    drifting_scopes,
+    plain,
+    reasons,
+    unmet,
+)
+from reprobuild.cluster.collectives_judge import Between, held_against, judge, unknown
+from reprobuild.cluster.group import Across, Group, across, group
+from reprobuild.cluster.shared_dir import (
+    BEGAN,
+    CERTIFICATE,
+    COLLECTIVES,
+    ENDED,
+    ERROR,
+    HINT,
+    LOST,
+    NODE,
+    ending,
+    listed,
+    read_small,
+    written,
+)
+from reprobuild.cluster.stale import old
+from reprobuild.errors import DriftError, InconclusiveError, UsageError
+from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_other
+from reprobuild.verify.determinism.document import Device
+
+MOST_STRANGERS = 20
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """What each certificate must be of."""
+
+    tree: str
+    seed: int
+    profile: str
+
+
+class Silent(Struct, frozen=True, kw_only=True):
+    """A node without an answer.
+
+    `absent`: it never began; `hangs`: it began, and had not ended when it was no longer waited for; `died`: its
+    process ended without a word; `lost`: the scheduler does not reach it any more; `refused`: it says why it has none;
+    `unreadable`: what it left is no certificate; `drifts`: its certificate says so, and has nothing that can be
+    compared; `old`: its certificate is of an earlier check in the same folder.
+    """
+
+    node: str
+    kind: Literal["absent", "hangs", "died", "lost", "refused", "unreadable", "drifts", "old"]
+    why: str
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """A node's answer, when it was made, why it is no pass, and whether it had too few GPUs for collectives."""
+
+    said: tuple[Member, ...]
+    made: str
+    why: tuple[str, ...]
+    lone: bool
+
+
+class Open(Struct, frozen=True, kw_only=True):
+    """Why certificates are no pass by themselves, and the nodes that say so."""
+
+    why: str
+    nodes: tuple[str, ...]
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    """What came of a check on many nodes; `tree` is the image's.
+
+    `asked` are the names of all nodes; `strangers` those that answered and were not asked. `notes` is what the
+    scheduler said. `collectives` are those between the nodes, where they were run or asked for, by kind of device.
+    `made` is when it was gathered, in UTC, and `folder` where from.
+    """
+
+    tree: str
+    asked: tuple[str, ...]
+    groups: tuple[Group, ...]
+    across: tuple[Across, ...]
+    silent: tuple[Silent, ...]
+    open: tuple[Open, ...]
+    strangers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    collectives: tuple[Between, ...] = ()
+    made: str = ""
+    folder: str = ""
+
+    @property
+    def verdict(self) -> Literal["same", "differ", "inconclusive"]:
+        """`differ` where nodes of one platform do, or one drifts; `same` where all were compared and are alike."""
+        odd = {each.kind for one in self.groups for each in one.odd}
+        between = {each.verdict for each in self.collectives}
+        drifts = any(each.kind == "drifts" for each in self.silent) or "drift" in between
+        if drifts or {"other", "drift"} & odd or any(one.parted for one in self.groups):
+            return "differ"
+        alone = any(len(one.nodes) < 2 or not one.compared or one.lacked for one in self.groups)
+        open_ones = odd or alone or self.silent or self.open or between - {"identical"}
+        return "inconclusive" if open_ones or not self.groups else "same"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that this calls for; the gravest wins."""
+        codes = {"same": 0, "differ": DriftError.exit_code, "inconclusive": InconclusiveError.exit_code}
+        return codes[self.verdict]
+
+
+def gather(
+    folder: Path, image: Image, table: Table, asked: Sequence[str] = (), notes: Sequence[str] = (), made: str = "",
+    met: Mapping[Device, Sequence[str]] = {},
+) -> Fleet:  # fmt: skip
+    """Read all certificates of a folder, and compare them.
+
+    Args:
+        image: what they must be of.
+        asked: the nodes that were asked; those that `nodes` lists, or else that have begun, where it is empty.
+        made: the time, in UTC.
+        met: between which nodes collectives were run; those that their folders list, where it does not say.
+
+    Raises:
+        UsageError: the folder is none, or has no node; a list of nodes is none.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder of certificates", hint=HINT)
+    there = _there(folder)
+    wanted = tuple(sorted(asked or listed(folder) or there))
+    if not wanted:
+        raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
+    answers: dict[str, _Answer] = {}
+    silent: list[Silent] = []
+    for node in wanted:
+        found = _one(folder, node, there.get(node, set()), image, table)
+        if isinstance(found, Silent):
+            silent.append(found)
+        else:
+            answers[node] = found
+    made_by = {node: each.made for node, each in answers.items()}
+    for node, why in old(made_by, written(folder), made).items():
+        silent.append(Silent(node=node, kind="old", why=why))
+        del answers[node]
+    members = [member for each in answers.values() for member in each.said]
+    groups, collectives = group(members, table), _collectives(folder, table, members, met)
+    return Fleet(
+        tree=image.tree, asked=wanted, groups=groups, across=across(groups),
+        silent=tuple(sorted(silent, key=lambda each: each.node)), open=_open(answers, collectives),
+        strangers=tuple(sorted({*there} - {*wanted}))[:MOST_STRANGERS], notes=tuple(notes),
+        collectives=collectives, made=made, folder=str(folder.absolute()),
+    )  # fmt: skip
+
+
+def _open(answers: Mapping[str, _Answer], collectives: Sequence[Between]) -> tuple[Open, ...]:
+    """Return why certificates are no pass by themselves.
+
+    A node with one GPU has nobody for its collectives; those between the nodes tell of it, where they were identical.
+    """
+    covered = {
+        node
+        for one in collectives
+        if one.device == "cuda" and one.verdict == "identical"
+        for node in one.nodes
+    }
+    found: dict[str, list[str]] = {}
+    for node, each in answers.items():
+        for why in each.why:
+            if not (why == NOT_COVERED and each.lone and node in covered):
+                found.setdefault(why, []).append(node)
+    return tuple(Open(why=why, nodes=tuple(nodes)) for why, nodes in sorted(found.items()))
+
+
+def _collectives(
+    folder: Path, table: Table, members: Sequence[Member], met: Mapping[Device, Sequence[str]]
+) -> tuple[Between, ...]:
+    """Return what came of the collectives between nodes, for each kind of device on which they were run."""
+    found = []
+    for device, names in sorted(table.between.items()):
+        own = folder / f"{COLLECTIVES}{device}"
+        if own.is_symlink() or not own.is_dir():
+            continue
+        answered = tuple(one.node for one in members if one.device == device)
+        try:
+            one = judge(own, device, names, met.get(device, ()))
+        except (UsageError, OSError) as err:  # what the nodes said by themselves stands
+            one = unknown(device, str(err))
+        found.append(held_against(one, answered))
+    return tuple(found)
+
+
+def _there(folder: Path) -> dict[str, set[str]]:
+    """Return the kinds of files that are there, by node."""
+    found: dict[str, set[str]] = {}
+    for path in folder.iterdir():
+        if path.suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST) and NODE.fullmatch(path.stem):
+            found.setdefault(path.stem, set()).add(path.suffix)
+    return found
+
+
+def _one(folder: Path, node: str, there: set[str], image: Image, table: Table) -> Silent | _Answer:
+    """Return what a node says, or why it says nothing."""
+    try:
+        return (
+            _certified(folder, node, image, table) if CERTIFICATE in there else _silent(folder, node, there)
+        )
+    except OSError as err:
+        return Silent(node=node, kind="unreadable", why=plain(str(err)))
+
+
+def _certified(folder: Path, node: str, image: Image, table: Table) -> Silent | _Answer:
+    try:
+        verdict = _certificate(folder / f"{node}{CERTIFICATE}", image).verdict
+        said = tuple(table.read(node, verdict))
+    except UsageError as err:
+        return Silent(node=node, kind="unreadable", why=plain(str(err)))
+    except RecursionError:
+        return Silent(node=node, kind="unreadable", why="its certificate is nested too deeply")
+    scopes = drifting_scopes(verdict) - {one.device for one in said}
+    if scopes:
+        return Silent(node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}")
+    if said:
+        whys = (*reasons(verdict), *unmet(verdict, said, table.expected))
+        return _Answer(said=said, made=verdict.made, why=whys, lone=alone(verdict))
+    why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
+    return Silent(node=node, kind="refused", why=why)
+
+
+def _silent(folder: Path, node: str, there: set[str]) -> Silent:
+    if ERROR in there:
+        return Silent(node=node, kind="refused", why=plain(read_small(folder / f"{node}{ERROR}")))
+    if ENDED in there:
+        return Silent(node=node, kind="died", why=ending(read_small(folder / f"{node}{ENDED}")))
+    if LOST in there:
+        return Silent(node=node, kind="lost", why=plain(read_small(folder / f"{node}{LOST}").strip()))
+    if BEGAN in there:
+        return Silent(node=node, kind="hangs", why="it began, and has neither answered nor ended")
+    return Silent(node=node, kind="absent", why="it has not begun")
+
+
+def _certificate(path: Path, image: Image) -> Certificate:
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link, and no file", hint=HINT)
+    found = read_certificate(path)
+    refuse_other(found, tree=image.tree, seed=image.seed, profile=image.profile)
+    return found
+
+
+def summary(fleet: Fleet) -> Mapping[str, int]:
+    """Return how many nodes answered, how many did not, and in how many groups they are."""
+    return {"nodes": len(fleet.asked), "silent": len(fleet.silent), "groups": len(fleet.groups)}
+
+
+def by_node(fleet: Fleet) -> Iterator[tuple[str, Group, list[str]]]:
+    """Yield each node that drifts or answers otherwise than its group, with what it answers so."""
+    for one in fleet.groups:
+        found: dict[str, list[str]] = {}
+        for each in one.odd:
+            if each.kind != "missing":
+                found.setdefault(each.node, []).append(each.answer)
+        for node, answers in found.items():
+            yield node, one, answers

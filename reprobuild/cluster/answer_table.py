@@ -1,0 +1,213 @@
+"""What a node's certificate says, in a form of which ten thousand fit into memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.verify.certificate.compare import MODES, REFUSED, START, answers
+from reprobuild.verify.determinism.document import Device, ModeName
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.platform import facts
+from reprobuild.verify.determinism.summary import drifting
+from reprobuild.verify.verdict import Probe, Smoke, Verdict
+
+WIDTH = 16  # bytes of an answer that are kept: two that differ in them alone would be a collision of SHA-256
+NONE = bytes(WIDTH)
+MOST_REASONS, LONGEST = 5, 300
+LARGEST_PLATFORM = 20_000  # characters; one with eight GPUs has 3000
+OTHER = "was it made by another reprobuild? Check the node again, with the one that is here"
+SEVERAL = "collectives: "  # before the names of what several processes answer, as `answers` has it
+OPEN = ("inconclusive", "not-covered", "not-run")
+NOT_COVERED = "collectives: not-covered"  # as `reasons` has it
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One node on one device.
+
+    Attributes:
+        platform: what its results may depend on, as (name, value).
+        packed: for each name of the `Table` the first bytes of its answer, or zeros.
+        drifts: names of what was not the same twice on this node itself, and must be.
+        loose: names of what drifts with the image's profile, as it may where strict mode cures or refuses it.
+    """
+
+    node: str
+    device: Device
+    platform: tuple[tuple[str, str], ...]
+    packed: bytes
+    drifts: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+
+
+class Table:
+    """The names of all answers that an image can give, by device, and each text that was seen, once.
+
+    Args:
+        expected: what the program in the image answers.
+    """
+
+    def __init__(self, expected: Mapping[Device, Expected]) -> None:
+        # Those of one kind of device may have the collectives of another, where its torch has them.
+        several = {name for found in expected.values() for name in found.collectives}
+        self.expected = dict(expected)
+        self.names: dict[Device, tuple[str, ...]] = {
+            device: tuple(sorted({*_names(found, several), START})) for device, found in expected.items()
+        }
+        # What every torch must answer between nodes: reprobuild_runtime/probes/between.py
+        self.between: dict[Device, tuple[str, ...]] = {
+            device: found.between for device, found in expected.items()
+        }
+        self._places = {
+            device: {name: place * WIDTH for place, name in enumerate(names)}
+            for device, names in self.names.items()
+        }
+        self._packed: dict[bytes, bytes] = {}
+        self._platforms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+
+    def read(self, node: str, verdict: Verdict) -> Iterator[Member]:
+        """Yield what a node says, a member for each device.
+
+        Raises:
+            UsageError: it answers what the image does not have: it is no certificate of this image.
+        """
+        for smoke in verdict.smoke:
+            if not smoke.fingerprint or smoke.verdict == "not-covered":
+                continue
+            platform, packed = facts(smoke), self._pack(smoke)
+            if sum(len(name) + len(value) for name, value in platform) > LARGEST_PLATFORM:
+                raise UsageError(
+                    "the certificate tells more of its platform than there is to tell", hint=OTHER
+                )
+            yield Member(
+                node=node, device=smoke.device, platform=self._platforms.setdefault(platform, platform),
+                packed=self._packed.setdefault(packed, packed), drifts=tuple(sorted(self._drifts(smoke, verdict))),
+                loose=tuple(f"{probe.name} (profile)" for probe in drifting(smoke)),
+            )  # fmt: skip
+
+    def _pack(self, smoke: Smoke) -> bytes:
+        places = self._places.get(smoke.device, {})
+        packed = bytearray(len(places) * WIDTH)
+        for name, value in answers(smoke).items():
+            place = places.get(name)
+            if place is None:
+                raise UsageError(
+                    f"the certificate has an answer that this image does not give: {name}",
+                    hint=OTHER,
+                )
+            text = name == START or value == REFUSED
+            short = hashlib.sha256(value.encode()).digest() if text else bytes.fromhex(value[: 2 * WIDTH])
+            packed[place : place + WIDTH] = short[:WIDTH]
+        return bytes(packed)
+
+    def _drifts(self, smoke: Smoke, verdict: Verdict) -> set[str]:
+        """Return what drifts by the node's own certificate: names that the image has, and else the scope alone."""
+        places = self._places.get(smoke.device, {})
+        unstable = {(probe.name, "strict") for probe in smoke.probes if probe.verdict == "drift"}
+        several = smoke.collectives.probes if smoke.collectives else ()
+        unstable |= {(f"{SEVERAL}{probe.name}", "strict") for probe in several if probe.verdict == "drift"}
+        found = {f"{name} ({mode})" for name, mode in unstable} | (
+            {START} if smoke.hook == "drift" else set()
+        )
+        named = {name for name in found if name in places}
+        several_drift = bool(smoke.collectives and smoke.collectives.verdict == "drift")
+        if several_drift and not any(name.startswith(SEVERAL) for name in named):
+            named.add("collectives")
+        # A control that drifts, or what an image of another program has, is in no table: a drift it is all the same.
+        if not named and (smoke.verdict == "drift" or smoke.device in drifting_scopes(verdict)):
+            named.add("the smoke test")
+        return named
+
+
+def drifting_scopes(verdict: Verdict) -> set[str]:
+    """Return the devices on which something drifts by the scopes of a certificate; of collectives all that it has."""
+    own = verdict.determinism
+    found = {device for device, answer in (("cpu", own.cpu), ("cuda", own.gpu)) if answer == "drift"}
+    if own.collectives == "drift":
+        found |= {smoke.device for smoke in verdict.smoke} or {"collectives"}
+    return found
+
+
+def reasons(verdict: Verdict) -> tuple[str, ...]:
+    """Return why the certificate of a node is no pass by itself."""
+    own = verdict.determinism
+    found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in smoke.open]
+    told = {"gpu" if smoke.device == "cuda" else "cpu" for smoke in verdict.smoke if smoke.open}
+    for scope, answer in (("cpu", own.cpu), ("gpu", own.gpu), ("collectives", own.collectives)):
+        if answer in OPEN and scope not in told:
+            found.append(f"{scope}: {answer}")
+    more = [f"and {len(found) - MOST_REASONS} more"] if len(found) > MOST_REASONS else []
+    return tuple(plain(why) for why in [*found[:MOST_REASONS], *more])
+
+
+def alone(verdict: Verdict) -> bool:
+    """Tell whether collectives are not covered for the reason that the node has too few GPUs for them."""
+    several = [smoke.collectives for smoke in verdict.smoke if smoke.device == "cuda" and smoke.collectives]
+    return verdict.determinism.collectives == "not-covered" == next((each.verdict for each in several), "")
+
+
+def unmet(verdict: Verdict, said: Collection[Member], expected: Mapping[Device, Expected]) -> tuple[str, ...]:
+    """Return what a certificate has not, though it says that all was identical: reprobuild writes none of that kind.
+
+    Args:
+        said: what was read of it.
+    """
+    found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _unmet(smoke, expected)]
+    own, devices = verdict.determinism, {one.device for one in said}
+    for device, scope, answer in (("cpu", "cpu", own.cpu), ("cuda", "gpu", own.gpu)):
+        if answer == "identical" and device not in devices:
+            found.append(f"{scope}: identical, and no smoke test tells of it")
+    several = {smoke.collectives.verdict for smoke in verdict.smoke if smoke.collectives}
+    if own.collectives == "identical" and "identical" not in several:
+        found.append("collectives: identical, and no smoke test tells of it")
+    return tuple(plain(why) for why in found)
+
+
+def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
+    asked, given = expected.get(smoke.device), answers(smoke)
+    if asked and smoke.collectives and smoke.collectives.verdict == "identical":
+        silent = [name for name in asked.collectives if f"{SEVERAL}{name} (strict)" not in given]
+        if silent:
+            yield f"collectives identical, and no answer of {some(silent, MOST_REASONS)}"
+    if smoke.verdict != "identical" or asked is None:
+        return
+    probes = {probe.name: probe for probe in smoke.probes}
+    names = (*asked.probes, *(asked.thorough if smoke.thorough else ()))
+    lacking = [name for name in names if name not in probes or not _answered(probes[name], given, asked)]
+    if lacking:
+        yield f"identical, and no answer of probe {some(lacking, MOST_REASONS)}"
+    if away := sorted({*asked.controls} - {f"{each.device} {each.name}" for each in smoke.controls}):
+        yield f"identical, and no answer of control {some(away, MOST_REASONS)}"
+
+
+def _answered(probe: Probe, given: Mapping[str, str], asked: Expected) -> bool:
+    """Tell whether a probe has what its verdict says; one that may be skipped, and was, says why itself."""
+    if probe.verdict == "not-applicable":
+        return probe.name in asked.optional
+    if probe.verdict == "informational":
+        return probe.name in asked.informational
+    return f"{probe.name} (strict)" in given
+
+
+def plain(text: str) -> str:
+    """Return a text of a node on one line, without what steers a terminal, and not too long."""
+    return text.encode("unicode_escape").decode()[:LONGEST]
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """Return names in one line, escaped, those past `most` counted."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(plain(name) for name in names[:most]) + more
+
+
+def _names(expected: Expected, several: Iterable[str]) -> Iterator[str]:
+    modes: Iterable[ModeName] = MODES
+    probes = {*expected.probes, *expected.thorough, *expected.optional, *expected.informational}
+    for name, mode in product(sorted(probes), modes):
+        yield f"{name} ({mode})"
+    for name, mode in product(several, modes):
+        yield f"{SEVERAL}{name} ({mode})"

@@ -1,0 +1,86 @@
+"""Collectives between the nodes of a job: torchrun on each, in the image, by the engine that is there.
+
+The first node of the step is where the ranks meet. The others wait `LONGEST` seconds for a node that does not come;
+once one has ended, Slurm waits `PATIENCE` more, and ends the rest. What was said until then is judged (`between`).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from reprobuild.cluster.aggregate import Fleet
+from reprobuild.cluster.shared_dir import COLLECTIVES
+from reprobuild.cluster.slurm import address_of
+from reprobuild.cluster.slurm_allocation import Job
+from reprobuild.cluster.slurm_step import run_step
+from reprobuild.context import Session
+from reprobuild.lock.lock import FILES
+from reprobuild.pipeline.verify import Checks
+from reprobuild.verify.determinism.document import Device
+from reprobuild.verify.determinism.run import PYTHON
+
+PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/between.py"
+FEWEST = 2  # nodes between which there is something
+LONGEST = 300  # seconds that ranks wait for each other, or half of the deadline
+PATIENCE = 60  # seconds: all end together, or what they do is of no use any more
+REPEATS, THOROUGH = 3, 30  # of each collective in each round
+PORTS = range(20_000, 30_000)  # below those that Linux itself gives to programs
+
+
+def devices_of(fleet: Fleet) -> dict[Device, tuple[str, ...]]:
+    """Return for each kind of device the nodes that answered on it, in the order of their names."""
+    found: dict[Device, set[str]] = {}
+    for one in fleet.groups:
+        found.setdefault(one.device, set()).update(one.nodes)
+    return {device: tuple(sorted(nodes)) for device, nodes in sorted(found.items())}
+
+
+def meet(
+    job: Job, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
+    session: Session, checks: Checks, deadline: int,
+) -> tuple[str, ...]:  # fmt: skip
+    """Run the collectives between some nodes of a job, and return what srun said; the answers are in the folder.
+
+    Args:
+        program: starts this program.
+        out: the folder of results, which every node sees at this path.
+        folder: of the fleet.
+
+    Raises:
+        EngineError: Slurm is not there.
+    """
+    there = [
+        node for node in job.nodes if node in set(nodes)
+    ]  # the first task of a step is on the first of these
+    limit = max(1, min(LONGEST, deadline // 2))
+    asked = {
+        "device": device, "seed": seed, "nodes": len(there), "ranks": _ranks(device, len(there)),
+        "address": address_of(there[0], session.env), "second": address_of(there[1], session.env),
+        "port": random.choice(PORTS),
+        "limit": limit, "repeats": THOROUGH if checks.thorough else REPEATS,
+    }  # fmt: skip
+    command = [
+        *program, "run", str(out.absolute()), "--seed", str(seed), "--network", "host",
+        "--gpu", checks.gpus if device == "cuda" else "none",
+        *(["--engine", checks.engine] if checks.engine else []), "--", PYTHON, PROGRAM, json.dumps(asked),
+    ]  # fmt: skip
+    session.say(
+        f"job {job.number}: collectives between {len(there)} nodes, {device}, for at most {deadline} s"
+    )
+    return run_step(
+        job,
+        there,
+        command,
+        folder / f"{COLLECTIVES}{device}",
+        session.env,
+        deadline=deadline,
+        patience=PATIENCE,
+    )
+
+
+def _ranks(device: Device, nodes: int) -> int | str:
+    """Return how many ranks a node has: a sum of two has no order to show, so two nodes have two each."""
+    return "gpu" if device == "cuda" else 2 if nodes == FEWEST else 1

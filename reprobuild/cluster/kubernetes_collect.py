@@ -1,0 +1,194 @@
+"""The answers of pods, as `kubectl` gives them, become the certificates of nodes. What pods print may be anything.
+
+pods.json           of `kubectl get pods --output json`: which pod ran what on which node, and how it ended
+POD.CONTAINER.log   of `kubectl logs POD --container CONTAINER`
+certificates/       made of these, for `gathering`: a folder of its own, in which no node has the name of another file
+
+What has no node is called by the number of its pod, with a `_`, which no name of a node has.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from reprobuild import __version__
+from reprobuild.cluster.kubernetes_job import SEED, TURNS, asked
+from reprobuild.cluster.kubernetes_pods_json import PODS, Pod, read_pods
+from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NODES
+from reprobuild.errors import UsageError
+from reprobuild.image.model import Image
+from reprobuild.infra.atomic import whole_folder
+from reprobuild.infra.untrusted.write_below import write_below
+from reprobuild.lock.lock import Lock, distributions
+from reprobuild.pipeline.verify import Checks
+from reprobuild.verify.check import seed_of
+from reprobuild.verify.determinism.document import LARGEST, Device, Document, read_document
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.judge import judge_smoke
+from reprobuild.verify.determinism.summary import judge_determinism
+from reprobuild.verify.verdict import VERSION, Smoke, Verdict
+
+CERTIFICATES = "certificates"
+
+
+def certificates(
+    folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks, *, now: int,
+    nodes: int,
+) -> Path:  # fmt: skip
+    """Judge what pods printed, and write the certificates as `gathering` reads them; those of before are replaced.
+
+    Args:
+        checks: what the job was asked for.
+        nodes: how many pods the job was to have; those of which nothing is known are asked for by their number.
+
+    Returns:
+        The folder of the certificates.
+
+    Raises:
+        UsageError: the folder has no pods, their number is not told, or a probe is none.
+    """
+    if not nodes:
+        raise UsageError("how many nodes were asked is not told", hint="add the --nodes N of the job")
+    pods = read_pods(folder / PODS)
+    other = _other(pods, lock, image, expected, checks)
+    numbers = {pod.index for pod in pods}
+    names = [f"index_{number}" for number in range(nodes) if str(number) not in numbers]
+    with whole_folder(folder / CERTIFICATES) as own:
+        for name, pod, why in _named(_counted(pods, other)):
+            names.append(name)
+            if why:
+                write_below(own, f"{name}{ERROR}", f"pod {pod.name}: {why}".encode(errors="replace"))
+                continue
+            smoke = list(_smoke(folder, pod, lock, expected, checks))
+            if smoke:
+                verdict = _verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
+                write_below(own, f"{name}{CERTIFICATE}", msgspec.json.encode(verdict))
+            else:
+                _silent(own, name, pod)
+        (own / NODES).write_text("".join(f"{name}\n" for name in names))
+    return folder / CERTIFICATES
+
+
+def _silent(own: Path, name: str, pod: Pod) -> None:
+    """Write down how a pod is without an answer."""
+    said = {
+        "Failed": f"pod {pod.name} failed: {pod.why}",
+        "Succeeded": f"pod {pod.name} came to its end, and its logs are not here",
+    }
+    if pod.phase in said:
+        write_below(own, f"{name}{ERROR}", said[pod.phase].encode(errors="replace"))
+    elif pod.node:
+        write_below(own, f"{name}{BEGAN}", b"")
+
+
+def _other(
+    pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks
+) -> Callable[[Pod], str]:
+    """Return what tells why the answers of a pod are none to what is asked of this image; empty where they are."""
+    there = {each.name for pod in pods for each in pod.containers}
+    questions = {
+        name: arguments
+        for device, wanted in expected.items()
+        if device == "cpu" or there & {f"{device}-{turn}" for turn in TURNS}
+        for name, arguments in asked(
+            device, wanted, lock, controls=checks.control, thorough=checks.thorough, probes=checks.probes
+        ).items()
+    }
+    seed = str(seed_of(lock))
+
+    def other(pod: Pod) -> str:
+        if pod.wrong:
+            return pod.wrong
+        ours = [each for each in pod.containers if each.name in questions]
+        if not {f"cpu-{turn}" for turn in TURNS} <= {each.name for each in ours}:
+            return "it has not the containers of the job"
+        for each in ours:
+            if not each.image.endswith(f"@{image.manifest}"):
+                return f"it ran another image: {each.image[:200] or 'none is told'}"
+            seeds = [variable.value for variable in each.env if variable.name == SEED]
+            if each.command or list(each.args) != questions[each.name] or seeds != [seed]:
+                return "it was asked otherwise: name the --probe, --no-control and --thorough of the job"
+        return ""
+
+    return other
+
+
+def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
+    """Yield each pod that succeeded, the last of an index without one, and then, with the reason, all others."""
+    judged = [(pod, other(pod)) for pod in pods]
+    good = [pod for pod, why in judged if not why]
+    done = [pod for pod in good if pod.phase == "Succeeded"]
+    numbers = {pod.index for pod in done}
+    last = {pod.index: pod for pod in good if pod.index not in numbers}
+    yield from ((pod, "") for pod in (*done, *last.values()))
+    yield from ((pod, why) for pod, why in judged if why)
+
+
+def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
+    """Yield each pod with the name of its node, and why it is not counted, if so.
+
+    A second pod on one node is not: the node would be compared with itself. Its own number was not reached then, for
+    the scheduler does not count pods that came to their end when it spreads others.
+    """
+    taken: dict[str, Pod] = {}
+    for number, (pod, why) in enumerate(found):
+        name = _short(pod.node)
+        if other := taken.get(name):
+            why = why or f"it ran on {pod.node}, as {other.name} did, and so another node was not asked"
+        if not name or other:
+            name = f"index_{pod.index}" if pod.index else f"pod_{number}"
+        if name in taken:
+            name = f"pod_{number}"
+        taken[name] = pod
+        yield name, pod, why
+
+
+def _short(node: str) -> str:
+    """Return a node's name, where it is too long the beginning of it, with what tells it from others."""
+    if len(node) <= LONGEST_NAME:
+        return node
+    return f"{node[: LONGEST_NAME - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
+
+
+def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:
+    by_device: dict[str, Smoke] = {each.device: each for each in smoke}
+    own, notes = judge_determinism(
+        by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=cpu_only, profile=lock.profile
+    )
+    made = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
+    return Verdict(
+        version=VERSION, made=f"{made:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=image.manifest, tree=image.tree,
+        lock=f"sha256:{lock.digest}", seed=seed_of(lock), profile=lock.profile, determinism=own, round_trip="not-run",
+        smoke=tuple(smoke), comparisons=(), differences=(), notes=tuple(notes), engine="kubernetes",
+    )  # fmt: skip
+
+
+def _smoke(
+    folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: Checks
+) -> Iterator[Smoke]:
+    """Yield what a pod answered, judged; nothing where it printed nothing."""
+    pinned = set(distributions(lock))
+    for device, wanted in expected.items():
+        files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
+        if not all(path.is_file() and not path.is_symlink() for path in files):
+            continue
+        first, second = (_document(path, device) for path in files)
+        yield judge_smoke(
+            device, first, second, wanted, controls=checks.control, thorough=checks.thorough, profile=lock.profile,
+            pinned=pinned, only=checks.probes,
+        )  # fmt: skip
+
+
+def _document(path: Path, device: Device) -> Document | str:
+    """Return the document in a log, which has standard error in it, too: it is the last that begins and ends a line."""
+    with path.open("rb") as stream:
+        data = b"\n" + stream.read(2 * LARGEST).rstrip() + b"\n"
+    begin, end = data.rfind(b"\n{\n"), data.rfind(b"\n}\n")
+    if begin < 0 or end < begin:
+        return "the log of its container holds no document"
+    return read_document(data[begin : end + 3].strip(), device)

@@ -1,0 +1,187 @@
+"""The smoke test on many nodes through Kubernetes: an Indexed Job, a pod on each node, read back from its pods' logs.
+
+Each pod runs the image itself, so a node needs neither an engine of ours nor this program. The questions of the smoke
+test are containers of one pod, one after the other: all but the last are init containers, each fresh, as `verify` has
+it. Each prints its answer; `pods` judges it here, so that no node judges itself. Nothing is shared between pods.
+
+https://kubernetes.io/docs/concepts/workloads/controllers/job/
+https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (`minDomains`: 1.30, beta in 1.27)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.lock.lock import Lock
+from reprobuild.verify.check import seed_of
+from reprobuild.verify.determinism.document import Device
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.run import PROGRAM, PYTHON, questions
+
+IMAGES = 600  # seconds in which images are to be there and pods scheduled
+HOST = "kubernetes.io/hostname"
+TURNS = ("first", "second")
+SEED = "REPROBUILD_SEED"
+_LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_SECRET = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DIGEST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)(@sha256:[0-9a-f]{64})?")
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What is asked of Kubernetes.
+
+    Attributes:
+        image: the repository that the image was pushed to; its manifest's digest is put behind it.
+        nodes: how many, each with one pod.
+        name: of the job.
+        namespace: empty for the one of the context.
+        gpus: of each node; 0 for none.
+        resource: what the GPUs are called.
+        selector: labels of the nodes.
+        pull_secrets: names of the secrets by which nodes may pull the image; what is in them is the cluster's affair.
+        deadline: seconds that a pod may run.
+        retries: how often a pod that failed is started again.
+    """
+
+    image: str
+    nodes: int
+    name: str = "reprobuild-verify"
+    namespace: str = ""
+    gpus: int = 0
+    resource: str = "nvidia.com/gpu"
+    selector: dict[str, str] = {}
+    pull_secrets: tuple[str, ...] = ()
+    deadline: int = 1800
+    retries: int = 0
+
+
+def manifest(
+    job: Job, lock: Lock, digest: str, expected: Mapping[Device, Expected], *, controls: bool, thorough: bool,
+    probes: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Return the Job, of `batch/v1`.
+
+    Args:
+        digest: of the image's manifest.
+        expected: what the image can be asked.
+
+    Raises:
+        UsageError: a name is none that Kubernetes takes, or a probe is none.
+    """
+    found = _DIGEST.fullmatch(job.image)
+    if not found:
+        raise UsageError(
+            f"{job.image!r} is no repository", hint="name the one that `reprobuild push` wrote to: HOST/NAME"
+        )
+    if not job.nodes:
+        raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
+    if not _NAME.fullmatch(job.name):  # names of pods are made of it: it is shorter than a namespace's
+        raise UsageError(
+            f"{job.name!r} is no name of a job", hint="use lower-case letters, digits and `-`, 52 at most"
+        )
+    if job.namespace and not _NAMESPACE.fullmatch(job.namespace):
+        raise UsageError(
+            f"{job.namespace!r} is no name of a namespace", hint="`kubectl get namespaces` lists them"
+        )
+    for name in job.pull_secrets:
+        if not _SECRET.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of a secret", hint="`kubectl get secrets` lists them")
+    repository = re.sub(r":[^/:]*$", "", found["name"])
+    containers = [
+        _container(job, name, f"{repository}@{digest}", arguments, seed_of(lock))
+        for device in _devices(job)
+        for name, arguments in asked(
+            device, expected[device], lock, controls=controls, thorough=thorough, probes=probes
+        ).items()
+    ]
+    labels = {"app.kubernetes.io/name": "reprobuild", "app.kubernetes.io/instance": job.name}
+    pod = {
+        "restartPolicy": "Never", "activeDeadlineSeconds": job.deadline, "enableServiceLinks": False,
+        "automountServiceAccountToken": False, "initContainers": containers[:-1], "containers": containers[-1:],
+        "topologySpreadConstraints": [{
+            # One on each node: with `minDomains` a node may have one more than none, and no second beside it. One that
+            # came to its end is not counted, so another may follow on that node: `pods` tells.
+            "maxSkew": 1, "minDomains": job.nodes, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": labels},
+        }],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        **({"imagePullSecrets": [{"name": name} for name in job.pull_secrets]} if job.pull_secrets else {}),
+        **({"nodeSelector": dict(sorted(job.selector.items()))} if job.selector else {}),
+        **({"tolerations": [{"key": job.resource, "operator": "Exists", "effect": "NoSchedule"}]} if job.gpus else {}),
+    }  # fmt: skip
+    return {
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": job.name, "labels": labels, **({"namespace": job.namespace} if job.namespace else {}),
+        },
+        "spec": {
+            "completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes,
+            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": ends_after(job),
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }  # fmt: skip
+
+
+def ends_after(job: Job) -> int:
+    """Return after how many seconds a job is ended at the latest, from its start."""
+    return job.deadline * (1 + job.retries) + IMAGES
+
+
+def names_of(job: Job) -> tuple[str, ...]:
+    """Return the names of the containers of a job's pods, in their order."""
+    return tuple(f"{device}-{turn}" for device in _devices(job) for turn in TURNS)
+
+
+def _devices(job: Job) -> tuple[Device, ...]:
+    return ("cpu", "cuda") if job.gpus else ("cpu",)
+
+
+def selector(labels: Sequence[str]) -> dict[str, str]:
+    """Return the labels of `KEY=VALUE` texts.
+
+    Raises:
+        UsageError: one is none.
+    """
+    found = {}
+    for text in labels:
+        key, equals, value = text.partition("=")
+        if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
+            raise UsageError(f"{text!r} is no label of a node", hint="for example: --node-label pool=h100")
+        found[key] = value
+    return found
+
+
+def asked(
+    device: Device, wanted: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
+) -> dict[str, list[str]]:  # fmt: skip
+    """Return the arguments of the containers that ask about a device, by their names.
+
+    Raises:
+        UsageError: a probe is named that the image does not have.
+    """
+    found = questions(device, wanted, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes)
+    return {
+        f"{device}-{turn}": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)]
+        for turn, options in zip(TURNS, found, strict=True)
+    }
+
+
+def _container(job: Job, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
+    """Return a container that answers one question. The image's own entrypoint starts it, seeded."""
+    limits = {job.resource: job.gpus} if name.startswith("cuda") else {}
+    return {
+        "name": name, "image": image, "args": arguments, "env": [{"name": SEED, "value": str(seed)}],
+        # An engine of Kubernetes gives 64 MiB, in which collectives between GPUs find no room, and nothing sets it.
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+        "securityContext": {"allowPrivilegeEscalation": False},
+        **({"resources": {"limits": limits}} if limits else {}),
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""The list of pods, as `kubectl get pods --output json` writes it, is read. What stands in it may be anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.strings import Key, Line, Text
+
+PODS = "pods.json"
+LARGEST = 256 << 20
+INDEX = "batch.kubernetes.io/job-completion-index"
+HINT = "the commands of kubectl that fill it are in docs/fleets.md, and `verify --kubernetes` prints them"
+# A node's name, as Kubernetes has it, is the name of a file here; a pod's begins one. Those of our job are short.
+_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_POD = re.compile(r"[a-z0-9]([-a-z0-9.]{0,198}[a-z0-9])?")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
+
+
+class Variable(Struct, frozen=True):
+    """A variable that a container is given; its value is empty where it comes from elsewhere."""
+
+    name: Line
+    value: Text = ""
+
+
+class Container(Struct, frozen=True):
+    """A container of a pod: which image, and what is run in it."""
+
+    name: Line
+    image: Line = ""
+    command: tuple[Text, ...] = ()
+    args: tuple[Text, ...] = ()
+    env: tuple[Variable, ...] = ()
+
+
+class Pod(Struct, frozen=True, kw_only=True):
+    """A pod.
+
+    Attributes:
+        node: empty before it has one.
+        index: its number in the job; empty where it has none.
+        phase: how far it came; `why` says more of one that failed.
+        wrong: why it can be none of our job; empty otherwise.
+    """
+
+    name: str
+    node: str
+    index: str
+    phase: str
+    why: str
+    containers: tuple[Container, ...]
+    wrong: str = ""
+
+
+class _Metadata(Struct, frozen=True):
+    name: Line
+    annotations: dict[Key, Text] | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: Line = ""
+    init_containers: tuple[Container, ...] = ()
+    containers: tuple[Container, ...] = ()
+
+
+class _Status(Struct, frozen=True):
+    phase: Text = ""
+    reason: Text = ""
+    message: Text = ""
+
+
+class _Item(Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = _Status()
+
+
+class _List(Struct, frozen=True):
+    items: tuple[_Item, ...]
+
+
+def read_pods(path: Path) -> tuple[Pod, ...]:
+    """Return the pods of a list. One whose names are none of Kubernetes is `wrong`, and loses no other.
+
+    Raises:
+        UsageError: there is no such file, it is none of kubectl, or it has no pod.
+    """
+    try:
+        with path.open("rb") as stream:
+            found = msgspec.json.decode(stream.read(LARGEST), type=_List)
+    except FileNotFoundError:
+        raise UsageError(f"there is no {path}", hint=HINT) from None
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise UsageError(f"{path} is no list of pods, as kubectl writes it", hint=HINT) from None
+    if not found.items:
+        raise UsageError(f"{path} has no pod", hint=HINT)
+    return tuple(map(_pod, found.items))
+
+
+def _pod(item: _Item) -> Pod:
+    name, node = item.metadata.name, item.spec.node_name
+    index = (item.metadata.annotations or {}).get(INDEX, "")
+    number = bool(_NUMBER.fullmatch(index))
+    why = item.status.reason or item.status.message or "no reason is given"
+    return Pod(
+        name=name, node=node if _NODE.fullmatch(node) else "", index=index if number else "",
+        phase=item.status.phase, why=why[:300], containers=(*item.spec.init_containers, *item.spec.containers),
+        wrong="; ".join(_wrong(name, node, index)),
+    )  # fmt: skip
+
+
+def _wrong(name: str, node: str, index: str) -> Iterator[str]:
+    if not _POD.fullmatch(name):
+        yield "its name is none of a pod of the job"
+    if node and not _NODE.fullmatch(node):
+        yield f"{node[:80]!r} is no name of a node"
+    if not _NUMBER.fullmatch(index):
+        yield "it has no number in the job"

@@ -1,0 +1,191 @@
+"""What came of a fleet is written down, and shown on the page that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.cluster.aggregate import Fleet, by_node
+from reprobuild.cluster.answer_table import plain
+from reprobuild.cluster.check import check_folder, table_of
+from reprobuild.cluster.collectives_judge import blamed
+from reprobuild.cluster.text import (
+    MET,
+    SILENT,
+    follow_line,
+    lacking,
+    met_lines,
+    met_title,
+    titled,
+    unprobed_gpus,
+)
+from reprobuild.context import Session
+from reprobuild.errors import ReproError, UsageError
+from reprobuild.image.model import Image
+from reprobuild.infra.atomic import write_file
+from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
+from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import FLEET, REPORT, VERDICT, is_built_here
+from reprobuild.report.html.cluster import Met, Nodes, Odd, Peers
+from reprobuild.report.html.page import render_html
+from reprobuild.store.availability import forecast
+from reprobuild.verify.certificate.read import read_certificate
+
+_LARGEST = 256 << 20  # of thousands of nodes
+
+
+class _Former(Struct, frozen=True, kw_only=True):
+    """What is read of OUT/fleet.json: which image it is of, and where the answers of the nodes lie."""
+
+    tree: Digest
+    folder: OptionalAbsolutePath = ""
+    notes: tuple[Text, ...] = ()
+    made: Line = ""
+
+
+def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
+    """Write OUT/fleet.json, and the nodes on OUT/report.html; what cannot be written is said, and raises nothing."""
+    try:
+        write_file(out / FLEET, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
+    except OSError as err:
+        session.say(f"warning: {FLEET} is not written: {err}")
+    _write_page(lock, image, out, session, fleet)
+
+
+def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
+    """Write OUT/report.html, which was written without the nodes, with them, where OUT/fleet.json is of this image.
+
+    What the nodes said is read and compared again: that file, which may have come with the folder, is not believed.
+    """
+    try:
+        fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
+        if fleet.tree != image.tree:
+            return
+        folder = _folder(image, out, fleet.folder, session)
+        if folder is None:
+            session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
+            return
+        found = check_folder(
+            lock, image, folder, table_of(lock, session), session, (), fleet.notes, made=fleet.made
+        )
+    except FileNotFoundError:
+        return
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
+        session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {plain(str(err))}")
+        return
+    _write_page(lock, image, out, session, found)
+
+
+def _folder(image: Image, out: Path, stated: str, session: Session) -> Path | None:
+    """Return where the answers of the nodes lie, None where that is not known.
+
+    OUT may have been moved since, so its own folder comes first; no link leads there. Another folder of the caller
+    counts only for an image that was built here: what stands in it comes on the page.
+    """
+    name = f"fleet/{Path(stated).name}"
+    if stated and is_unlinked(out, name) and (out / name).is_dir():
+        return out / name
+    known = bool(stated) and Path(stated).is_dir() and is_built_here(image, out, session.store)
+    return Path(stated) if known else None
+
+
+def _write_page(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
+    """Write the page, where OUT holds a verdict on this image; else it is left as it is."""
+    if not (out / VERDICT).is_file():
+        return
+    try:
+        verdict = read_certificate(out).verdict
+        if verdict.image != image.manifest:
+            return
+        inputs = forecast(lock, session.store, session.today)
+        write_file(out / REPORT, render_html(lock, image, verdict, inputs, on_page(fleet)).encode())
+    except (UsageError, OSError) as err:  # what came of the nodes, and the exit code, do not hang on it
+        session.say(f"warning: {REPORT} is not written again: {err}")
+
+
+def on_page(fleet: Fleet) -> Nodes:
+    """Return of a fleet what the page shows."""
+    wrong = [
+        Odd(node=node, said=f"drifts, or differs from {len(one.nodes) - 1} of its platform, on {one.device}, in "
+            f"{len(answers)} answers", answers=tuple(answers))
+        for node, one, answers in by_node(fleet)
+    ]  # fmt: skip
+    for one in fleet.groups:
+        parted: dict[str, list[str]] = {}
+        for each in one.parted:
+            for name in (name for names in each.sides.values() for name in names):
+                parted.setdefault(name, []).append(each.answer)
+        said = f"differs on {one.device} from others of its platform, and which is right is not known"
+        wrong += [Odd(node=name, said=said, answers=tuple(answers)) for name, answers in parted.items()]
+    said_so = {
+        each.node for each in fleet.silent if each.kind == "drifts"
+    }  # that is an answer, and a bad one
+    silent = [Odd(node=each.node, said=f"{SILENT[each.kind]}: {each.why}") for each in fleet.silent]
+    wrong += [one for one in silent if one.node in said_so]
+    wrong += _drifting(fleet)
+    groups = tuple(
+        Peers(
+            device=one.device,
+            title=titled(one),
+            nodes=one.nodes,
+            compared=one.compared,
+            platform=one.platform,
+        )
+        for one in fleet.groups
+    )
+    notes = [f"{', '.join(each.nodes)}: {each.why}" for each in fleet.open]
+    notes += [
+        f"{name} on {one.device} is not compared: it drifts with the image's profile on {', '.join(names)}"
+        for one in fleet.groups
+        for name, names in one.loose.items()
+    ]
+    notes += [
+        f"collectives on {one.device}: {follow_line(one)}" for one in fleet.collectives if blamed(one)[1]
+    ]
+    notes += [more for one in fleet.groups if (more := unprobed_gpus(one))]
+    notes += [f"{name}: answered, and was not asked; it is not counted" for name in fleet.strangers]
+    notes += [
+        f"across the groups on {each.device}, {len(each.answers)} of {each.compared} answers differ, as is expected"
+        for each in fleet.across
+    ]
+    return Nodes(
+        verdict=fleet.verdict, asked=len(fleet.asked), wrong=tuple(wrong), lacking=tuple(_lacking(fleet)),
+        groups=groups,
+        silent=tuple(one for one in silent if one.node not in said_so),
+        notes=(*notes, *map(plain, fleet.notes)),
+        collectives=tuple(
+            Met(title=met_title(one), verdict=MET[one.verdict], said=tuple(met_lines(one)))
+            for one in fleet.collectives
+        ) or (Met(title="collectives between nodes", verdict=MET["not-run"], said=()),),
+        made=plain(fleet.made), folder=plain(fleet.folder),
+    )  # fmt: skip
+
+
+def _drifting(fleet: Fleet) -> Iterator[Odd]:
+    """Yield the nodes that are named by a drift of collectives between nodes, with the collectives."""
+    for one in fleet.collectives:
+        found: dict[tuple[str, str], list[str]] = {}
+        for each in blamed(one)[0]:
+            said = "is not the same each time" if each.kind == "runs" else "is other than on most ranks"
+            if not each.settled:
+                said = "is not the same on all ranks, and which is right is not known"
+            for name in each.nodes:
+                found.setdefault((name, said), []).append(each.collective)
+        for (name, said), names in found.items():
+            what = f"what it holds after collectives between nodes on {one.device} {said}"
+            yield Odd(node=name, said=what, answers=tuple(names))
+
+
+def _lacking(fleet: Fleet) -> Iterator[Odd]:
+    """Yield the nodes that have no answer where others of their platform have one."""
+    for one in fleet.groups:
+        absent: dict[str, list[str]] = {}
+        for nodes, answers in lacking(one):
+            for name in nodes:
+                absent.setdefault(name, []).extend(answers)
+        said = f"has no answer on {one.device}, where others of its platform have one"
+        yield from (Odd(node=name, said=said, answers=tuple(answers)) for name, answers in absent.items())

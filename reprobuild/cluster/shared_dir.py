@@ -1,0 +1,83 @@
+"""The folder that the nodes of a fleet share: names of its files, and small files of nodes, which may hold anything.
+
+nodes           the names of all that were asked, one in each line
+step            those of them that the scheduler still has
+NODE.json       the certificate; it appears whole or not at all
+NODE.error      why the node gave none, in its own words
+NODE.began      the node has begun
+NODE.ended      the exit code of the node's process
+NODE.told       what the process printed
+NODE.log        its errors
+NODE.lost       why the scheduler takes the node for lost
+collectives-*/  the collectives between nodes on one kind of device: `nodes`, `step`, and `told`, `ended`, `log`,
+                `lost` of each, or `not-run`, which says why they were not run, though they were asked for
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from reprobuild.cluster.answer_table import plain
+from reprobuild.errors import UsageError
+
+NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
+TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
+NOT_RUN, STEP = "not-run", "step"
+# With what stands before and behind it while its files are written it is no longer than a name can be: 255.
+LONGEST_NAME = 200
+NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
+LARGEST = 4096  # of what is not a certificate
+LARGEST_LIST = 8 << 20
+HINT = "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --member FOLDER` on a node writes one"
+
+
+def listed(folder: Path) -> tuple[str, ...]:
+    """Return the nodes that were asked; none where the folder does not tell.
+
+    Raises:
+        UsageError: the list is no file, or cannot be read; a name can be none of a node.
+    """
+    path = folder / NODES
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UsageError(f"{path} is a link, or otherwise no file", hint=HINT)
+    if not path.exists():
+        return ()
+    try:
+        names = read_small(path, LARGEST_LIST).split()
+    except OSError as err:
+        raise UsageError(f"{path} cannot be read: {err.strerror}", hint=HINT) from None
+    if bad := next((name for name in names if not NODE.fullmatch(name)), None):
+        raise UsageError(f"{path}: {plain(bad)!r} is no name of a node", hint=HINT)
+    return tuple(dict.fromkeys(names))
+
+
+def written(folder: Path) -> float | None:
+    """Return when the list of nodes was written, in seconds of the epoch; None where there is none."""
+    try:
+        return (folder / NODES).stat().st_mtime
+    except OSError:
+        return None
+
+
+def read_small(path: Path, largest: int = LARGEST) -> str:
+    """Return the beginning of a small file; of what is none, that.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path.is_symlink() or not path.is_file():
+        return f"{path.name} is no file"
+    with path.open("rb") as stream:
+        return stream.read(largest).decode(errors="replace")
+
+
+def ending(text: str) -> str:
+    """Return in words how a process ended, by its exit code as a shell gives it."""
+    code = text.strip()
+    if not re.fullmatch(r"\d{1,3}", code):
+        return "its process ended, and how is not known"
+    if int(code) > 128:
+        killed = ", as for too much memory" if code == "137" else ""
+        return f"its process was killed by signal {int(code) - 128}{killed}"
+    return f"its process ended with exit code {code}"

@@ -1,0 +1,44 @@
+"""Slurm's own programs, for a fleet: what is asked of them, and what they are told to end."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+
+from reprobuild.errors import EngineError
+from reprobuild.infra.proc import run
+
+SECONDS = 60  # for Slurm's own programs to answer
+MOST_NOTES, LONGEST = 20, 300
+HINT = "run this where `srun` and `salloc` are, on a login node or in a job; `--member` and `--gather` do without Slurm"
+
+
+def ask(*argv: str, env: Mapping[str, str]) -> str:
+    """Return what one of the programs prints.
+
+    Raises:
+        EngineError: it is not there, fails, or does not answer.
+    """
+    answer = run(argv, env=env, purpose="ask Slurm for its nodes and steps", timeout=SECONDS, hint=HINT)
+    return answer.decode(errors="replace").strip()
+
+
+def expanded(listed: str, env: Mapping[str, str]) -> list[str]:
+    """Return the names that `n[1-3]` stands for."""
+    return ask("scontrol", "show", "hostnames", listed, env=env).split()
+
+
+def address_of(node: str, env: Mapping[str, str]) -> str:
+    """Return where the other nodes reach one: its address, as Slurm has it, and its name where Slurm does not say."""
+    with contextlib.suppress(EngineError):
+        said = ask("scontrol", "show", "node", node, "--oneliner", env=env)
+        if found := re.search(r"\bNodeAddr=([A-Za-z0-9_.:-]+)", said):
+            return found[1]
+    return node
+
+
+def cancel(job: str, env: Mapping[str, str]) -> None:
+    """End a job, or a step of one, by its number."""
+    with contextlib.suppress(EngineError):  # it has ended by itself
+        run(["scancel", job], env=env, purpose="end the job or its step", timeout=SECONDS, hint=HINT)

@@ -1,0 +1,177 @@
+"""The nodes of a fleet: those of the present job of Slurm, or of one that is made for them and ended afterwards.
+
+https://slurm.schedmd.com/salloc.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from reprobuild.cluster.answer_table import some
+from reprobuild.cluster.shared_dir import NODE
+from reprobuild.cluster.slurm import HINT, LONGEST, MOST_NOTES, ask, cancel, expanded
+from reprobuild.errors import EngineError, UsageError
+from reprobuild.infra.proc import stream
+
+LARGEST_SAID = 64 << 10  # of what salloc says; its end is kept
+_TOLD_JOB = re.compile(rb"(Granted|Pending) job allocation (\d+)\s")
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What is asked of Slurm.
+
+    Attributes:
+        nodes: how many; 0 for all of the present allocation.
+        partition, time: of an allocation of its own; empty for the site's own.
+        options: words for `salloc`, or for `srun` in the present allocation.
+        deadline: seconds that nodes are waited for, from their start.
+    """
+
+    nodes: int = 0
+    partition: str = ""
+    time: str = ""
+    options: tuple[str, ...] = ()
+    deadline: int = 1800
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A job of Slurm, its nodes in Slurm's own order, and the options that `srun` is given in it.
+
+    `gone` are nodes that were asked for, and are not among those: Slurm takes one that fails out of a job with
+    `--no-kill`, and names it no more. Where nothing else names them, they are `unnamed-1` and so on.
+    """
+
+    number: str
+    nodes: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[Job]:
+    """Give a job with the nodes; one that is made for this is ended afterwards.
+
+    Args:
+        say: told each step.
+
+    Raises:
+        UsageError: the number of nodes is not told, or what is asked for cannot be in the present allocation.
+        EngineError: Slurm is not there, or gives no nodes.
+    """
+    with _allocation(wanted, env, say) as (job, inside):
+        there = _nodes(job, env)
+        given = max(_number(env, "SLURM_JOB_NUM_NODES") if inside else 0, len(there))
+        if inside and wanted.nodes > given:
+            raise UsageError(
+                f"{wanted.nodes} nodes are asked for, and job {job} has {given}",
+                hint="ask for fewer with --nodes, or start it outside of a job: then it makes one",
+            )
+        if not inside and len(there) > wanted.nodes:
+            say(
+                f"job {job} has {len(there)} nodes, and {wanted.nodes} were asked for: all of them are checked"
+            )
+        asked = wanted.nodes or given
+        nodes = there[:asked] if inside else there
+        gone = _gone(there, asked - len(nodes), env.get("SLURM_JOB_NODELIST", "") if inside else "", env)
+        if gone:
+            say(
+                f"job {job} has {len(nodes)} nodes, and {asked} were asked for; lost: {some(gone, MOST_NOTES)}"
+            )
+        yield Job(number=job, nodes=nodes, options=wanted.options if inside else (), gone=gone)
+
+
+def _number(env: Mapping[str, str], name: str) -> int:
+    return int(env[name]) if re.fullmatch(r"[0-9]{1,9}", env.get(name, "")) else 0
+
+
+def _gone(there: Sequence[str], count: int, listed: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return names for `count` nodes that are not there any more, of those that the job was given: `listed`."""
+    if count < 1:
+        return ()
+    given: list[str] = []
+    with contextlib.suppress(EngineError):  # then they have no names
+        given = expanded(listed, env) if listed else []
+    names = [name for name in given if name not in there and NODE.fullmatch(name)]
+    unnamed = (f"unnamed-{number}" for number in itertools.count(1))
+    names += itertools.islice((name for name in unnamed if name not in there), count)
+    return tuple(names[:count])
+
+
+def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of a job's nodes, as Slurm itself writes them out.
+
+    Raises:
+        EngineError: Slurm does not answer, or names none.
+    """
+    listed = ask("squeue", "--noheader", f"--jobs={job}", "--format=%N", env=env)
+    names = expanded(listed, env) if listed else []
+    if not names or not all(NODE.fullmatch(name) for name in names):
+        raise EngineError(
+            f"job {job} has no nodes: {listed[:LONGEST]!r}", hint="is it still running? See `squeue`"
+        )
+    return tuple(names)
+
+
+@contextlib.contextmanager
+def _allocation(
+    wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]
+) -> Iterator[tuple[str, bool]]:
+    """Give the number of a job with the nodes, and whether it was there before; one of its own is ended afterwards.
+
+    In the queue it is waited for without a bound: how long that takes is the site's affair, and an interrupt ends it.
+    """
+    if present := env.get("SLURM_JOB_ID", ""):
+        if wanted.partition or wanted.time:
+            raise UsageError(
+                f"--partition and --time ask for a new job, and this is in job {present} already",
+                hint="leave them out: the present allocation is used",
+            )
+        yield present, True
+        return
+    if not wanted.nodes:
+        raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
+    argv = [
+        "salloc", "--no-shell", f"--nodes={wanted.nodes}", "--exclusive", "--no-kill", "--job-name=reprobuild-verify",
+        *([f"--partition={wanted.partition}"] if wanted.partition else []),
+        *([f"--time={wanted.time}"] if wanted.time else []), *wanted.options,
+    ]  # fmt: skip
+    say("waiting for Slurm to give " + (f"{wanted.nodes} nodes" if wanted.nodes > 1 else "a node"))
+    said = _Said()
+    try:
+        code = stream(argv, env=env, purpose="ask Slurm for nodes", sink=said.take, hint=HINT)
+        said.take(2, b"\n")  # its last line may have no end
+        if code or not said.granted:
+            raise EngineError(
+                f"Slurm gives no nodes: {said.last or f'exit code {code}'}",
+                hint=f"see whether this works: {shlex.join(argv)}",
+            )
+        yield said.job, False
+    finally:  # also where an interrupt comes between the grant and the end of salloc
+        if said.job:
+            cancel(said.job, env)
+
+
+class _Said:
+    """What salloc said: the number of the job, once it is told, and the end of the rest."""
+
+    def __init__(self) -> None:
+        self.job, self.granted = "", False
+        self._text = bytearray()
+
+    def take(self, _: int, data: bytes) -> None:
+        """Look for the number in what came; a piece may end within it, and a site may say much before it."""
+        self._text += data
+        for word, number in _TOLD_JOB.findall(self._text):
+            self.job, self.granted = number.decode(), self.granted or word == b"Granted"
+        del self._text[:-LARGEST_SAID]
+
+    @property
+    def last(self) -> str:
+        lines = self._text.decode(errors="replace").strip().splitlines()
+        return lines[-1][:LONGEST] if lines else ""

@@ -1,0 +1,133 @@
+"""A command on many nodes through Slurm: one step with a task on each.
+
+One task that fails, or a node that dies, ends no other (`--kill-on-bad-exit=0`, `--wait=0`, `--no-kill`). The wait
+ends when all have ended, or at the deadline; the step has a time limit of its own, by which Slurm ends it where this
+program cannot any more. https://slurm.schedmd.com/srun.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.cluster.shared_dir import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODES, STEP, TOLD
+from reprobuild.cluster.slurm import LONGEST, MOST_NOTES, ask, cancel, expanded
+from reprobuild.cluster.slurm_allocation import Job
+from reprobuild.errors import DriftError, EngineError, InconclusiveError
+from reprobuild.infra.atomic import write_file
+from reprobuild.infra.proc import TimedOut, stream
+
+GRACE = 60  # from the deadline to the end of the step by Slurm itself
+# What runs on each node beside the check itself: it tells that a process has ended that could not tell it any more.
+# Where Slurm ends all that still goes on, this ends a moment after the process, and has nothing to tell.
+_WATCHED = (
+    f'"$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
+    "test $code -le 128 || sleep 2; "
+    f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; '
+    # A drift, or what is open, is an answer that stands in the folder: Slurm is not to call the task a failure.
+    f"case $code in {DriftError.exit_code}|{InconclusiveError.exit_code}) exit 0 ;; esac; exit $code"
+)
+# A node that Slurm does not reach has a star behind its state (sinfo, "NODE STATE CODES").
+_FAILED = re.compile(r"Node failure on (\S+)")
+_UNREACHED = re.compile(r"down.*|.*\*")
+
+
+def run_step(
+    job: Job, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
+    patience: int = 0, gone: Sequence[str] = (),
+) -> tuple[str, ...]:  # fmt: skip
+    """Run a command once on each of some nodes, and return what srun said when all have ended, or the deadline came.
+
+    Nodes that Slurm does not reach any more, and that have left nothing, are noted down as lost.
+
+    Args:
+        command: what it prints, its errors and its exit code go into `folder`, which all nodes share.
+        deadline: in seconds.
+        patience: seconds that the others are waited for once one has ended; 0 for as long as the deadline lets.
+        gone: nodes that were to be asked, too, and are lost.
+
+    Raises:
+        EngineError: Slurm is not there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / STEP, "".join(f"{node}\n" for node in nodes).encode())
+    write_file(folder / NODES, "".join(f"{node}\n" for node in (*nodes, *gone)).encode())
+    for node in gone:
+        write_file(
+            folder / f"{node}{LOST}", b"Slurm has taken it out of the job, as it does with one that fails"
+        )
+    notes = _step(job, len(nodes), command, folder, env, deadline=deadline, patience=patience)
+    _note_lost(nodes, folder, env, notes)
+    return notes
+
+
+def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes: Sequence[str]) -> None:
+    """Write down which nodes Slurm does not reach, or says to have failed, of those that have not ended."""
+    left = {
+        node
+        for node in nodes
+        if not any((folder / f"{node}{suffix}").exists() for suffix in (CERTIFICATE, ERROR, ENDED))
+    }
+    if not left:
+        return
+    with contextlib.suppress(EngineError):  # then they hang, for all that is known
+        for failed in filter(None, map(_FAILED.search, notes)):  # one that was started again is reached
+            for name in left & set(expanded(failed[1], env)):
+                write_file(folder / f"{name}{LOST}", b"Slurm says that it failed")
+        listed = ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%E", env=env)
+        for line in listed.splitlines():
+            name, _, rest = line.partition("|")
+            state, _, reason = rest.partition("|")
+            if name.strip() in left and _UNREACHED.fullmatch(state):
+                why = f"Slurm does not reach it any more: {state}, {reason}"
+                write_file(folder / f"{name.strip()}{LOST}", why[:LONGEST].encode())
+
+
+def _step(
+    job: Job, count: int, command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int, patience: int,
+) -> tuple[str, ...]:  # fmt: skip
+    """Run the step; return what srun said.
+
+    The nodes are in a file, which a value with a slash is: a word of a command line has room for some thousand names.
+    """
+    name = f"reprobuild-{uuid.uuid4().hex[:12]}"
+    argv = [
+        "srun", f"--jobid={job.number}", f"--job-name={name}", f"--nodes={count}", f"--ntasks={count}",
+        "--ntasks-per-node=1", f"--nodelist={folder.absolute() / STEP}",
+        "--kill-on-bad-exit=0", f"--wait={patience}", "--no-kill", "--input=none", "--mpi=none",
+        "--cpu-bind=none", "--overlap", f"--time={math.ceil((deadline + GRACE) / 60)}",
+        f"--output={folder}/task-%t.log", *job.options, "sh", "-c", _WATCHED, str(folder), *command,
+    ]  # fmt: skip
+    said: list[str] = []
+
+    def take(number: int, data: bytes) -> None:
+        if len(said) < 10 * MOST_NOTES:
+            said.extend(data.decode(errors="replace").splitlines())
+
+    late = False
+    try:
+        stream(argv, env=env, purpose="run a check on nodes", sink=take, timeout=deadline)
+    except TimedOut:
+        late = True
+        _cancel_step(job.number, name, env)
+    except BaseException:
+        _cancel_step(job.number, name, env)
+        raise
+    notes = [
+        line.encode("unicode_escape").decode()[:LONGEST] for line in said if line.startswith("srun: error")
+    ]
+    return (*([f"not waited for any longer than {deadline} s"] if late else []), *notes[:MOST_NOTES])
+
+
+def _cancel_step(job: str, name: str, env: Mapping[str, str]) -> None:
+    """End the step of a name: its srun has ended, and may not have taken it along; the job is another's and goes on."""
+    with contextlib.suppress(EngineError):
+        listed = ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i %j", env=env)
+        for line in listed.splitlines():
+            step, _, called = line.strip().partition(" ")
+            if called.strip() == name and re.fullmatch(rf"{job}\.\d+", step):
+                cancel(step, env)

@@ -1,0 +1,45 @@
+"""Which certificates of a folder are of an earlier check in it, by the times that they tell. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from reprobuild.cluster.answer_table import plain
+
+FORM = "%Y-%m-%dT%H:%M:%SZ"
+FAR = datetime.timedelta(hours=6)  # nodes of one check answer nearer to each other; a nightly one is farther
+SKEW = datetime.timedelta(minutes=10)  # of the clocks of nodes, of the file server and here
+
+
+def old(made: Mapping[str, str], listed: float | None, now: str) -> dict[str, str]:
+    """Return the nodes whose certificates are not of this check, and why.
+
+    Args:
+        made: by node when its certificate says to have been made, in UTC.
+        listed: when the list of nodes was written, in seconds of the epoch; it says something only where nodes have
+            answered since.
+        now: the time here, in UTC; empty where it is not known. What is later than that dates no other.
+    """
+    times = {node: _time(text) for node, text in made.items()}
+    here = _time(now)
+    told = [each for each in times.values() if each is not None]
+    newest = max((each for each in told if here is None or each <= here + SKEW), default=None)
+    begun = float("inf") if listed is None else listed - SKEW.total_seconds()
+    since = any(each.timestamp() >= begun for each in told)
+    found = {}
+    for node, when in times.items():
+        if when is None:
+            found[node] = f"when its certificate was made is not known: {plain(made[node])}"
+        elif newest and newest - when > FAR:
+            found[node] = f"its certificate was made {when:{FORM}}, and the newest {newest:{FORM}}"
+        elif since and when.timestamp() < begun:
+            found[node] = f"its certificate was made {when:{FORM}}, before the list of nodes was written"
+    return found
+
+
+def _time(text: str) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.strptime(text, FORM).replace(tzinfo=datetime.timezone.utc)
+    except ValueError:
+        return None

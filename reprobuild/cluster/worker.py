@@ -1,0 +1,66 @@
+"""What one node of a fleet does: the smoke test here, and its certificate into the folder that all share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ENDED, ERROR, LARGEST, NODE
+from reprobuild.context import Session
+from reprobuild.errors import ReproError, UsageError
+from reprobuild.image.model import Image
+from reprobuild.infra.atomic import write_file
+from reprobuild.lock.lock import Lock
+from reprobuild.pipeline.verify import Checks, examine
+from reprobuild.verify.verdict import Verdict
+
+
+def node_name(session: Session, host: str) -> str:
+    """Return the name of this node: Slurm's, else that of the host.
+
+    Raises:
+        UsageError: it cannot be the name of a file.
+    """
+    name = session.env.get("SLURMD_NODENAME") or host
+    if not NODE.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no name of a node", hint="name the node by SLURMD_NODENAME, as Slurm does"
+        )
+    return name
+
+
+def take_part(
+    lock: Lock, image: Image, out: Path, session: Session, checks: Checks, folder: Path, node: str
+) -> Verdict:
+    """Run the smoke test on this node, and write its certificate; what a node left there before goes.
+
+    Args:
+        folder: the one that all nodes share; made where it is missing.
+        node: the name of this one.
+
+    Raises:
+        ReproError: there is no answer; why stands in the folder, too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix in (CERTIFICATE, ERROR, ENDED):
+        (folder / f"{node}{suffix}").unlink(missing_ok=True)
+    (folder / f"{node}{BEGAN}").touch()
+    try:
+        verdict = examine(lock, image, out, session, msgspec.structs.replace(checks, smoke_only=True))
+    except ReproError as err:
+        write_file(folder / f"{node}{ERROR}", f"{err}\n{err.hint}\n".encode()[:LARGEST])
+        raise
+    write_file(folder / f"{node}{CERTIFICATE}", msgspec.json.encode(verdict) + b"\n")
+    return verdict
+
+
+def line(node: str, verdict: Verdict) -> str:
+    """Return what a node found, in a line."""
+    own = verdict.determinism
+    return f"{node}: cpu {own.cpu}, gpu {own.gpu}, collectives {own.collectives}"
+
+
+def exit_code(verdict: Verdict) -> int:
+    """Return the exit code of a node by itself; the round trip, which no node is asked for, has no part in it."""
+    return msgspec.structs.replace(verdict, round_trip="exact").exit_code

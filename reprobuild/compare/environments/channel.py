@@ -1,0 +1,56 @@
+"""Channels of conda: which of their many spellings mean one channel."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from urllib.parse import quote
+
+from reprobuild.infra import secrets
+from reprobuild.snapshot.model import CondaPackage
+
+# conda's name for the channels of Anaconda: https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/channels.html
+_DEFAULTS = re.compile(r"(.*/)?pkgs/(main|r|free|pro|msys2)")
+_PLATFORM = re.compile(r"/(noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+)\Z")
+_TOKEN = re.compile(r"\A/?t/[^/]+/")
+_UNKNOWN = ("<unknown>", "unknown", "")
+
+
+def channels(package: CondaPackage) -> str:
+    """Return the channels that a package may be of, between blanks; empty where a list does not tell them."""
+    folder = (package.url or "").rpartition("/")[0]
+    told = (package.channel or folder,) if package.channel or folder else package.among or ()
+    return _joined(told)
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    """Return names between blanks; the packages of one environment have the same."""
+    return " ".join(secrets.redact(quote(name, safe="/:@+~")) for name in names if name not in _UNKNOWN)
+
+
+def same_channel(one: str, other: str) -> bool:
+    """Say whether two spellings mean one channel; of a name and an address, the address ends with the name."""
+    (here, name), (there, called) = _split(one), _split(other)
+    if here and there:
+        return (here, name) == (there, called)
+    if "file" in (here, there):
+        return "local" in (name, called)
+    if not here and not there:
+        return name == called or _is_default(name, called) or _is_default(called, name)
+    short, long = (name, called) if there else (called, name)
+    return f"/{long}".endswith(f"/{short}") or _is_default(short, long)
+
+
+def _split(channel: str) -> tuple[str, str]:
+    """Return host and path of an address, or no host and the name."""
+    bare = _PLATFORM.sub("", channel.rstrip("/"))
+    scheme, mark, rest = bare.partition("://")
+    if not mark:
+        return "", bare
+    host, _, path = rest.partition("/")
+    return ("file" if scheme == "file" else host.lower()), _TOKEN.sub("", path)
+
+
+def _is_default(name: str, path: str) -> bool:
+    return name == "defaults" and _DEFAULTS.fullmatch(path) is not None

@@ -1,0 +1,86 @@
+"""Packages of conda as facts: those that are distributions of Python under their names on PyPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from reprobuild.compare.environments.model import Aspects, Gathered, equal, project
+from reprobuild.compare.environments.origin import CONDA, INDEX
+from reprobuild.snapshot.parsers.conda_names import names, on_pypi
+
+# https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
+_FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<build>[^-/\s]{1,100})\Z")
+# What the build of a package says that only one Python, or any, can use: py311h06a4308_0, pyhd8ed1ab_0.
+_PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
+
+
+class Built(NamedTuple):
+    """A package of conda: name, version, build, and where they are known, its channels and the hashes of its file.
+
+    `packed` says that the file is a .tar.bz2.
+    """
+
+    name: str
+    version: str
+    build: str
+    md5: str = ""
+    sha256: str = ""
+    packed: bool = False
+    channel: str = ""
+
+    @property
+    def file(self) -> Aspects:
+        """What is known of its file."""
+        told: Aspects = {"build": self.build, "channel": self.channel}
+        if self.packed:
+            return {**told, "md5 of .tar.bz2": self.md5, "sha256 of .tar.bz2": self.sha256}
+        return {**told, "md5": self.md5, "sha256": self.sha256}
+
+
+def package(filename: str) -> Built | None:
+    """Return what a file name of conda says, with or without its ending; None for what is none."""
+    match = _FILE.match(filename.removesuffix(".conda").removesuffix(".tar.bz2").removesuffix(".json"))
+    return Built(match["name"], match["version"], match["build"]) if match else None
+
+
+def hashed(built: Built, address: str, *, md5: str | None = None, sha256: str | None = None) -> Built:
+    """Return a package with the hashes of the file at an address, or of that name."""
+    if not address.endswith((".conda", ".tar.bz2")):
+        return built
+    return built._replace(md5=md5 or "", sha256=sha256 or "", packed=address.endswith(".tar.bz2"))
+
+
+def add(gathered: Gathered, packages: Iterable[Built]) -> None:
+    """Add packages of conda to what pip lists; the latter is to be there already.
+
+    A distribution of Python stands among the others, and gets the version that a freeze of conda's build
+    paths does not tell. What is none stands in a kind of its own.
+    """
+    gathered.begin("conda")
+    distributions = gathered.begin("python")
+    for built in packages:
+        name = on_pypi(built.name)
+        if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
+            listed = distributions.get(name, {})
+            version = listed.get("version", built.version)
+            if _brought(version, built):  # else pip has put another one over it
+                if listed.get("origin") == INDEX:
+                    del listed["origin"]  # a freeze lists conda's by name and version, too
+                # What is for any Python is alike, whoever packs it.
+                origin = "" if built.build.startswith("pyh") else CONDA
+                gathered.add("python", name, {"version": version, "origin": origin, **built.file})
+        else:
+            gathered.add("conda", built.name, {"version": built.version, **built.file})
+
+
+def _brought(version: str, built: Built) -> bool:
+    """Say whether a version that pip lists is that of a package of conda.
+
+    conda-forge's torch has the number of its build as a post-release: 2.5.1.post306 is of cuda126_py311h..._306.
+    """
+    number = built.build.rpartition("_")[2]
+    return any(
+        equal("python", "version", version, own) for own in (built.version, f"{built.version}.post{number}")
+    )

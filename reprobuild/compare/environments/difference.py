@@ -1,0 +1,318 @@
+"""What differs between two environments, ranked, in three tables; and what could not be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.compare.environments.evidence import Doubted, doubted
+from reprobuild.compare.environments.model import (
+    ASPECTS,
+    HASHES,
+    KINDS,
+    Aspect,
+    Aspects,
+    Kind,
+    Side,
+    Unread,
+    another_build,
+    bounded,
+    equal,
+)
+from reprobuild.compare.environments.origin import CONDA, INDEX, one_name
+from reprobuild.compare.environments.ranking import rank
+from reprobuild.lock.diff import unstated
+
+SECRET = "(secret)"
+UNKNOWN = "(there)"
+NEITHER = "neither tells of it"
+# Aspects that may name several things, of which one is there.
+_CHOICES: dict[Aspect, str] = {
+    "sha256": "both tell several files, of which some are the same; which was installed is not told",
+    "channel": "both tell several channels, of which some are the same; which brought it is not told",
+}
+# Aspects that need no word of their own.
+_PLAIN = ("version", "value")
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One thing that is not the same in both.
+
+    `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` say why. `one` and
+    `other` are None where that side has none of it; secrets have no values. `aspects` are what differs of what
+    both have. `noise` differs between any two jobs of one environment. `note` is what else is known of it.
+    """
+
+    rank: int
+    group: str
+    reason: str
+    kind: Kind
+    name: str
+    one: str | None
+    other: str | None
+    aspects: tuple[Aspect, ...] = ()
+    noise: bool = False
+    note: str = ""
+
+
+class Unsaid(Struct, frozen=True, kw_only=True):
+    """What was not compared: a kind, or in it these names, and why.
+
+    `kind` is `file` for files of a snapshot. `grave` says that both sides may state different things there.
+    """
+
+    kind: Kind | Literal["file"]
+    reason: str
+    names: tuple[str, ...] = ()
+    grave: bool = False
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """One of the two sides: what the user called it, and what it is."""
+
+    name: str
+    form: str
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Two environments, compared. Each table is in the order of ranks, then of names."""
+
+    one: Named
+    other: Named
+    differ: tuple[Difference, ...]
+    only_in_one: tuple[Difference, ...]
+    only_in_other: tuple[Difference, ...]
+    not_compared: tuple[Unsaid, ...]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """All of them, likeliest first."""
+        return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_order)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs but noise."""
+        return all(difference.noise for difference in self.differences)
+
+
+def _order(difference: Difference) -> tuple[int, str, str]:
+    return difference.rank, difference.kind, difference.name
+
+
+def compare_sides(one: Side, other: Side) -> Comparison:
+    """Return what differs between two environments."""
+    differences: list[Difference] = []
+    unsaid: list[Unsaid] = []
+    for kind in KINDS:
+        found = _compare_kind(kind, one, other)
+        if isinstance(found, Unsaid):
+            unsaid.append(found)
+        else:
+            differences += found[0]
+            unsaid += found[1]
+    for called, side, without in (("A", one, other), ("B", other, one)):
+        unsaid += [
+            *_doubled(side, without, called), *_doubts(side, without, called), *_unread(side, without, called)
+        ]  # fmt: skip
+    differences += map(_stated_alike, doubted(one, other))
+    differences += _fields(one, other, differences)
+    differences.sort(key=_order)
+    return Comparison(
+        one=Named(name=one.name, form=one.form), other=Named(name=other.name, form=other.form),
+        differ=tuple(d for d in differences if d.one is not None and d.other is not None),
+        only_in_one=tuple(d for d in differences if d.other is None),
+        only_in_other=tuple(d for d in differences if d.one is None),
+        not_compared=tuple(unsaid),
+    )  # fmt: skip
+
+
+def _stated_alike(doubt: Doubted) -> Difference:
+    """Return the difference of a thing whose files do not prove the one id that is stated for it."""
+    place, rule = rank(doubt.kind, doubt.name)
+    return Difference(
+        rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,
+        other=doubt.other, note=doubt.note,
+    )  # fmt: skip
+
+
+def _fields(one: Side, other: Side, differences: Iterable[Difference]) -> Iterator[Difference]:
+    """Yield what differs between two locks beyond the facts: the same facts do not make the same image."""
+    if one.lock is None or other.lock is None:
+        return
+    # Noise is not shown, and in an image each variable counts.
+    lines = {(difference.kind, difference.name) for difference in differences if not difference.noise}
+    for field in unstated(one.lock, other.lock, lines):
+        place, rule = rank("recipe", field.path)
+        here, there = (value and bounded(value) for value in (field.one, field.other))
+        yield Difference(
+            rank=place, group=rule.group, reason=rule.reason, kind="recipe", name=field.path, one=here, other=there,
+        )  # fmt: skip
+
+
+def _doubled(side: Side, without: Side, called: str) -> list[Unsaid]:
+    return [
+        Unsaid(
+            kind=kind, reason=f"{number} more lines of {called} are of names that stand there before",
+            grave=any(kind == repeated[0] for repeated in side.repeats - without.repeats),
+        )
+        for kind, number in side.doubled.items()
+    ]  # fmt: skip
+
+
+def _doubts(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
+    """Yield the doubts of a side; those that both sides share are told from the others."""
+    common = {(doubt.kind, doubt.reason, name) for doubt in without.doubts for name in doubt.names}
+    for doubt in side.doubts:
+        shared: dict[bool, list[str]] = {}
+        for name in doubt.names:
+            shared.setdefault((doubt.kind, doubt.reason, name) in common, []).append(name)
+        for both, names in shared.items():
+            grave = doubt.weight == "hidden" or (doubt.weight == "stated" and not both)
+            reason = doubt.reason.replace("{}", called)
+            yield Unsaid(kind=doubt.kind, reason=reason, names=tuple(names), grave=grave)
+
+
+def _unread(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
+    """Yield the lines that were not understood, but for those that stand in the same file of both."""
+    common = {_text(line) for line in without.unread}
+    left = [line.place for line in side.unread if not line.text or _text(line) not in common]
+    if left:
+        reason = f"{called} has lines or files that are not understood"
+        yield Unsaid(kind="file", reason=reason, names=tuple(left), grave=True)
+
+
+def _text(line: Unread) -> tuple[str, str]:
+    return line.place.rpartition(":")[0], line.text
+
+
+def _compare_kind(
+    kind: Kind, one: Side, other: Side
+) -> Unsaid | tuple[list[Difference], list[Unsaid]]:  # fmt: skip
+    if kind not in one.known and kind not in other.known:
+        return Unsaid(kind=kind, reason=NEITHER)
+    for called, side in (("A", one), ("B", other)):
+        if kind not in side.known:
+            return Unsaid(kind=kind, reason=f"{called} does not tell of it")
+    compared = _Kind(kind, one, other)
+    differences = list(compared.differences())
+    return differences, list(compared.unsaid())
+
+
+class _Kind:
+    """Compares one kind, which both sides know, and keeps what cannot be compared."""
+
+    def __init__(self, kind: Kind, one: Side, other: Side) -> None:
+        self._kind, self._one, self._other = kind, one, other
+        self._left: dict[str, list[str]] = {}
+        self._grave: set[str] = set()
+
+    def differences(self) -> Iterator[Difference]:
+        here, there = self._one.known[self._kind], self._other.known[self._kind]
+        for name in sorted({*here, *there}):
+            mine, theirs = here.get(name), there.get(name)
+            if mine is not None and theirs is not None:
+                found = self._both(name, mine, theirs)
+            elif mine is not None:
+                found = self._only(name, mine, self._other, "B")
+            else:
+                found = self._only(name, there[name], self._one, "A")
+            if found:
+                yield found
+
+    def unsaid(self) -> Iterator[Unsaid]:
+        for reason, names in self._left.items():
+            grave = reason in self._grave
+            yield Unsaid(kind=self._kind, reason=reason, names=tuple(names), grave=grave)
+
+    def _leave(self, reason: str, name: str, *, grave: bool = False) -> None:
+        self._left.setdefault(reason, []).append(name)
+        if grave:
+            self._grave.add(reason)
+
+    def _both(self, name: str, one: Aspects, other: Aspects) -> Difference | None:
+        if one == other and (one or self._kind == "module"):
+            return None
+        shared = [aspect for aspect in ASPECTS if aspect in one and aspect in other]
+        if not shared:
+            self._leave(_nothing_shared(self._kind, bool(one or other)), name)
+            return None
+        for called, tells, without in (("A", one, other), ("B", other, one)):
+            for aspect in sorted(tells.keys() - without.keys()):
+                if tells[aspect] not in (INDEX, CONDA):  # no news of a distribution; of conda's, the build is
+                    self._leave(f"only {called} tells the {aspect}", name)
+        differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
+        if "origin" in differing and not self._elsewhere(name, one, other):
+            differing.remove("origin")
+        if "channel" in differing and any(a in shared and a not in differing for a in HASHES):
+            differing.remove("channel")  # one file, from wherever
+        for aspect, reason in _CHOICES.items():
+            several = " " in one.get(aspect, "") + other.get(aspect, "")
+            if several and aspect in shared and aspect not in differing and one[aspect] != other[aspect]:
+                self._leave(reason, name, grave=True)
+        if "version" in differing and "series" in differing:
+            differing.remove("series")  # it is in the version
+        if not differing:
+            return None
+        built = self._kind == "python" and (
+            another_build(one["version"], other["version"])
+            if "version" in differing
+            else not {"build", "origin", "channel", *HASHES}.isdisjoint(differing)
+        )
+        note = "another build of one version" if built else ""
+        return self._difference(
+            name,
+            describe(self._kind, one, differing),
+            describe(self._kind, other, differing),
+            differing,
+            note,
+        )
+
+    def _elsewhere(self, name: str, one: Aspects, other: Aspects) -> bool:
+        """Say whether two origins tell that a distribution is not the same; where they cannot, that is kept."""
+        if "sha256" in one and "sha256" in other:
+            return not equal(self._kind, "sha256", one["sha256"], other["sha256"])  # one file, from wherever
+        if one_name(one["origin"], other["origin"]):
+            self._leave("files of one name in two places, whose sha256 is not told", name, grave=True)
+            return False
+        for called, mine, side, theirs in (("A", one, self._one, other), ("B", other, self._other, one)):
+            if (mine["origin"], theirs["origin"]) == (INDEX, CONDA) and "conda" not in side.known:
+                self._leave(f"{called} does not tell whether conda brought them", name)
+                return False
+        return True
+
+    def _only(self, name: str, aspects: Aspects, without: Side, called: str) -> Difference | None:
+        if name in without.unlisted.get(self._kind, ()) or self._kind in without.partial:
+            self._leave(f"{called} does not list them, even where they are there", name)
+            return None
+        told = [a for a in ASPECTS if a in aspects and aspects[a] not in (INDEX, CONDA)]
+        value = describe(self._kind, aspects, told)
+        reason = without.left_out.get((self._kind, name), "")
+        note = f"{called} leaves it out, {reason}" if reason else ""
+        one, other = (value, None) if called == "B" else (None, value)
+        return self._difference(name, one, other, [], note)
+
+    def _difference(
+        self, name: str, one: str | None, other: str | None, aspects: list[Aspect], note: str
+    ) -> Difference:
+        place, rule = rank(self._kind, name)
+        return Difference(
+            rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=one, other=other,
+            aspects=tuple(aspects), noise=rule.noise, note=note,
+        )  # fmt: skip
+
+
+def _nothing_shared(kind: Kind, more: bool) -> str:
+    """Return why a thing that both have was not compared; `more` says whether either tells more than its name."""
+    if kind == "environment":
+        return "values of secrets are not kept"
+    return "the two tell of different aspects" if more else "neither tells more than the name"
+
+
+def describe(kind: Kind, aspects: Aspects, names: Iterable[Aspect]) -> str:
+    """Return what is stated of a thing, in one line: the version or value as it is, other aspects by name."""
+    if not aspects:
+        return SECRET if kind == "environment" else UNKNOWN
+    return ", ".join(aspects[name] if name in _PLAIN else f"{name} {aspects[name]}" for name in names)

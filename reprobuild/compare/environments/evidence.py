@@ -1,0 +1,115 @@
+"""What proves the ids that a capture states: the bytes of diffs, bundles and the packed interpreter.
+
+`capture.json` states the trees of its repositories, and a snapshot may come from others. Equal trees are believed where
+the diffs and bundles beside them have equal bytes, too. So is the sha256 of the interpreter's archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.compare.environments.model import Aspect, Evidence, Kind, Side
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.resolve.interpreter.captured import MOST_PACKED
+from reprobuild.snapshot.capture_model import Captured, PackedInterpreter, Repository
+from reprobuild.snapshot.model import Snapshot
+
+ABSENT = "absent"
+_PIECE = 1 << 20
+_LARGEST = 4 << 30  # as `restore` reads
+_STATED = "its {} differs, and capture.json states one {} for both"
+_IDS: tuple[Aspect, ...] = ("tree", "trees", "sha256")
+STARTS = "its diffs start at two commits, so nothing but capture.json says that the files are the same"
+BUNDLES = "its bundles have other bytes: git may have packed the same files otherwise, and `restore` tells"
+
+
+class Doubted(Struct, frozen=True, kw_only=True):
+    """A thing of which two captures state one id, and whose files do not prove it; `note` says why.
+
+    It is a repository and its tree, or the packed interpreter and the sha256 of its archive.
+    """
+
+    kind: Kind
+    name: str
+    one: str
+    other: str
+    note: str
+
+
+def hash_bundles(captured: Captured | None, folder: Path) -> dict[str, str]:
+    """Return the sha256 of the bundle of each repository that has one, or why there is none."""
+    repositories = captured.repositories if captured else ()
+    return {
+        one.name: _hash(folder / one.bundle.file, _LARGEST)
+        for one in repositories
+        if one.bundle is not None and one.bundle.file is not None
+    }
+
+
+def hash_interpreter(captured: Captured | None, folder: Path) -> str | None:
+    """Return the sha256 of the packed interpreter, or why there is none; None where none is stated."""
+    packed = captured.interpreter if captured else None
+    return _hash(folder / packed.file, MOST_PACKED) if packed else None
+
+
+def _hash(path: Path, largest: int) -> str:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open_plain(path, links=False)[0] as stream:
+            while piece := stream.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+                if size > largest:
+                    return f"larger than {largest} bytes"
+    except OSError:
+        return ABSENT
+    return f"sha256:{digest.hexdigest()}"
+
+
+def evidence(one: Repository, snapshot: Snapshot, bundles: Mapping[str, str]) -> Evidence:
+    """Return what proves the tree of one repository."""
+    contents = {patch.file: patch.content for patch in snapshot.patches}
+    diff = "none" if one.diff.file is None else ABSENT
+    if one.diff.file in contents:
+        diff = f"sha256:{hashlib.sha256(contents[one.diff.file]).hexdigest()}"
+    bundle = bundles.get(one.name, "none")
+    stated = one.name not in bundles or (one.bundle is not None and bundle == f"sha256:{one.bundle.sha256}")
+    return Evidence(start=one.diff.start, diff=diff, bundle=bundle, stated=stated)
+
+
+def archive_evidence(packed: PackedInterpreter, archive: str | None) -> Evidence:
+    """Return what proves the packed interpreter; `archive` is what `hash_interpreter` returned."""
+    stated = f"sha256:{packed.sha256}"
+    return Evidence(start="", diff="none", bundle=archive or stated, stated=archive in (None, stated))
+
+
+def doubted(one: Side, other: Side) -> Iterator[Doubted]:
+    """Yield the things of which both sides state one id, with other bytes."""
+    for place in sorted(one.evidence.keys() & other.evidence.keys()):
+        kind, name = place
+        here, there = (side.known[kind][name] for side in (one, other))
+        if any(here.get(aspect) != there.get(aspect) for aspect in _IDS):
+            continue  # this is told already
+        for mine, theirs in zip(one.evidence[place], other.evidence[place], strict=False):
+            if found := _doubted(kind, name, mine, theirs):
+                yield found
+
+
+def _doubted(kind: Kind, name: str, mine: Evidence, theirs: Evidence) -> Doubted | None:
+    what, proven = ("archive", "sha256") if kind == "interpreter" else ("bundle", "tree")
+    bundles = f"{what} {mine.bundle}", f"{what} {theirs.bundle}"
+    if mine.bundle != theirs.bundle and not (mine.stated and theirs.stated):
+        note, shown = _STATED.format(what, proven), bundles
+    elif mine.start != theirs.start:
+        note, shown = STARTS, (f"diff from {mine.start}", f"diff from {theirs.start}")
+    elif mine.diff != theirs.diff:
+        note, shown = _STATED.format("diff", proven), (f"diff {mine.diff}", f"diff {theirs.diff}")
+    elif mine.bundle != theirs.bundle:
+        note, shown = BUNDLES, bundles
+    else:
+        return None
+    return Doubted(kind=kind, name=name, one=shown[0], other=shown[1], note=note)

@@ -1,0 +1,128 @@
+"""A freeze as facts: which of its lines are for this environment, and what they tell of each distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+
+import msgspec
+from packaging.markers import InvalidMarker, Marker
+
+from reprobuild.compare.environments.machine import Captured
+from reprobuild.compare.environments.model import HIDDEN, Aspect, Gathered, project
+from reprobuild.compare.environments.origin import INDEX, of_address, of_file
+from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, environment_of
+from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.parsers.pip_freeze import OPTION
+
+ELSEWHERE = "{} has lines whose markers are for other environments"
+UNDECIDED = "{} does not tell whether lines are for its environment, as their markers say"
+OPEN = "{} tells no version"
+PLACES = "{} has options of pip, which say where packages come from"
+CONTRADICTION = "{} has lines that tell a file and the hashes of other files"
+# Where a snapshot does not tell its Python or its machine.
+_PYTHONS = tuple(f"3.{minor}.0" for minor in range(6, 20))
+_MACHINES = ("x86_64", "aarch64")
+_COMMITS = (40, 64)  # characters of a whole id: it is the content, wherever the repository is
+
+
+def of_environment(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> Snapshot:
+    """Return a snapshot without the lines of the freeze that its Python does not install."""
+    if not any(line.marker for line in snapshot.requirements):
+        return snapshot
+    pythons = _pythons(snapshot, captured)
+    machine = captured.machine.uname[4:5] if captured and captured.machine else ()
+    holds = cache(lambda marker: _holds(marker, pythons, machine or _MACHINES))
+    kept = []
+    for line in snapshot.requirements:
+        held = holds(line.marker) if line.marker else True
+        if held is False:
+            gathered.doubt("python", ELSEWHERE, line.text, "note")
+            continue
+        if held is None:
+            gathered.doubt("python", UNDECIDED, line.text)
+        kept.append(line)
+    return msgspec.structs.replace(snapshot, requirements=tuple(kept))
+
+
+def _pythons(snapshot: Snapshot, captured: Captured | None) -> tuple[str, ...]:
+    """Return the versions that the interpreter may have."""
+    told = [captured.python.version] if captured and captured.python else []
+    told += [report.python for report in snapshot.reports if report.python]
+    if not told:
+        return _PYTHONS
+    return (told[0],) if told[0].count(".") > 1 else (f"{told[0]}.0", f"{told[0]}.99")
+
+
+def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> bool | None:
+    """Say whether a marker holds; None where that is not known."""
+    try:
+        parsed = Marker(marker)
+        environments = (environment_of(*pair) for pair in product(pythons, machines))
+        found = {parsed.evaluate({**environment, "extra": ""}) for environment in environments}
+    except (*UNDECIDABLE, InvalidMarker):
+        return None
+    return found.pop() if len(found) == 1 else None
+
+
+def add_distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add the freeze; `capture.json` tells the versions that it does not, and what every freeze leaves out."""
+    listed = "requirements.txt" not in snapshot.absent
+    if listed:
+        gathered.begin("python")
+        for remark in snapshot.remarks:
+            if remark.reason.startswith(OPTION):
+                gathered.doubt("python", PLACES, remark.text)
+        for line in snapshot.requirements:
+            if line.kind != "leftover":
+                gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
+    for line in snapshot.unlisted:
+        gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
+    if captured and captured.distributions:
+        known = gathered.begin("python")
+        for found in captured.distributions.found:
+            name = project(found.name)
+            if not listed or name in known or name in HIDDEN:
+                gathered.add("python", name, {"version": found.version})
+
+
+def _aspects(gathered: Gathered, line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
+    hashes = line.hashes or ()
+    if line.sha256 and hashes and line.sha256 not in hashes:
+        gathered.doubt("python", CONTRADICTION, line.text)
+        hashes = (*hashes, line.sha256)
+    elif line.sha256:
+        hashes = (line.sha256,)
+    if line.kind == "index" and line.version is None:
+        gathered.doubt("python", OPEN, line.text)
+    yield "version", line.version
+    yield "sha256", " ".join(sorted(hashes))
+    yield "origin", _origin(line)
+    if line.kind == "archive" and line.url and not line.url.endswith(".whl"):
+        yield "subdirectory", line.subdirectory or "."
+
+
+def _origin(line: Requirement) -> str:
+    """Return where a distribution of a freeze comes from, or "" where that tells nothing of its file."""
+    if line.kind == "index":
+        return INDEX
+    if line.kind != "archive":
+        return ""  # a repository is compared as such, and a path where something was built tells nothing
+    return of_address(line.url) if line.url else of_file(line.path or "")
+
+
+def add_commits(gathered: Gathered, snapshot: Snapshot) -> None:
+    """Add the repositories of the freeze."""
+    for line in snapshot.requirements:
+        if line.kind in ("vcs", "editable"):
+            gathered.add("source", project(line.name), dict(_commit(line)))
+
+
+def _commit(line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
+    yield "commit", line.commit
+    if line.url:
+        yield "subdirectory", line.subdirectory or "."
+        yield "install", "editable" if line.kind == "editable" else "copy"
+        if len(line.commit or "") not in _COMMITS:
+            yield "origin", of_address(line.url)

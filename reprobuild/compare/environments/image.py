@@ -1,0 +1,224 @@
+"""An image as facts: its configuration, the lists of dpkg, pip and conda in it, and our own files.
+
+Only what the image itself states is read; nothing in it is run. Which Python is meant is decided as a shell would:
+the first `python3` on the image's PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from reprobuild.compare.environments import conda
+from reprobuild.compare.environments.model import Gathered, Kind, Side, project, series
+from reprobuild.compare.environments.origin import of_record
+from reprobuild.compare.environments.snapshot import release_aspects
+from reprobuild.compare.images.scan import Known, Scanned, fetch_contents, scan
+from reprobuild.image.oci.open import Opened
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.lock import FILES
+from reprobuild.recipe.image_config import DEFAULTS
+
+# Bytes of one file, and of all together, that are read; lists of real images have a few megabytes.
+LARGEST = 32 << 20
+MOST = 512 << 20
+MOST_SITES = 16
+HEAD = 1 << 20
+_STATUS = "var/lib/dpkg/status"
+_RELEASES = ("etc/os-release", "usr/lib/os-release")
+_ENVIRON = f"{FILES[1:]}/environ.json"
+_TOLD = ("/METADATA", "/PKG-INFO", "/direct_url.json")
+_SOURCES = f"{FILES[1:]}/sources/"
+_INFO = re.compile(r"(?P<project>[^/]+?)-(?P<version>[^/-]+)(-py[\d.]+)?\.(dist|egg)-info")
+_RELEASE = re.compile(r'(?m)^([A-Z_]{1,40})="?([^"\n]{0,200})"?$')
+_FULL = re.compile(r"\d+\.\d+\.\d+\S*")
+
+
+class _Read:
+    """The small files of an image that tell of its environment."""
+
+    def __init__(self, scanned: Scanned, scratch: Path, variables: Mapping[str, str]) -> None:
+        self.tree, self._scratch = scanned.tree, scratch
+        self.prefix = _prefix(self.tree, variables)
+        self.sites = _sites(self.tree, self.prefix) if self.prefix is not None else []
+        left, wanted = MOST, set()
+        for path in sorted(self._paths()):
+            entry = self._file(path)
+            if entry and entry.size <= min(LARGEST, left) and entry.sha256 not in wanted:
+                wanted.add(entry.sha256)
+                left -= entry.size
+        fetch_contents(scanned, wanted, scratch)
+
+    def _paths(self) -> Iterator[str]:
+        fixed = {_STATUS, *_RELEASES, _ENVIRON, f"{self.prefix}/pyvenv.cfg"}
+        for path in self.tree:
+            ours = path.startswith(_SOURCES) and path.endswith(".json")
+            if path in fixed or ours or (path.endswith(_TOLD) and path.startswith(tuple(self.sites))):
+                yield path
+
+    def _file(self, path: str) -> Entry | None:
+        """Return the file at a path, or that which a hard link there repeats, as uv makes them."""
+        entry = self.tree.get(path)
+        if entry is not None and entry.type == "hardlink":
+            entry = self.tree.get(entry.target)
+        return entry if entry is not None and entry.type == "file" else None
+
+    def __call__(self, path: str) -> bytes | None:
+        """Return the content of a file, or None where there is none, or it was too large."""
+        entry = self._file(path)
+        if entry is None:
+            return None
+        found = self._scratch / entry.sha256
+        return found.read_bytes() if found.is_file() else None
+
+    def object(self, path: str) -> Mapping[str, Any]:
+        """Return a JSON object of the image, empty where there is none."""
+        try:
+            found = json.loads(self(path) or b"{}")
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+def from_image(opened: Opened, scratch: Path) -> Side:
+    """Return what an image states.
+
+    Args:
+        opened: the image.
+        scratch: an empty folder.
+
+    Raises:
+        BuildError: a layer is damaged, or is not what the image states.
+    """
+    variables = dict(pair.partition("=")[::2] for pair in opened.config.get("Env") or ())
+    read, gathered = _Read(scan(opened, Known()), scratch, variables), Gathered()
+    if opened.config_digest or opened.config:  # else it states none
+        special = {k: v for k, v in read.object(_ENVIRON).items() if isinstance(v, str)}
+        gathered.variables({**variables, **special}.items())
+    if read.prefix is not None:
+        _python(gathered, read, variables)
+    if (status := read(_STATUS)) is not None:
+        gathered.packages(_installed(status))
+    _sources(gathered, read)
+    text = next((content for path in _RELEASES if (content := read(path))), b"").decode("utf-8", "replace")
+    if text:
+        gathered.add("release", "system", release_aspects(dict(_RELEASE.findall(text))))
+    # What was not installed as editable left no trace of its repository.
+    unlisted: dict[Kind, frozenset[str]] = {"source": frozenset(gathered.known.get("python", ()))}
+    return Side(
+        name=opened.name, form=f"image, {opened.form}", known=gathered.known, unlisted=unlisted,
+        doubled=gathered.doubled,
+        repeats=frozenset(gathered.repeats),
+    )  # fmt: skip
+
+
+def _prefix(tree: Mapping[str, Entry], variables: Mapping[str, str]) -> str | None:
+    """Return the folder above the first bin/ of PATH that has a Python, without slashes around it."""
+    # A squashfs states no PATH; in an image of ours, the environment has one place.
+    for folder in (variables.get("PATH") or DEFAULTS["PATH"]).split(":"):
+        bare = folder.strip("/")
+        if (bare == "bin" or bare.endswith("/bin")) and any(
+            f"{bare}/{name}" in tree for name in ("python3", "python")
+        ):
+            return bare[: -len("/bin")]
+    return None
+
+
+def _sites(tree: Mapping[str, Entry], prefix: str) -> list[str]:
+    """Return the folders of distributions below a prefix, each with a slash; Debian has several."""
+    above = re.escape(f"{prefix}/" if prefix else "")
+    pattern = re.compile(rf"({above}(?:local/)?lib(?:64)?/python3(?:\.\d+)?/(?:site|dist)-packages/)[^/]")
+    found = {match[1] for path in tree if "-packages/" in path and (match := pattern.match(path))}
+    # In the order of Debian's sys.path; an image that was made to harm has thousands.
+    return sorted(found, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
+
+
+def _python(gathered: Gathered, read: _Read, variables: Mapping[str, str]) -> None:
+    """Add interpreter and distributions."""
+    gathered.begin("python")
+    for info in _infos(read):
+        folder, _, name = info.rpartition("/")
+        match = _INFO.fullmatch(name)
+        if match is None:
+            continue
+        said = _metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
+        named = project(said.get("name") or match["project"])
+        record = read.object(f"{info}/direct_url.json")
+        origin, sha256 = of_record(record)
+        version = said.get("version") or match["version"]
+        gathered.add("python", named, {"version": version, "origin": origin, "sha256": sha256})
+        vcs = record.get("vcs_info")
+        if isinstance(vcs, dict) and isinstance(vcs.get("commit_id"), str):
+            gathered.add("source", named, {"commit": vcs["commit_id"]})
+    folder = f"{read.prefix}/conda-meta/".lstrip("/")
+    listed = [path[len(folder) :] for path in read.tree if path.startswith(folder) and path.endswith(".json")]
+    packages = [found for name in sorted(listed) if (found := conda.package(name))]
+    if packages:
+        conda.add(gathered, packages)
+    version = _version(read, variables, packages)
+    if version:
+        full = version if _FULL.fullmatch(version) else None
+        gathered.add("interpreter", "python", {"version": full, "series": series(version)})
+
+
+def _infos(read: _Read) -> Iterator[str]:
+    """Yield the .dist-info and .egg-info of the environment, in the order of Python's path."""
+    seen: dict[str, dict[str, None]] = {site: {} for site in read.sites}
+    for path in read.tree:
+        if "-info" in path:
+            for site in read.sites:
+                if path.startswith(site):
+                    seen[site][path[: len(site)] + path[len(site) :].partition("/")[0]] = None
+    for found in seen.values():
+        yield from found
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return name and version of the core metadata, whose head ends at the first empty line."""
+    found: dict[str, str] = {}
+    for line in content[:HEAD].splitlines():
+        key, colon, value = line.decode("utf-8", "replace").partition(":")
+        if not line.strip():
+            break
+        if colon and key.lower() in ("name", "version"):
+            found.setdefault(key.lower(), value.strip())
+    return found
+
+
+def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.Built]) -> str:
+    """Return the version of the interpreter, or X.Y of it, as far as the image tells."""
+    settings = (read(f"{read.prefix}/pyvenv.cfg") or b"").decode("utf-8", "replace")
+    for line in settings.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() in ("version", "version_info") and _FULL.fullmatch(value.strip()):
+            return ".".join(value.strip().split(".")[:3])
+    for package in packages:
+        if package.name == "python":
+            return package.version
+    if read.prefix == "usr/local" and _FULL.fullmatch(variables.get("PYTHON_VERSION", "")):
+        return variables["PYTHON_VERSION"]  # of Docker's official images
+    found = sorted({match[1] for site in read.sites if (match := re.search(r"python(3\.\d+)/", site))})
+    return found[0] if len(found) == 1 else ""
+
+
+def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what dpkg has installed: deb822, of which no field that is needed here has a second line."""
+    for stanza in status.decode("utf-8", "replace").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
+        if fields.get("Status", "").endswith(" installed") and fields.get("Package"):
+            yield fields["Package"], fields.get("Version", ""), fields.get("Architecture", ""), ""
+
+
+def _sources(gathered: Gathered, read: _Read) -> None:
+    """Add the sources that our own images say they hold."""
+    gathered.begin("source")
+    for path in sorted(path for path in read.tree if path.startswith(_SOURCES) and path.endswith(".json")):
+        said = read.object(path)
+        name, commit, tree = said.get("name"), said.get("commit"), said.get("tree")
+        if name and isinstance(name, str) and isinstance(commit, str) and isinstance(tree, str):
+            installed = project(name) in gathered.known.get("python", {})
+            kind, shown = ("source", project(name)) if installed else ("job", name)
+            gathered.add(cast(Kind, kind), shown, {"commit": commit, "tree": tree})

@@ -1,0 +1,39 @@
+"""The interpreter that a snapshot holds as facts: `capture --include interpreter` packed it."""
+
+from __future__ import annotations
+
+from reprobuild.compare.environments.evidence import archive_evidence
+from reprobuild.compare.environments.model import Gathered
+from reprobuild.compare.environments.repositories import LEFT_OUT
+from reprobuild.infra import secrets
+from reprobuild.snapshot.capture_model import PackedInterpreter
+from reprobuild.snapshot.model import Snapshot
+
+OTHER_ARCHIVE = "{} has an archive of the interpreter that is not the one of its capture.json"
+
+
+def add_packed(gathered: Gathered, snapshot: Snapshot, archive: str | None) -> None:
+    """Add the packed interpreter of a snapshot, where it holds one.
+
+    Args:
+        gathered: takes the facts.
+        snapshot: of which only the capture is read.
+        archive: what `hash_interpreter` returned.
+    """
+    packed = snapshot.captured.interpreter if snapshot.captured else None
+    if not packed:
+        return
+    proof = archive_evidence(packed, archive)
+    gathered.add("interpreter", "python", {"packed build": _named(packed), "sha256": packed.sha256})
+    gathered.evidence["interpreter", "python"] = (proof,)
+    if not proof.stated:
+        gathered.doubt("interpreter", OTHER_ARCHIVE, packed.file, "hidden")
+    for file in packed.left_out:
+        gathered.doubt("interpreter", LEFT_OUT, f"python/{file.path}", "hidden")
+
+
+def _named(packed: PackedInterpreter) -> str:
+    """Return build and place; the version, too, where the build does not begin with it."""
+    told = packed.build.partition(" ")[0] == packed.version
+    build = packed.build if told else f"{packed.version}, {packed.build}"
+    return secrets.redact(f"{build}, installed in {packed.prefix}")

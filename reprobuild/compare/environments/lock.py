@@ -1,0 +1,101 @@
+"""A lock as facts: what the image of it will hold, and what the lock says beyond that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprobuild.compare.environments import conda
+from reprobuild.compare.environments.model import HIDDEN, Aspects, Gathered, Kind, Side, project, series
+from reprobuild.compare.environments.repositories import NONE
+from reprobuild.lock.diff import realised, rest
+from reprobuild.lock.lock import Lock, Ruling, read_lock
+from reprobuild.recipe.image_config import static_variables
+from reprobuild.snapshot.file_kinds import field_of
+
+_KINDS: dict[str, Kind] = {  # by the field of Snapshot
+    "requirements": "python",
+    "packages": "system",
+    "variables": "environment",
+    "modules": "module",
+}
+
+
+def from_lock(path: Path, name: str) -> Side:
+    """Return what the image of a lock will hold.
+
+    Raises:
+        LockError: see `read_lock`.
+    """
+    lock, gathered = read_lock(path), Gathered()
+    version = lock.interpreter.version
+    told: Aspects = {
+        "version": version,
+        "series": series(version),
+        "implementation": "CPython",
+    }  # no other is locked
+    if lock.interpreter.kind == "captured" and lock.interpreter.file:
+        told["sha256"] = lock.interpreter.file.sha256
+    gathered.add("interpreter", "python", told)
+    _distributions(gathered, lock)
+    image, over = lock.base.image, {deb.name for deb in lock.base.packages}
+    below = [package for package in image.packages if package.name not in over] if image else []
+    gathered.packages(
+        [
+            *((deb.name, deb.version, deb.architecture, deb.file.sha256) for deb in lock.base.packages),
+            *((package.name, package.version, package.architecture, "") for package in below),
+        ]
+    )
+    settings = {setting.name: setting.value for setting in lock.environment}
+    gathered.variables({**static_variables(lock), **settings}.items())
+    gathered.add("release", "system", {"distribution": lock.base.distribution, "codename": lock.base.release})
+    for what, value in rest(lock).items():
+        gathered.add("recipe", what, {"value": value})
+    for what, value in realised(lock).items():
+        gathered.add("realised", what, {"value": value})
+    return Side(
+        name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
+        repeats=frozenset(gathered.repeats),
+        left_out={key: reason for ruling in lock.rulings for key, reason in _left_out(ruling)},
+        lock=lock,
+    )  # fmt: skip
+
+
+def _distributions(gathered: Gathered, lock: Lock) -> None:
+    gathered.begin("python")
+    gathered.begin("source")
+    built = {project(wheel.name): wheel.version for wheel in lock.realised.wheels} if lock.realised else {}
+    for wheel in lock.wheels:
+        if wheel.role == "environment":
+            gathered.add(
+                "python", project(wheel.name), {"version": wheel.version, "sha256": wheel.file.sha256}
+            )
+        else:
+            gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
+    if lock.conda:
+        packages = ((conda.Built(one.name, one.version, one.build), one.file) for one in lock.conda)
+        conda.add(gathered, (conda.hashed(it, file.filename, sha256=file.sha256) for it, file in packages))
+    for sdist in lock.sdists:
+        facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}
+        if not sdist.file.filename.endswith(".whl"):
+            facts["subdirectory"] = sdist.subdirectory or "."
+        gathered.add("python", project(sdist.name), facts)
+    for source in lock.sources:
+        name = project(source.name)
+        changes = f"sha256:{source.patch}" if source.patch else NONE
+        aspects: Aspects = {"commit": source.commit, "tree": source.tree, "changes": changes}
+        if source.installed:
+            aspects["subdirectory"] = source.subdirectory or "."
+            aspects["install"] = "editable" if source.editable else "copy"
+            gathered.add("python", name, {"version": built.get(name)})
+            gathered.add("source", name, aspects)
+        else:
+            gathered.add("job", source.name, aspects)
+
+
+def _left_out(ruling: Ruling) -> list[tuple[tuple[Kind, str], str]]:
+    """Return why a captured line is not in the image as it was."""
+    kind = _KINDS.get(field_of(ruling.file))
+    if kind is None or ruling.outcome not in ("excluded", "replaced", "unresolved"):
+        return []
+    name = project(ruling.subject) if kind == "python" else ruling.subject
+    return [((kind, name), f"{ruling.outcome}: {ruling.reason}")]

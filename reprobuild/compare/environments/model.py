@@ -1,0 +1,293 @@
+"""Facts: what one side states of its environment, in one form for every kind of side.
+
+A side is silent about what it cannot know: a lock knows no GPU. What only one side knows is said, and is no
+difference; that is why absent kinds, absent aspects and absent names are told apart here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import Literal, get_args
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.compare.environments.channel import same_channel
+from reprobuild.infra import secrets
+from reprobuild.lock.lock import Lock
+
+Kind = Literal[
+    "interpreter",
+    "python",  # distributions, by their names on PyPI
+    "conda",  # what conda brought and pip does not know
+    "system",
+    "environment",
+    "module",
+    "source",  # repositories that something is installed from
+    "job",  # other repositories, as that of the job's own folder
+    "gpu",  # and what drives it: driver, CUDA, cuDNN, NCCL
+    "machine",
+    "release",
+    "recipe",  # what a lock decides beyond the environment
+    "realised",  # what a sealed lock knows: what was run once, and what came out
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# What is stated of one thing, by aspect; empty where only its name is known.
+Aspect = Literal[
+    "version",
+    "series",
+    "implementation",
+    "value",
+    "build",
+    "packed build",  # of the interpreter that a snapshot holds: its build, and where it was installed
+    "origin",  # of a distribution: see `origin`
+    "distribution",
+    "codename",
+    "commit",
+    "subdirectory",  # of a repository or an archive: the project in it
+    "install",  # of a repository: as an editable, or a copy
+    "tree",
+    "trees",  # of a repository and those inside of it, where no id of git is of all
+    "changes",
+    "channel",  # of a package of conda: those that it may be of, between blanks
+    "sha256",  # those that the file may have, between blanks; of an interpreter, its archive
+    "md5",  # of a package of conda, whose lists have no other
+    "sha256 of .tar.bz2",  # many a build is there as .conda, too, and one of them is not the other
+    "md5 of .tar.bz2",
+]
+ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in the order in which they are shown
+Aspects = dict[Aspect, str]
+HASHES: tuple[Aspect, ...] = ("sha256", "md5", "sha256 of .tar.bz2", "md5 of .tar.bz2")
+# A fact of the list of system packages, by a name that no package has.
+ARCHITECTURE = "architecture of the packages"
+Facts = dict[str, Aspects]
+# Distributions that `pip freeze` leaves out, of any Python (pip, commands/freeze.py).
+HIDDEN = frozenset({"pip", "setuptools", "wheel", "distribute", "python", "wsgiref", "argparse"})
+# Longer values (flags of a processor, versions) do not come from a machine or a list.
+LONGEST = 1 << 16
+LONGEST_VERSION = 200
+# Pairs of channels that are looked at; an environment has some five.
+_MOST_CHANNELS = 4096
+_ANY = ("", "all", "noarch")  # architectures of packages that are for each machine
+# Empty, these are as good as not set: ld.so(8).
+_LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
+
+
+Weight = Literal["note", "stated", "hidden"]
+
+
+class Doubt(Struct, frozen=True, kw_only=True):
+    """Part of one side that cannot be compared: these names of a kind, and why.
+
+    `{}` in `reason` stands for the side. The `weight` is `note` where nothing can hide there, `stated` where a
+    difference may hide unless both sides state the same, and `hidden` where it may hide even then: the content is not
+    in the snapshot.
+    """
+
+    kind: Kind
+    reason: str
+    names: tuple[str, ...]
+    weight: Weight
+
+
+class Unread(Struct, frozen=True):
+    """A line of a snapshot that was not understood, or a file of an unknown kind, whose `text` is empty."""
+
+    place: str
+    text: str
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What proves the tree of a captured repository: the bytes of its diff, which begins at `start`, and its bundle.
+
+    `stated` says that the bundle is the one that capture.json states. A packed interpreter has its archive as
+    `bundle`.
+    """
+
+    start: str
+    diff: str
+    bundle: str
+    stated: bool
+
+
+class Side(Struct, frozen=True, kw_only=True):
+    """One of two environments.
+
+    `name` is what the user called it and `form` what it is. `known` has the facts of each kind that the side
+    can know, empty ones included. `unlisted` are names that it does not list even where they are there.
+    `left_out` says why a lock left something out. `doubled` counts names that stood there twice; the first
+    counts, as for Python, and `repeats` has the others. `partial` are kinds of which a side tells only some things.
+    `doubts` and `unread` are what cannot be compared. `lock` is the lock of a side that is one: two locks are compared
+    field by field, too. `evidence` has a row for each captured repository, and for those inside of it,
+    and one for a packed interpreter.
+    """
+
+    name: str
+    form: str
+    known: dict[Kind, Facts]
+    unlisted: dict[Kind, frozenset[str]] = {}
+    left_out: dict[tuple[Kind, str], str] = {}
+    doubled: dict[Kind, int] = {}
+    partial: frozenset[Kind] = frozenset()
+    repeats: frozenset[tuple[Kind, str, str]] = frozenset()
+    doubts: tuple[Doubt, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    lock: Lock | None = None
+    evidence: dict[tuple[Kind, str], tuple[Evidence, ...]] = {}
+
+
+class Gathered:
+    """Facts that are put together, line by line."""
+
+    def __init__(self) -> None:
+        self.known: dict[Kind, Facts] = {}
+        self.doubled: dict[Kind, int] = {}
+        self.repeats: set[tuple[Kind, str, str]] = set()
+        self.evidence: dict[tuple[Kind, str], tuple[Evidence, ...]] = {}
+        self._doubts: dict[tuple[Kind, str, Weight], list[str]] = {}
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What cannot be compared."""
+        rows = self._doubts.items()
+        return tuple(Doubt(kind=k, reason=r, names=tuple(names), weight=w) for (k, r, w), names in rows)
+
+    def doubt(self, kind: Kind, reason: str, name: str, weight: Weight = "stated") -> None:
+        """Add a thing that cannot be compared; see `Doubt`."""
+        self._doubts.setdefault((kind, reason, weight), []).append(bounded(name))
+
+    def begin(self, kind: Kind) -> Facts:
+        """Return the facts of a kind, which is known from now on."""
+        return self.known.setdefault(kind, {})
+
+    def add(self, kind: Kind, name: str, aspects: Mapping[Aspect, str | None]) -> None:
+        """Add what is stated of a thing; None and "" are not stated, and what was stated first stays."""
+        facts = self.begin(kind)
+        stated: Aspects = {aspect: bounded(value) for aspect, value in aspects.items() if value}
+        former = facts.setdefault(name, stated)
+        if former is stated:
+            return
+        if any(former.get(aspect, value) != value for aspect, value in stated.items()):
+            self.doubled[kind] = self.doubled.get(kind, 0) + 1
+            self.repeats.add((kind, name, str(sorted(stated.items()))))
+        for aspect, value in stated.items():
+            former.setdefault(aspect, value)
+
+    def variables(self, pairs: Iterable[tuple[str, str | None]]) -> None:
+        """Add variables; of secrets, which are None or look like one, only the names.
+
+        Of a name that stands there again with another value, all values count, in their order.
+        """
+        facts, values = self.begin("environment"), dict[str, dict[str, None]]()
+        for name, value in pairs:
+            if value is None or secrets.secret_variable(name, value):
+                facts[name] = {}
+            elif (value or name not in _LOADER) and facts.get(name) != {}:
+                values.setdefault(name, {})[value] = None
+                facts.setdefault(name, {"value": value})
+        for name, several in values.items():
+            if len(several) > 1 and facts[name]:
+                facts[name] = {"value": ", and again as ".join(several)}
+
+    def packages(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        """Add system packages: (name, version, architecture, sha256 of its file or "").
+
+        Those of a foreign architecture are named as dpkg names them; the native one is that of most.
+        """
+        listed = list(rows)
+        self.begin("system")
+        counts = Counter(row[2] for row in listed)
+        native = max(counts.keys() - _ANY, key=lambda found: (counts[found], found), default="")
+        for name, version, architecture, sha256 in listed:
+            foreign = architecture not in (*_ANY, native)
+            shown = f"{name}:{architecture}" if foreign else name
+            self.add("system", shown, {"version": version, "sha256": sha256})
+        if native:  # a machine may have lists of dpkg and of rpm
+            former = self.known["system"].pop(ARCHITECTURE, {}).get("value")
+            self.add("system", ARCHITECTURE, {"value": f"{former}, {native}" if former else native})
+
+
+def bounded(value: str) -> str:
+    """Return a value, or in the place of an endless one what tells it from others."""
+    if len(value) <= LONGEST:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"({len(value)} characters, sha256:{digest})"
+
+
+def project(name: str) -> str:
+    """Return the name of a distribution as PEP 503 has it."""
+    return str(canonicalize_name(name))
+
+
+def series(version: str) -> str:
+    """Return X.Y of a version of Python."""
+    return ".".join(version.split(".")[:2])
+
+
+def equal(kind: Kind, aspect: Aspect, one: str, other: str) -> bool:
+    """Say whether two statements are the same; versions of Python are compared as PEP 440 has it."""
+    if one == other:
+        return True
+    if aspect == "sha256":
+        return not set(one.split(" ")).isdisjoint(other.split(" "))
+    if aspect == "channel":
+        return _common_channel(one, other)
+    if kind not in ("python", "interpreter") or aspect != "version":
+        return False
+    versions = _parsed(one), _parsed(other)
+    return versions[0] is not None and versions[0] == versions[1]
+
+
+@cache
+def _common_channel(one: str, other: str) -> bool:
+    here, there = one.split(" "), other.split(" ")
+    return len(here) * len(there) <= _MOST_CHANNELS and any(
+        same_channel(a, b) for a, b in product(here, there)
+    )
+
+
+def another_build(one: str, other: str) -> bool:
+    """Say whether two versions of Python differ in their local part alone, as 2.13.0 and 2.13.0+cpu."""
+    versions = _parsed(one), _parsed(other)
+    if versions[0] is None or versions[1] is None:
+        return False
+    return versions[0] != versions[1] and Version(versions[0].public) == Version(versions[1].public)
+
+
+def _parsed(text: str) -> Version | None:
+    try:
+        return Version(text) if len(text) <= LONGEST_VERSION else None
+    except InvalidVersion:
+        return None
+
+
+_LISTS = re.compile(r"LD_PRELOAD|LD_AUDIT|LOADEDMODULES|_LMFILES_|processor flags|loaded libraries|.*PATH")
+
+
+def entries(name: str, one: str, other: str) -> tuple[list[str], list[str]] | None:
+    """Return the entries of two lists that only either has, or None where they are no lists.
+
+    Args:
+        name: of a variable or of a fact of the machine.
+        one: entries between colons, or between blanks where there is no colon.
+        other: likewise.
+    """
+    if not (_LISTS.fullmatch(name) or (":/" in one and ":/" in other)):
+        return None
+    here, there = list(_split(one)), list(_split(other))
+    if len(here) < 2 and len(there) < 2:
+        return None
+    in_one, in_other = set(here), set(there)
+    return [e for e in here if e not in in_other], [e for e in there if e not in in_one]
+
+
+def _split(text: str) -> Iterator[str]:
+    return (entry for entry in text.split(":" if ":" in text else " ") if entry)

@@ -1,0 +1,117 @@
+"""What a word on the command line names: a snapshot, a lock, a folder of results, an image, or `here`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.capture.launch import capture
+from reprobuild.compare.environments.difference import Comparison, compare_sides
+from reprobuild.compare.environments.image import from_image
+from reprobuild.compare.environments.lock import from_lock
+from reprobuild.compare.environments.model import Side
+from reprobuild.compare.environments.snapshot import from_snapshot
+from reprobuild.compare.images.explain import LOCK, open_image
+from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
+from reprobuild.image.formats.squashfs_read import is_squashed
+
+HERE = "here"
+GIVE = (
+    "give a snapshot, a lock, a folder of results, an image, or the word `here`; "
+    "`reprobuild compare --help` says which images"
+)
+
+
+class Running(Struct, frozen=True, kw_only=True):
+    """What `here` is: the interpreter to capture with, and the environment to capture."""
+
+    python: str
+    env: Mapping[str, str]
+
+
+def compare(
+    one: str, other: str, running: Running, env: Mapping[str, str], say: Callable[[str], None]
+) -> Comparison:
+    """Compare two environments.
+
+    Args:
+        one: a path, the name of an image of the engine, or `here`.
+        other: likewise.
+        running: what `here` is.
+        env: the user's environment, for the engine's address and PATH.
+        say: is told each step.
+
+    Raises:
+        UsageError: there is nothing of that name.
+        SnapshotError, LockError, BuildError: it is damaged.
+        EngineError: it is no path, and no engine has it; or a program that reads it is absent.
+        InconclusiveError: nothing is known of both.
+    """
+    with tempfile.TemporaryDirectory(prefix="reprobuild-compare-") as folder:
+        sides = []
+        for index, name in enumerate((one, other)):
+            scratch = Path(folder) / str(index)
+            scratch.mkdir()
+            sides.append(open_side(name, scratch, running, env, say))
+    if not sides[0].known.keys() & sides[1].known.keys():
+        raise InconclusiveError(
+            f"nothing is known of both: {one} ({sides[0].form}) and {other} ({sides[1].form})",
+            hint="take a whole snapshot with `reprobuild capture`",
+        )
+    return compare_sides(sides[0], sides[1])
+
+
+def open_side(
+    name: str, scratch: Path, running: Running, env: Mapping[str, str], say: Callable[[str], None]
+) -> Side:
+    """Return what one of the two states; `scratch` is an empty folder, and `compare` has the rest."""
+    if name == HERE:
+        say("capturing the running environment")
+        return _here(running, scratch / "captured")
+    path = Path(name)
+    if name.startswith(("/", ".", "~")) and not path.exists():
+        raise UsageError(f"there is nothing at {name}", hint=GIVE)
+    if name and path.is_dir():
+        if (path / LOCK).is_file():
+            return from_lock(path / LOCK, name)
+        if not any((path / file).is_file() for file in ("index.json", "manifest.json", "image/index.json")):
+            return from_snapshot(path, name)
+    elif path.is_file() and _is_text(path) and not is_squashed(path):
+        return from_lock(path, name)
+    opened, read = scratch / "opened", scratch / "read"
+    opened.mkdir()
+    read.mkdir()
+    try:
+        image = open_image(name, opened, env, say)
+    except EngineError as err:
+        if path.exists():
+            raise
+        raise EngineError(str(err), hint=GIVE) from None  # it may be the name of a folder, misspelt
+    say(f"reading {name}: {image.form}, {len(image.layers)} layers")
+    return from_image(image, read)
+
+
+def _is_text(path: Path) -> bool:
+    """Say whether a file cannot be an archive: those begin with, or soon have, what no text holds."""
+    with path.open("rb") as stream:
+        start = stream.read(512)
+    return b"\0" not in start and not start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
+
+
+def _here(running: Running, folder: Path) -> Side:
+    said: list[bytes] = []
+    code = capture(
+        running.python, folder, env=running.env, sink=lambda stream, data: said.append(data), as_json=False
+    )
+    if code:
+        lines = b"".join(said).decode("utf-8", "replace").strip().splitlines()
+        raise SnapshotError(
+            f"the running environment could not be captured: {lines[-1] if lines else f'exit code {code}'}",
+            hint="`reprobuild capture -o DIR` tells more; compare with DIR",
+        )
+    for diff in folder.glob("*.diff"):  # capture.json has the trees; a diff with a secret would be refused
+        diff.unlink()
+    return from_snapshot(folder, HERE, "the running environment")

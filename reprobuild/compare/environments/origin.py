@@ -1,0 +1,51 @@
+"""Where a distribution of Python comes from, as far as a side tells it: an aspect, and what two of them say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from reprobuild.infra import secrets
+from reprobuild.snapshot.parsers.pip_freeze_url import read_origin
+from reprobuild.snapshot.text import LONGEST_ROW
+
+# Of a distribution that a freeze lists by name and version alone; conda's may stand there like this, too.
+INDEX = "an index"
+CONDA = "conda"
+_FILE = "the file "
+
+
+def of_file(path: str) -> str:
+    """Return the origin of what was installed from a file of the machine."""
+    return f"{_FILE}{path}"
+
+
+def of_address(url: str) -> str:
+    """Return the origin of what was installed from an address of its own."""
+    return secrets.redact(url)
+
+
+def of_record(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return origin and sha256 of what a `direct_url.json` says of an archive, each empty where it does not.
+
+    https://packaging.python.org/en/latest/specifications/direct-url/
+    """
+    url, archive = record.get("url"), record.get("archive_info")
+    if not isinstance(archive, dict) or not isinstance(url, str) or len(url) > LONGEST_ROW:
+        return "", ""
+    found = read_origin(url, editable=False)
+    if found is None or found.kind != "archive":
+        return "", ""  # a path where conda has built something
+    hashes = archive.get("hashes")
+    told = hashes.get("sha256") if isinstance(hashes, dict) else archive.get("hash")
+    sha256 = str(told).removeprefix("sha256=")
+    origin = of_address(found.url) if found.url else of_file(found.path or "")
+    return origin, sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else ""
+
+
+def one_name(one: str, other: str) -> bool:
+    """Say whether two origins are files of one name in two places, which may be one file."""
+    return all(origin.startswith(_FILE) for origin in (one, other)) and (
+        one.rpartition("/")[2] == other.rpartition("/")[2]
+    )

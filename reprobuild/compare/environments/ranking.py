@@ -1,0 +1,63 @@
+"""How likely a difference changes numbers or speed: the table `ranking.toml`, likeliest first."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.compare.environments.model import KINDS, Kind
+from reprobuild.resolve.environment import environment
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the table; see its head."""
+
+    group: str
+    kinds: tuple[Kind, ...]
+    reason: str
+    names: tuple[str, ...] = ()
+    like: tuple[str, ...] = ()
+    noise: bool = False
+
+
+@cache
+def table() -> tuple[Rule, ...]:
+    """Return the rules in their order."""
+    raw = files("reprobuild.compare.environments").joinpath("ranking.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=dict[str, tuple[Rule, ...]])["rule"]
+
+
+@cache
+def _by_kind() -> dict[Kind, tuple[tuple[int, Rule, re.Pattern[str] | None], ...]]:
+    """Return for each kind its rules with their ranks, each with one compiled pattern for its names."""
+    found: dict[Kind, list[tuple[int, Rule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
+    for rank, rule in enumerate(table(), 1):
+        pattern = re.compile("|".join(f"(?:{name})" for name in rule.names)) if rule.names else None
+        for kind in rule.kinds:
+            found[kind].append((rank, rule, pattern))
+    return {kind: tuple(rows) for kind, rows in found.items()}
+
+
+def rank(kind: Kind, name: str) -> tuple[int, Rule]:
+    """Return the rule of a thing, and its place in the table from 1.
+
+    Patterns are matched against at most 200 characters: no name that a rule knows is longer.
+    """
+    treated = _class(name[:200]) if kind == "environment" else ""
+    last: tuple[int, Rule] | None = None
+    for place, rule, pattern in _by_kind()[kind]:
+        if (pattern is not None and pattern.fullmatch(name[:200])) or treated in rule.like:
+            return place, rule
+        if pattern is None and not rule.like:
+            last = place, rule
+    assert last is not None, kind  # a test tries every kind
+    return last
+
+
+def _class(name: str) -> str:
+    """Return a variable's class in resolve/environment/environment.toml; no pattern there matches a newline."""
+    return next((rule.kind for pattern, rule in environment.rules() if pattern.fullmatch(name)), "")

@@ -1,0 +1,96 @@
+"""Captured repositories as facts, and the files whose content a capture left out of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from reprobuild.compare.environments.evidence import evidence
+from reprobuild.compare.environments.freeze import add_commits
+from reprobuild.compare.environments.model import Aspect, Gathered, Kind, project
+from reprobuild.snapshot.capture_model import Captured, Repository
+from reprobuild.snapshot.model import Snapshot
+
+NONE = "none"
+_OUTERMOST = "."
+OTHER_BUNDLE = "{} has a bundle that is not the one of its capture.json"
+LEFT_OUT = "{} leaves the content of files out"
+
+
+def add_sources(gathered: Gathered, snapshot: Snapshot, bundles: Mapping[str, str]) -> None:
+    """Add the repositories: whole work trees that were captured, else commits of the freeze and digests of diffs."""
+    if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
+        gathered.begin("source")
+    add_commits(gathered, snapshot)
+    whole = {one.name for one in snapshot.captured.repositories} if snapshot.captured else set()
+    for patch in snapshot.patches:
+        if patch.name not in whole:
+            digest = hashlib.sha256(patch.content).hexdigest()
+            gathered.add("source", project(patch.name), {"changes": f"sha256:{digest}"})
+    for remark in snapshot.remarks:  # an empty diff is no patch: there were no changes
+        name = project(remark.place.file.removesuffix(".diff"))
+        if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
+            gathered.known["source"][name].setdefault("changes", NONE)
+    if snapshot.captured:
+        _repositories(gathered, snapshot, snapshot.captured, bundles)
+
+
+def _repositories(
+    gathered: Gathered, snapshot: Snapshot, captured: Captured, bundles: Mapping[str, str]
+) -> None:
+    """Add the work trees that were captured; those that lie inside of others are a part of them."""
+    gathered.begin("job")
+    for one in captured.repositories:
+        _left_out(gathered, one)
+        inside = sorted((_line(child, one), child) for child in _inside(captured, one))
+        proofs = tuple(evidence(it, snapshot, bundles) for it in (one, *(child for _, child in inside)))
+        if not proofs[0].stated:
+            gathered.doubt("source" if one.distributions else "job", OTHER_BUNDLE, one.name, "hidden")
+        clean = one.diff.file is None and one.diff.reason == "done"
+        inner = [line for line, _ in inside]
+        aspects: dict[Aspect, str | None] = {
+            "changes": NONE if clean and not inner else None,
+        }
+        if inner:  # a lock has the tree of all together, which only git can tell
+            together = "\n".join([one.worktree, *inner]).encode()
+            aspects["trees"] = f"sha256:{hashlib.sha256(together).hexdigest()}"
+        else:
+            aspects["tree"] = one.worktree
+        for owner in map(project, one.distributions):
+            gathered.add("source", owner, aspects)
+            gathered.evidence["source", owner] = proofs
+            if one.head:  # the freeze has the newest commit that a remote has, and that is what a lock names
+                gathered.known["source"][owner].setdefault("commit", one.head)
+        if not one.distributions and one.parent is None:
+            gathered.add("job", one.name, {**aspects, "commit": one.head})
+            gathered.evidence["job", one.name] = proofs
+
+
+def _left_out(gathered: Gathered, one: Repository) -> None:
+    """Add the files that are in no tree and in no diff: their content may differ without another word."""
+    kind: Kind = "source" if one.distributions else "job"
+    for file in one.left_out:
+        gathered.doubt(kind, LEFT_OUT, f"{one.name}/{file.path}", "hidden")
+    if one.left_out_count > len(one.left_out):
+        more = one.left_out_count - len(one.left_out)
+        gathered.doubt(kind, LEFT_OUT, f"{one.name}: {more} more, which are not named", "hidden")
+
+
+def _inside(captured: Captured, one: Repository) -> Iterator[Repository]:
+    """Yield each repository inside of another, at any depth; each is inside of one at most once."""
+    waiting, seen = [one.name], {one.name}
+    while waiting:
+        for child in captured.inside(waiting.pop()):
+            if child.name not in seen:
+                seen.add(child.name)
+                waiting.append(child.name)
+                yield child
+
+
+def _line(child: Repository, outermost: Repository) -> str:
+    """Return the place and tree of a repository inside of another.
+
+    The lines of all parents make the whole path. No repository is called `.`, which stands for the outermost.
+    """
+    parent = _OUTERMOST if child.parent == outermost.name else child.parent
+    return f"{child.name} {parent} {child.path} {child.worktree}"

@@ -1,0 +1,299 @@
+"""A snapshot as facts: what its files list, and what `capture.json` says of the machine."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import UNSET
+
+from reprobuild.compare.environments import conda
+from reprobuild.compare.environments.channel import channels
+from reprobuild.compare.environments.evidence import hash_bundles, hash_interpreter
+from reprobuild.compare.environments.freeze import add_distributions, of_environment
+from reprobuild.compare.environments.interpreter import add_packed
+from reprobuild.compare.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
+from reprobuild.compare.environments.model import (
+    ARCHITECTURE,
+    HIDDEN,
+    Aspects,
+    Gathered,
+    Kind,
+    Side,
+    Unread,
+    bounded,
+    project,
+    series,
+)
+from reprobuild.compare.environments.repositories import add_sources
+from reprobuild.infra import secrets
+from reprobuild.snapshot.model import Remark, Report, Snapshot
+from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.snapshot.read import read_snapshot
+
+NEWEST_CUDA = "newest CUDA of the driver"
+# Fields of nvidia-smi that say something of the environment, and what they are called here.
+_GPU_FIELDS = {
+    "memory.total": "GPU memory",
+    "driver_version": "driver",
+    "vbios_version": "VBIOS",
+    "compute_cap": "compute capability",
+    "ecc.mode.current": "ECC",
+    "mig.mode.current": "MIG",
+}
+# Fields of a report on the machine, in words of their own: a capture has others for the same.
+_OF_REPORTS = {
+    "os": "system of the report",
+    "libc": "libc of the report",
+    "machine": "architecture of the report",
+}
+_HEADERS = {
+    "version.json": "CUDA",
+    "version.txt": "CUDA",
+    "cudnn_version.h": "cuDNN",
+    "nccl.h": "NCCL",
+}
+_DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
+
+
+def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
+    """Return what a snapshot states.
+
+    Raises:
+        SnapshotError: see `read_snapshot` and `machine.read_facts`.
+    """
+    snapshot = read_snapshot(folder)
+    bundles = hash_bundles(snapshot.captured, folder)
+    archive = hash_interpreter(snapshot.captured, folder)
+    return of_snapshot(snapshot, read_facts(folder), name, form, bundles, archive)
+
+
+def of_snapshot(
+    snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot",
+    bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
+) -> Side:  # fmt: skip
+    """Return what a snapshot and its `capture.json` state.
+
+    Args:
+        snapshot: all but what `captured` has.
+        captured: what `capture.json` says of the machine.
+        name: what the user called it.
+        form: what it is.
+        bundles: what `hash_bundles` returned.
+        archive: what `hash_interpreter` returned.
+    """
+    gathered = Gathered()
+    snapshot = of_environment(gathered, snapshot, captured)
+    _lists(gathered, snapshot, captured)
+    _conda(gathered, snapshot, captured)
+    add_sources(gathered, snapshot, bundles)
+    unlisted: dict[Kind, frozenset[str]] = {}
+    if captured is None or captured.distributions is None:
+        unlisted["python"] = HIDDEN
+    if captured:
+        _captured(gathered, captured)
+    add_packed(gathered, snapshot, archive)
+    for report in snapshot.reports:
+        _reported(gathered, report)
+    unlisted["gpu"] = _silent(gathered, captured)
+    unlisted["system"] = frozenset({ARCHITECTURE}) - gathered.known.get("system", {}).keys()
+    unlisted["machine"] = frozenset(_OF_REPORTS.values()) - gathered.known.get("machine", {}).keys()
+    return Side(
+        name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
+        repeats=frozenset(gathered.repeats),
+        partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
+        doubts=gathered.doubts, unread=tuple(map(_unread, _odd(snapshot))),
+        evidence=gathered.evidence,
+    )  # fmt: skip
+
+
+def _odd(snapshot: Snapshot) -> Iterator[Remark]:
+    return (remark for remark in snapshot.remarks if not remark.understood)
+
+
+def _unread(remark: Remark) -> Unread:
+    """Return a line that was not understood; a shortened one, and a file that was not read, are like no other."""
+    text = remark.text or remark.reason
+    alone = text.endswith(("…", "characters: too long to show)", ": not read"))
+    return Unread(str(remark.place), "" if alone else text)
+
+
+def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add what the files of the chapter's recipe list."""
+    add_distributions(gathered, snapshot, captured)
+    if "apt-packages.txt" not in snapshot.absent:
+        gathered.packages(
+            (package.name, package.version, package.architecture, "")
+            for package in snapshot.packages
+            if package.mark != "residual"
+        )
+    elif captured and captured.without("dpkg"):
+        gathered.begin("system")
+    if snapshot.rpms:
+        gathered.packages((rpm.name, rpm.version, rpm.architecture, "") for rpm in snapshot.rpms)
+    if "env.txt" not in snapshot.absent:
+        gathered.variables((variable.name, variable.value) for variable in snapshot.variables)
+        for name, why in {variable.name: variable.suspect for variable in snapshot.variables}.items():
+            if why:
+                gathered.doubt("environment", f"{{}} has values that cannot be trusted: {why}", name)
+    if "modules.txt" not in snapshot.absent:
+        gathered.begin("module")
+        for module in snapshot.modules:
+            gathered.add("module", module.name, {"version": module.version})
+    elif captured and captured.without("modules"):
+        gathered.begin("module")
+
+
+def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add conda's lists; what pip has installed stands in some of them, too."""
+    if snapshot.conda or (captured and captured.without("conda")):
+        gathered.begin("conda")
+    for package in snapshot.conda:
+        if package.channel == PYPI:
+            gathered.add("python", project(package.name), {"version": package.version})
+    others = [one for one in snapshot.conda if one.channel != PYPI]
+    if others:
+        built = (
+            (conda.Built(one.name, one.version, one.build or "", channel=channels(one)), one)
+            for one in others
+        )
+        # Without an address, the line is the name of the file.
+        files = (
+            conda.hashed(it, one.url or one.text.partition("#")[0], md5=one.md5, sha256=one.sha256)
+            for it, one in built
+        )
+        conda.add(gathered, files)
+
+
+def _captured(gathered: Gathered, captured: Captured) -> None:
+    """Add what only `capture.json` says."""
+    if captured.python:
+        python = captured.python
+        told: Aspects = {"version": python.version, "series": series(python.version)}
+        if python.implementation:
+            told["implementation"] = python.implementation
+        gathered.add("interpreter", "python", told)
+        _add(gathered, "machine", "libc", python.libc)
+    if captured.gpu or captured.without("gpu"):
+        gathered.begin("gpu")
+    for name, value in _gpu(captured.gpu) if captured.gpu else ():
+        _add(gathered, "gpu", name, value)
+    if captured.machine:
+        gathered.begin("machine")
+        for name, value in _machine(captured.machine):
+            _add(gathered, "machine", name, value)
+        if captured.machine.release:
+            gathered.add("release", "system", release_aspects(captured.machine.release))
+
+
+def _reported(gathered: Gathered, report: Report) -> None:
+    """Add what `collect_env` or `nvidia-smi` said; what `capture.json` has said stays."""
+    if report.kind == "capture":
+        return
+    if report.python:
+        full = report.python if report.python.count(".") == 2 else None
+        gathered.add("interpreter", "python", {"version": full, "series": series(report.python)})
+    if report.free_threaded is not UNSET:
+        build = "free-threaded" if report.free_threaded else "with the global lock"
+        gathered.add("interpreter", "python", {"build": build})
+    if report.gpus:
+        _add(gathered, "gpu", "GPU", _counted(iter(report.gpus)))
+    _add(gathered, "gpu", "driver", report.driver)
+    _add(gathered, "gpu", "torch of the report", report.torch)
+    _add(gathered, "gpu", "cuDNN of the report", report.cudnn)
+    for field, name in _OF_REPORTS.items():
+        _add(gathered, "machine", name, getattr(report, field) or "")
+    _add(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
+
+
+def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
+    """Return the facts of GPUs that a snapshot does not tell, even where they are so.
+
+    A capture tells of all but what is known only to a job that captures itself, in its own process.
+    """
+    every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
+    inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA, "torch of the report", "cuDNN of the report"}
+    whole = captured is not None and (captured.gpu is not None or captured.without("gpu"))
+    return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
+
+
+def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
+    """Add a fact of the machine; what it does not have is not stated."""
+    if value:
+        gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
+
+
+def release_aspects(release: dict[str, str]) -> Aspects:
+    """Return what /etc/os-release says of the distribution."""
+    return {
+        "distribution": release.get("ID", ""),
+        "codename": release.get("VERSION_CODENAME", ""),
+        "version": release.get("VERSION_ID", ""),
+    }
+
+
+def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
+    """Yield what is said of GPUs, driver and CUDA's libraries; alike GPUs are counted."""
+    rows = [
+        dict(zip(gpu.nvidia_smi_fields, (cell.strip() for cell in row.split(",")), strict=False))
+        for row in gpu.nvidia_smi or ()
+    ]
+    if rows:
+        yield "GPU", _counted(row.get("name", "?") for row in rows)
+        for field, name in _GPU_FIELDS.items():
+            yield name, ", ".join(sorted({row.get(field, "") for row in rows} - {""}))
+    else:
+        yield "GPU", _counted(card.get("Model", "?") for card in gpu.cards)
+        match = _DRIVER.search(gpu.driver)
+        yield "driver", match[1] if match else ""
+    versions: dict[str, set[str]] = {}
+    for path, version in gpu.headers.items():
+        if known := _HEADERS.get(path.rpartition("/")[2]):
+            versions.setdefault(known, set()).add(version)
+    for name, found in versions.items():
+        yield name, ", ".join(sorted(found))
+    if gpu.torch:
+        yield "CUDA of torch", gpu.torch.get("cuda", "")
+    yield "loaded libraries", ":".join(sorted({path.rpartition("/")[2] for path in gpu.libraries}))
+
+
+def _counted(names: Iterator[str]) -> str:
+    return ", ".join(f"{number} x {name}" for name, number in sorted(Counter(names).items()))
+
+
+def _machine(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Yield what is said of processor, kernel and limits."""
+    cpu = machine.cpu
+    yield "host", machine.host
+    yield "processor", _processor(cpu)
+    yield "processors usable", str(len(cpu.usable) or cpu.count or "")
+    yield "microcode", cpu.microcode
+    yield "processor flags", " ".join(sorted((cpu.flags or cpu.features).split()))
+    yield "memory", f"{machine.memory_bytes} bytes" if machine.memory_bytes else ""
+    for name, index in (("kernel", 2), ("kernel build", 3), ("architecture", 4)):
+        yield name, machine.uname[index] if len(machine.uname) > index else ""
+    for name, (soft, hard) in machine.limits.items():
+        if name != "ofile":  # another name of nofile
+            yield f"limit {name}", f"{_limit(soft)}, at most {_limit(hard)}"
+    yield "control group", machine.cgroup.get("group", "")
+    for name in ("cpu.max", "memory.max"):
+        yield f"control group's {name}", machine.cgroup.get(name, "")
+    yield "huge pages", machine.huge_pages
+    yield "container", " ".join(machine.container)
+
+
+def _processor(cpu: Cpu) -> str:
+    named = cpu.model_name or cpu.vendor or cpu.part
+    numbers = [
+        f"{word} {number}"
+        for word, number in (("family", cpu.family), ("model", cpu.model), ("stepping", cpu.stepping))
+        if number
+    ]
+    return f"{named} ({', '.join(numbers)})" if numbers else named
+
+
+def _limit(number: int) -> str:
+    return "unlimited" if number < 0 else str(number)

@@ -1,0 +1,275 @@
+"""Which input of the lock brought a path: a package, a wheel, a source, our own files, the base.
+
+dpkg, conda and pip write down what they install, in the image itself: `/var/lib/dpkg/info/NAME.list`, `conda-meta`,
+and RECORD
+(https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.compare.images.classify import source_of
+from reprobuild.image.layers.plan import skeleton
+from reprobuild.image.tree_digest import Tree
+from reprobuild.infra.tar import Entry
+from reprobuild.infra.untrusted.strings import TreePath
+from reprobuild.lock.lock import FILES, PREFIX, Lock, dpkg_name
+
+# (kind, name) in the words of `compare`; ("", "") is no input.
+Input = tuple[str, str]
+NONE: Input = ("", "")
+BASE: Input = ("realised", "base tree")
+RUNTIME: Input = ("realised", "runtime package")
+INTERPRETER: Input = ("interpreter", "python")
+TREE: Input = ("realised", "tree of the interpreter")
+HOOK = ("/site-packages/reprobuild.pth", "/site-packages/reprobuild.start")
+_INFO = "var/lib/dpkg/info/"
+_STATUS = "var/lib/dpkg/status"
+_CONDA = re.compile(rf"{PREFIX[1:]}/conda-meta/([^/]+)-[^-/]+-[^-/]+\.json")
+_DIST_INFO = re.compile(r"(.*/)?([^/]+)-([^/-]+)\.dist-info(/|$)")
+
+
+class _Record(Struct, frozen=True):
+    """The part of conda's record of a package that is used."""
+
+    files: tuple[TreePath, ...] = ()
+
+
+class Origins(Struct, frozen=True):
+    """Where the paths of an image come from: `paths` as dpkg and pip have it, `versions` as they say.
+
+    `sources` has the sources by their folders, and `built` what `built_paths` returned.
+    """
+
+    paths: dict[str, Input]
+    versions: dict[Input, str]
+    sources: dict[str, Input]
+    lock: Lock | None
+    built: frozenset[tuple[str, str]] = frozenset()
+
+
+def wanted(tree: Tree, largest: int) -> set[str]:
+    """Return the sha256 of every file of at most `largest` bytes that `read_origins` reads."""
+    return {
+        entry.sha256
+        for path, entry in tree.items()
+        if entry.type == "file" and entry.size <= largest and _says_origins(path)
+    }
+
+
+def _says_origins(path: str) -> bool:
+    lists = path.startswith(_INFO) and path.endswith(".list")
+    return lists or path == _STATUS or path.endswith(".dist-info/RECORD") or bool(_CONDA.fullmatch(path))
+
+
+def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock | None) -> Origins:
+    """Return the origins of an image.
+
+    Args:
+        tree: the merged tree.
+        read: returns the content of a file, or None where it was too large to be kept.
+        lock: of the image, where one is known.
+    """
+    paths: dict[str, Input] = {}
+    conda: dict[str, Input] = {}
+    status = tree.get(_STATUS)
+    names, versions = _packages(read(status) or b"" if status and status.type == "file" else b"")
+    for path, entry in tree.items():
+        if entry.type != "file" or not _says_origins(path) or path == _STATUS:
+            continue
+        content = read(entry) or b""
+        if _CONDA.fullmatch(path):
+            conda.update(dict.fromkeys((path, *_linked(content)), ("conda", _CONDA.sub(r"\1", path))))
+        elif path.startswith(_INFO):
+            name = _named(path[len(_INFO) : -len(".list")], names)
+            paths.update((found, ("system", name)) for found in _listed(content, tree))
+        else:
+            paths.update(_recorded(path, content))
+    paths.update(
+        conda
+    )  # its packages of Python have a RECORD, too; what pip installed over one has none of conda's
+    for path in tree:
+        match = _DIST_INFO.match(path)
+        if match:
+            owner = ("python", str(canonicalize_name(match[2])))
+            versions[owner] = match[3]
+            paths.setdefault(path, owner)
+        elif path.startswith(_INFO) and tree[path].type == "file":
+            name = _named(path[len(_INFO) :].rpartition(".")[0], names)
+            if name:
+                paths.setdefault(path, ("system", name))
+    sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
+    return Origins(paths, versions, sources, lock, built_paths(lock))
+
+
+def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
+    """Return what dpkg's own file of installed packages says: {NAME:ARCHITECTURE: name}, and the versions.
+
+    A foreign package has its architecture in its name; dpkg itself is never foreign.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for stanza in status.decode("utf-8", "replace").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
+        if "Package" in fields and "Version" in fields:
+            found[fields["Package"], fields.get("Architecture", "")] = fields["Version"]
+    native = next((architecture for name, architecture in found if name == "dpkg"), "")
+    names: dict[str, str] = {}
+    versions: dict[Input, str] = {}
+    for (name, architecture), version in found.items():
+        key = dpkg_name(name, architecture, native) if native else name
+        names[f"{name}:{architecture}"] = key
+        names.setdefault(name, key)
+        versions["system", key] = version
+    return names, versions
+
+
+def _named(stem: str, names: Mapping[str, str]) -> str:
+    """Return the package of a file of dpkg's: `NAME.list`, or `NAME:ARCHITECTURE.list` of a `Multi-Arch: same` one."""
+    return names.get(stem, stem.partition(":")[0])
+
+
+def _listed(content: bytes, tree: Tree) -> Iterator[str]:
+    """Yield the paths of a package that are no directories, as the tree has them: /bin is /usr/bin."""
+    for line in content.decode("utf-8", "surrogateescape").splitlines():
+        path = line.strip("/")
+        top, slash, rest = path.partition("/")
+        link = tree.get(top)
+        if slash and link is not None and link.type == "symlink":
+            path = f"{link.target.strip('/')}/{rest}"
+        entry = tree.get(path)
+        if path and (entry is None or entry.type != "directory"):
+            yield path
+
+
+def _linked(content: bytes) -> list[str]:
+    """Return the paths of a package of conda, as its record has them; none where it is damaged."""
+    try:
+        return [f"{PREFIX[1:]}/{path}" for path in msgspec.json.decode(content, type=_Record).files]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
+
+
+def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
+    match = _DIST_INFO.match(path)
+    assert match is not None
+    owner = ("python", str(canonicalize_name(match[2])))
+    site = path.rpartition("/")[0].rpartition("/")[0]
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline="")))
+    except csv.Error:
+        return
+    for row in rows:
+        if row and not row[0].startswith("/"):
+            yield posixpath.normpath(posixpath.join(site, row[0])), owner
+
+
+def candidates(path: str, origins: Origins) -> list[Input]:
+    """Return the inputs that can have brought a path, the nearest first; none where nobody knows it."""
+    folder = "/".join(path.split("/", 2)[:2])  # a source stands at /src/NAME
+    if source := origins.sources.get(folder):
+        parts = [("realised", f"compiled parts of {source[1]}")]
+        return [source, *(parts if (source[1], path[len(folder) + 1 :]) in origins.built else [])]
+    lock = origins.lock
+    if path == FILES[1:] or path.startswith(f"{FILES[1:]}/") or path.endswith(HOOK):
+        return [*_told(path, lock), RUNTIME]
+    owner = origins.paths.get(path) or origins.paths.get(source_of(path))
+    if owner and owner[0] == "python":
+        more = [("realised", f"wheel of {owner[1]}"), ("source", owner[1])]
+        code = [("realised", f"bytecode of {owner[1]}")] if path.endswith(".pyc") else []
+        return [owner, *more, *code]
+    if owner:
+        return [owner, TREE if owner[0] == "conda" else BASE]
+    if lock is None:
+        return []
+    if _in_tree(path, lock):
+        return [INTERPRETER, TREE]
+    if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
+        return [INTERPRETER] if path in {part.path for part in skeleton(lock)} else []
+    return [BASE]
+
+
+def built_paths(lock: Lock | None) -> frozenset[tuple[str, str]]:
+    """Return (source, path below it) of each file that the build of a source put there."""
+    builds = lock.realised.builds if lock and lock.realised else ()
+    return frozenset((build.name, path) for build in builds for path in build.files)
+
+
+def _in_tree(path: str, lock: Lock) -> bool:
+    home = lock.interpreter.home[1:]
+    return bool(home) and (path == home or path.startswith(f"{home}/"))
+
+
+def _told(path: str, lock: Lock | None) -> list[Input]:
+    """Return the inputs that a file of our own tells of."""
+    if lock and path.startswith(f"{FILES[1:]}/sources"):
+        return [("source", source.name) for source in lock.sources]
+    if lock and path == f"{FILES[1:]}/environ.json":
+        return [("environment", setting.name) for setting in lock.environment]
+    return []
+
+
+def folder_owners(origins: Origins) -> dict[str, Input]:
+    """Return the input of each directory whose known files all come from one; `NONE` for the others."""
+    found: dict[str, Input] = {}
+    for path, owner in origins.paths.items():
+        above = path.rpartition("/")[0]
+        while above:
+            former = found.setdefault(above, owner)
+            if former != owner:
+                if former == NONE:
+                    break  # and so is all that is above
+                found[above] = NONE
+            above = above.rpartition("/")[0]
+    return found
+
+
+class Culprit(Struct, frozen=True, kw_only=True):
+    """An input with the files that differ and that it brought.
+
+    `one` and `other` are what the locks say of it where both are known, else the versions in the images.
+    `explains` is "yes" where those differ, "no" where they are equal, and "unknown" for the files that no
+    input is known for.
+    """
+
+    kind: str
+    name: str
+    one: str
+    other: str
+    explains: str
+    files: int
+
+
+Changed = Mapping[Input, tuple[str, str]]
+
+
+def choose(candidates_: list[Input], changed: Changed) -> Input:
+    """Return the first input that differs, else the first of all, else `NONE`."""
+    return next((item for item in candidates_ if item in changed), candidates_[0] if candidates_ else NONE)
+
+
+def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Culprit]:
+    """Return one culprit for each input, those that explain nothing first, then the likeliest.
+
+    Args:
+        counts: how many files that differ each input brought.
+        changed: what differs between the inputs of two images.
+        same: the versions of inputs that are equal.
+    """
+    found = []
+    for item, files in counts.items():
+        one, other = changed.get(item, (same.get(item, ""),) * 2)
+        explains = "yes" if item in changed else "unknown" if item == NONE else "no"
+        found.append(
+            Culprit(kind=item[0], name=item[1], one=one, other=other, explains=explains, files=files)
+        )
+    order = ("unknown", "no", "yes")
+    return sorted(found, key=lambda c: (order.index(c.explains), -c.files, c.kind, c.name))

@@ -1,0 +1,271 @@
+"""Of which kind the difference of two contents is, by what is in them; the name alone decides only at the end.
+
+The kinds are those that were measured when the same packages were installed twice: times, the order of
+entries, bytecode, build ids, identities that are drawn at random, logs and caches. Anything else is "content".
+Contents come from images, so nothing is executed or unmarshalled, and everything inflated has a limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.compare.images import file_formats
+
+Source = Literal["same", "different", "absent"]
+
+LOGS = re.compile(r"var/log/|var/lib/dpkg/.*\.log$|(^|.*/)conda-meta/history$")
+CACHES = re.compile(
+    r"var/cache/|var/lib/apt/lists/|etc/ld\.so\.cache$|var/lib/(systemd/catalog|fontconfig)/|usr/share/mime/"
+    r"|(root|home/[^/]+)/(\.cache/|\.wget-hsts$)|(.*/)?(icon-theme|mimeinfo|giomodule)\.cache$|(.*/)?gschemas\.compiled$"
+    r"|(.*/)?uv_cache\.json$|var/lib/dpkg/[^/]*-old$|etc/(passwd|group|shadow|gshadow|subuid|subgid)-$"
+)
+_MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_DAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}"
+_CLOCK = rb"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-6]\d(?:[.,]\d{1,9})?)?"
+_ZONE = rb"(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?![A-Za-z0-9]))?"
+_DATE = rb"(?:19|20)\d\d([-/.])(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
+# Dates and times as programs write them; the last are compact dates and seconds since 1970, from 2001 to 2033.
+TIMES = re.compile(
+    rb"(?<![0-9A-Za-z])(?:"
+    rb"" + _DATE + rb"(?:[T ]" + _CLOCK + _ZONE + rb")?"
+    rb"|(?:" + _DAYS + rb",? )?\d{1,2}[ -]" + _MONTHS + rb"[a-z]{0,6}[ -](?:19|20)\d\d(?: " + _CLOCK + _ZONE + rb")?"
+    rb"|(?:" + _DAYS + rb" )?" + _MONTHS + rb" {1,2}\d{1,2}(?: " + _CLOCK + rb"(?: [A-Z]{3,4})?)?,? (?:19|20)\d\d"
+    rb"|" + _CLOCK + _ZONE + rb""
+    rb"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:T?(?:[01]\d|2[0-3])[0-5]\d[0-6]\dZ?)?"
+    rb"|1\d{9}(?:\.\d{1,9})?|1\d{12}"
+    rb")(?![0-9A-Za-z])"
+)  # fmt: skip
+LARGEST_JSON = 1 << 20
+LARGEST_TEXT = 4 << 20
+MOST_LINES = 1_000_000
+# Archives in archives.
+DEEPEST = 2
+
+
+class Finding(Struct, frozen=True):
+    """A kind, and the evidence for it in some words."""
+
+    kind: str
+    detail: str = ""
+
+
+def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> Finding:
+    """Return the kind of a difference.
+
+    Args:
+        path: in the image, without a leading slash.
+        one: a content.
+        other: another content.
+        source: for a compiled module, whether its source is the same in both images.
+    """
+    found = _by_content(path, one, other, source)
+    place = _by_place(path)
+    if place and (found is None or found.kind in ("time", "order", "content")):
+        return Finding(place, found.detail if found else "")
+    return found or Finding("content")
+
+
+def classify_unread(path: str) -> Finding:
+    """Return the kind of a difference whose contents were not looked into: by the place alone."""
+    return Finding(_by_place(path) or "content")
+
+
+def _by_place(path: str) -> str:
+    return "log" if LOGS.match(path) else "cache" if CACHES.match(path) else ""
+
+
+def _by_content(path: str, one: bytes, other: bytes, source: Source) -> Finding | None:
+    if path.endswith(".pyc"):
+        return _bytecode(one, other, source)
+    for look in (_identity, _shadow):
+        found = look(path, one, other)
+        if found:
+            return found
+    return _look(one, other, DEEPEST)
+
+
+def _look(one: bytes, other: bytes, depth: int) -> Finding | None:
+    """Return what is the matter with two contents, or with what is packed in them."""
+    for kind, evidence in file_formats.differences(one, other):
+        if kind != "inner":
+            return Finding(kind, evidence)
+        inner = _look(evidence[0], evidence[1], depth - 1) if depth else None
+        return Finding(inner.kind, f"inside, {inner.detail}") if inner else None
+    return _plain(one, other)
+
+
+def _plain(one: bytes, other: bytes) -> Finding | None:
+    """Return what is the matter with two contents without a format of their own."""
+    if len(one) == len(other) and file_formats.without_build_ids(one) == file_formats.without_build_ids(
+        other
+    ):
+        return Finding("build-id", "only the build id in the ELF note differs")
+    few = max(side.count(b"\n") for side in (one, other)) < MOST_LINES
+    ends = one.removesuffix(b"\n") == other.removesuffix(b"\n")  # only the last end of line is more
+    alike = few and not ends and abs(len(one) - len(other)) < 2
+    if alike and _lines(one, masked=False) == _lines(other, masked=False):
+        return Finding("order", "the same lines in another order")
+    if _in_time(one, other) and _masked(one) == _masked(other):
+        return Finding("time", f"only dates and times differ, the first: {_first_time(one, other)}")
+    text = few and not ends and max(len(one), len(other)) < LARGEST_TEXT and b"\0" not in one
+    if text and _lines(one, masked=True) == _lines(other, masked=True):
+        return Finding("time", "only dates, times and the order of lines differ")
+    if _same_json(one, other):
+        return Finding("order", "the same JSON, its keys in another order or with other spaces")
+    return None
+
+
+def _lines(content: bytes, *, masked: bool) -> tuple[int, int]:
+    """Return the number of lines, and a sum over their hashes that does not depend on their order."""
+    total = count = start = 0
+    while start < len(content):
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        line = content[start:end]
+        line = TIMES.sub(b"\0time\0", line) if masked else line
+        total += int.from_bytes(hashlib.sha256(line).digest(), "big")
+        count, start = count + 1, end + 1
+    return count, total & ((1 << 256) - 1)
+
+
+def _masked(content: bytes) -> bytes:
+    """Return a hash of a content that does not depend on the dates and times in it."""
+    digest, start = hashlib.sha256(), 0
+    for match in TIMES.finditer(content):
+        digest.update(content[start : match.start()] + b"\0time\0")
+        start = match.end()
+    digest.update(content[start:])
+    return digest.digest()
+
+
+def _in_time(one: bytes, other: bytes) -> bool:
+    """Say whether the first byte that differs is in or after a date or time on both sides: a quick look."""
+    at = first_difference(one, other)
+    return all(
+        any(match.start() <= at <= match.end() for match in TIMES.finditer(side, max(at - 64, 0), at + 64))
+        for side in (one, other)
+    )
+
+
+def _first_time(one: bytes, other: bytes) -> str:
+    for here, there in zip(TIMES.finditer(one), TIMES.finditer(other), strict=False):
+        if here[0] != there[0]:
+            return f"{here[0].decode('ascii')} and {there[0].decode('ascii')}"
+    return "none"
+
+
+def _same_json(one: bytes, other: bytes) -> bool:
+    if (
+        max(len(one), len(other)) > LARGEST_JSON
+        or one[:1] not in (b"{", b"[")
+        or other[:1] not in (b"{", b"[")
+    ):
+        return False
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _identity(path: str, one: bytes, other: bytes) -> Finding | None:
+    """Return the kind of what is drawn at random once for each machine, where it looks like that."""
+    if path in ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid"):
+        random = all(re.fullmatch(rb"([0-9a-f]{32}|uninitialized)?\n?", side) for side in (one, other))
+        return Finding("identity", "an id that is drawn at random for each machine") if random else None
+    keys = (b"-----BEGIN ", b"ssh-", b"ecdsa-")
+    if (
+        re.fullmatch(r"etc/ssh/ssh_host_\w+_key(\.pub)?", path)
+        and one.startswith(keys)
+        and other.startswith(keys)
+    ):
+        return Finding("identity", "a key of the SSH server, drawn at random for each machine")
+    return None
+
+
+def _shadow(path: str, one: bytes, other: bytes) -> Finding | None:
+    """Return "time" where only the third field differs: the day of the last change, as shadow(5) has it."""
+    if path not in ("etc/shadow", "etc/shadow-"):
+        return None
+    rows = [[line.split(b":") for line in side.splitlines()] for side in (one, other)]
+    if len(rows[0]) != len(rows[1]) or any(len(row) != 9 for side in rows for row in side):
+        return None
+    if any(a[:2] + a[3:] != b[:2] + b[3:] for a, b in zip(*rows, strict=True)):
+        return None
+    days = next((a[2], b[2]) for a, b in zip(*rows, strict=True) if a[2] != b[2])
+    if not all(re.fullmatch(rb"\d{0,6}", day) for day in days):
+        return None
+    said = " and ".join(day.decode() for day in days)
+    return Finding("time", f"only the days of the last change of passwords differ, the first: {said}")
+
+
+def source_of(path: str) -> str:
+    """Return the path of the source of a compiled module (PEP 3147), or "" where the name tells none."""
+    folder, _, name = path.rpartition("/")
+    if not name.endswith(".pyc"):
+        return ""
+    if folder == "__pycache__" or folder.endswith("/__pycache__"):
+        above = folder[: -len("__pycache__")]
+        return f"{above}{name.split('.')[0]}.py" if name.count(".") >= 2 else ""
+    return f"{path[:-1]}"
+
+
+def _bytecode(one: bytes, other: bytes, source: Source) -> Finding:
+    """Say where two compiled modules differ: PEP 552 has the header."""
+    if source == "different":
+        return Finding("content", "compiled from another source")
+    words = list(_header(one, other))
+    if one[16:] != other[16:]:
+        words.append(_code(one[16:], other[16:]))
+    tail = ", its source is in no image" if source == "absent" else ", from the same source"
+    return Finding("bytecode", "; ".join(words) + tail)
+
+
+def _header(one: bytes, other: bytes) -> Iterator[str]:
+    sides = [
+        [int.from_bytes(side[start : start + 4], "little") for start in (0, 4, 8, 12)]
+        for side in (one, other)
+    ]
+    (magic, flags, *rest), (magic_, flags_, *rest_) = sides
+    if magic != magic_:
+        yield f"another Python: magic number {magic & 0xFFFF} and {magic_ & 0xFFFF}"
+    modes = [_MODES.get(flag, f"flags {flag}") for flag in (flags, flags_)]
+    if flags != flags_:
+        yield f"checked by {modes[0]} and by {modes[1]}"
+    elif flags & 1:
+        if rest != rest_:
+            yield "another hash of the source in the header"
+    else:
+        if rest[0] != rest_[0]:
+            yield f"the time of the source in the header, {rest[0]} and {rest_[0]}"
+        if rest[1] != rest_[1]:
+            yield f"the size of the source in the header, {rest[1]} and {rest_[1]}"
+
+
+_MODES = {0: "time and size", 1: "nothing (unchecked hash)", 3: "hash"}
+
+
+def _code(one: bytes, other: bytes) -> str:
+    """Say whether the file name in the code differs; the code is only looked at."""
+    names = [re.search(rb"[\x21-\x7e]{1,512}\.py(?![a-z])", side) for side in (one, other)]
+    if names[0] and names[1] and names[0][0] != names[1][0]:
+        said = [match[0].decode("ascii")[-100:] for match in names if match]
+        return f"compiled under another name, {said[0]} and {said[1]}"
+    return f"other code, from byte {first_difference(one, other) + 16}"
+
+
+def first_difference(one: bytes, other: bytes) -> int:
+    """Return the offset of the first byte that differs."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # equal up to `low`, and not equal up to `high` or at its end
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,70 @@
+"""Where two contents differ first, in words that may be shown: no secrets, and nothing that not everybody may read."""
+
+from __future__ import annotations
+
+from reprobuild.compare.images.classify import first_difference
+from reprobuild.infra import secrets
+from reprobuild.infra.tar import Entry
+
+LONGEST_LINE = 4096
+LARGEST = 2**20  # the search for secrets takes some seconds for a file of this size
+SHOWN = 100
+PRIVATE = frozenset(
+    {".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", "credentials", "machine-id", "config.json"}
+)
+
+
+def quotable(path: str, one: Entry, other: Entry, contents: tuple[bytes, bytes]) -> str:
+    """Return "" where parts of two contents may be shown, else the reason why not."""
+    if not one.mode & other.mode & 0o004:
+        return "not everybody may read it"
+    if path.rpartition("/")[2] in PRIVATE:
+        return "files of this name hold secrets"
+    if max(len(content) for content in contents) > LARGEST:
+        return f"it has more than {LARGEST // 2**20} MiB"
+    rules = sorted({rule for content in contents for _, rule in secrets.find(content)})
+    return f"it holds what looks like a secret ({', '.join(rules)})" if rules else ""
+
+
+def excerpt(one: bytes, other: bytes, *, quote: bool) -> str:
+    """Return where two contents differ first: the line with both texts, or the byte; no texts if not `quote`."""
+    at = first_difference(one, other)
+    lines = [_line(side, at) for side in (one, other)]
+    number = one.count(b"\n", 0, at) + 1
+    if lines[0] is None or lines[1] is None or not _text(one) or not _text(other):
+        return f"from byte {at} of {len(one)} and {len(other)}"
+    if not quote:
+        return f"from line {number}"
+    texts = [secrets.redact(line) for line in lines if line is not None]
+    if texts[0] == texts[1]:
+        return f"line {number} differs in what looks like a secret or in its end"
+    said = _shortened(texts[0], texts[1])
+    return f"line {number}: {said[0]!r} and {said[1]!r}"
+
+
+def _text(content: bytes) -> bool:
+    return b"\0" not in content[: 1 << 16]
+
+
+def _line(content: bytes, at: int) -> str | None:
+    """Return the line around a byte, or None where it is long or no UTF-8."""
+    start, end = content.rfind(b"\n", 0, at) + 1, content.find(b"\n", at)
+    line = content[start : end if end >= 0 else len(content)]
+    try:
+        return line.decode() if len(line) <= LONGEST_LINE else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _shortened(one: str, other: str) -> tuple[str, str]:
+    """Return the parts of two lines around their first difference."""
+    same = next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    start = max(0, same - SHOWN // 3)
+
+    def cut(line: str) -> str:
+        part = line[start : start + SHOWN]
+        return f"{'…' if start else ''}{part}{'…' if len(line) > start + SHOWN else ''}"
+
+    return cut(one), cut(other)

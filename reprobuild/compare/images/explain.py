@@ -1,0 +1,294 @@
+"""explain: two images in; what differs, of which kind, and which input brought it, out.
+
+Each layer is read once as a stream; contents of files that differ are then fetched into a scratch folder, up
+to a limit. Memory is bounded by the number of files, not by their size.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.compare.images.attribute import (
+    NONE,
+    Culprit,
+    Input,
+    Origins,
+    candidates,
+    choose,
+    culprits,
+    folder_owners,
+    read_origins,
+    wanted,
+)
+from reprobuild.compare.images.classify import Source, classify, classify_unread, source_of
+from reprobuild.compare.images.diffoscope import Deeper, look_deeper
+from reprobuild.compare.images.excerpt import excerpt, quotable
+from reprobuild.compare.images.scan import Known, Scanned, chosen, fetch_contents, scan
+from reprobuild.compare.images.tree import (
+    KINDS,
+    FileChange,
+    Level,
+    compare_documents,
+    compare_packing,
+    compare_runtime,
+    compare_trees,
+    level,
+)
+from reprobuild.errors import EngineError, UsageError
+from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
+from reprobuild.image.oci.members import written
+from reprobuild.image.oci.open import GIVE, Opened, open_path
+from reprobuild.infra import secrets
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.diff import Change, compare_locks
+from reprobuild.lock.lock import Lock, read_lock
+
+LOCK = "reprobuild.lock"
+LABEL = "org.reprobuild.lock"
+# Bytes of one content, and of all contents together, that are looked into.
+LARGEST = 32 << 20
+MOST = 1 << 30
+
+Say = Callable[[str], None]
+Pair = tuple[Scanned, Scanned]
+
+
+class Side(Struct, frozen=True, kw_only=True):
+    """One of the two images: what the user called it, what it is, and its digests ("" for what it has not)."""
+
+    name: str
+    form: str
+    reference: str
+    tree: str
+    config: str
+    manifest: str
+    lock: str
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """All that differs between two images.
+
+    `level` is the highest at which they are equal: manifest, config, tree, or different. `files` and those
+    `changes` whose kind is `runtime` are what makes trees differ; other changes do not.
+    """
+
+    one: Side
+    other: Side
+    level: Level
+    files: tuple[FileChange, ...] = ()
+    changes: tuple[Change, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+    diffoscope: tuple[Deeper, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanation:
+    """Compare two images.
+
+    Args:
+        one: a path of a folder of results, a layout, an archive, a SIF or a squashfs, or the name of an image
+            of the engine.
+        other: likewise.
+        env: the user's environment, for the engine's address and PATH.
+        say: is told each step.
+
+    Raises:
+        UsageError: one of them is no image.
+        BuildError: one of them is damaged.
+        EngineError: it is no file, and no engine has it.
+    """
+    with tempfile.TemporaryDirectory(prefix="reprobuild-diff-") as folder:
+        scratch, known = Path(folder), Known()
+        sides: list[Scanned] = []
+        for index, name in enumerate((one, other)):
+            place = scratch / str(index)
+            place.mkdir()
+            image = open_image(name, place, env, say)
+            say(f"reading {name}: {image.form}, {len(image.layers)} layers")
+            sides.append(scan(image, known))
+        known.clear()
+        return _explain((sides[0], sides[1]), scratch, env, say)
+
+
+def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
+    """Open an image of any form.
+
+    Args:
+        name: see `explain`.
+        scratch: an empty folder, which is needed as long as the image is.
+        env: see `explain`.
+        say: is told where an engine is asked.
+
+    Raises:
+        UsageError, BuildError, EngineError: see `explain`.
+    """
+    path = Path(name)
+    if name and path.exists():
+        return open_squashed(path, scratch, env) if is_squashed(path) else open_path(path, scratch)
+    if name.startswith(("/", ".", "~")) or not name:
+        raise UsageError(f"there is no image at {name or 'an empty name'}", hint=GIVE)
+    from reprobuild.engines import docker  # its SDK takes 0.2 s; the one engine that is asked
+
+    if docker.version(env) is None:
+        raise EngineError(
+            f"there is no file {name!r}, and no Docker engine answers that could have an image of that name",
+            hint=GIVE,
+        )
+    saved = scratch / "saved.tar"
+    say(f"{name} is no file: saving the image of that name from {docker.NAME}")
+    with written(saved) as write:
+        docker.save(name, write, env)
+    opened = open_path(saved, scratch, name)
+    return msgspec.structs.replace(opened, form=f"{opened.form} of {docker.NAME}")
+
+
+def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Explanation:
+    locks, notes = _locks(pair)
+    notes += [
+        f"{scanned.image.name} states no configuration, so what runs is not known of it"
+        for scanned in pair
+        if not scanned.image.config_digest and not scanned.image.config
+    ]
+    files = compare_trees(pair[0].tree, pair[1].tree)
+    changes = (
+        *compare_runtime(pair[0].image.config, pair[1].image.config),
+        *compare_documents(*pair),
+        *compare_packing(*pair),
+    )
+    deeper: list[Deeper] = []
+    blamed: list[Culprit] = []
+    if files:
+        contents = scratch / "contents"
+        contents.mkdir()
+        say(f"{len({file.path for file in files})} paths differ; looking into them")
+        files, more = _with_kinds(pair, files, contents)
+        files, blamed = _with_culprits(pair, files, contents, locks)
+        notes += more
+        deeper, more = look_deeper(pair, files, contents, env, say)
+        notes += more
+    sides = [_side(scanned, lock) for scanned, lock in zip(pair, locks, strict=True)]
+    return Explanation(
+        one=sides[0], other=sides[1], level=level(*pair), changes=changes,
+        files=tuple(sorted(files, key=lambda f: (KINDS.index(f.kind), f.path))), culprits=tuple(blamed),
+        diffoscope=tuple(deeper), notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _side(scanned: Scanned, lock: Lock | None) -> Side:
+    image = scanned.image
+    return Side(
+        name=image.name, form=image.form, reference=image.reference, tree=scanned.digest,
+        config=image.config_digest, manifest=image.manifest, lock=f"sha256:{lock.digest}" if lock else "",
+    )  # fmt: skip
+
+
+def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
+    """Return the lock of each image, by the label that says which it is; one lock may be of both."""
+    labels = [(scanned.image.config.get("Labels") or {}).get(LABEL) for scanned in pair]
+    found: dict[str, Lock] = {}
+    notes = []
+    for scanned, label in zip(pair, labels, strict=True):
+        path = Path(scanned.image.name) / LOCK
+        if scanned.image.form != "folder of results" or not path.is_file():
+            continue
+        lock = read_lock(path)
+        found[f"sha256:{lock.digest}"] = lock
+        if label != f"sha256:{lock.digest}":
+            notes.append(f"{path} is not the lock of the image beside it, and was not used for it")
+    return [found.get(str(label)) for label in labels], notes
+
+
+# --- kinds -----------------------------------------------------------------------------------
+
+
+def _with_kinds(
+    pair: Pair, files: list[FileChange], contents: Path
+) -> tuple[list[FileChange], list[str]]:  # fmt: skip
+    """Return the changes with the kinds of their contents, and what was not looked into."""
+    pairs = {f.path: (pair[0].tree[f.path], pair[1].tree[f.path]) for f in files if f.kind == "content"}
+    read, left_out = chosen(pairs, LARGEST, MOST)
+    needed = {entry.sha256 for both in read.values() for entry in both}
+    for scanned in pair:  # what tells of inputs is in the same layers, so one more pass does for both
+        fetch_contents(scanned, needed | wanted(scanned.tree, LARGEST), contents)
+    found = []
+    for file in files:
+        if file.kind != "content":
+            found.append(file)
+        elif file.path in read:
+            found.append(_looked_into(pair, file, contents))
+        else:
+            kind = classify_unread(file.path).kind
+            found.append(msgspec.structs.replace(file, kind=kind, detail=left_out[file.path]))
+    notes = [f"{len(left_out)} files were not looked into, as each says"] if left_out else []
+    return found, notes
+
+
+def _looked_into(pair: Pair, file: FileChange, contents: Path) -> FileChange:
+    one, other = ((contents / digest).read_bytes() for digest in (file.one, file.other))
+    source = source_of(file.path)
+    sources = [scanned.tree.get(source) if source else None for scanned in pair]
+    state: Source = "absent" if not all(sources) else "different"
+    if sources[0] and sources[1] and sources[0].sha256 == sources[1].sha256:
+        state = "same"
+    finding = classify(file.path, one, other, state)
+    detail = secrets.redact(finding.detail)
+    if finding.kind in ("content", "order", "log", "cache"):
+        entries = [scanned.tree[file.path] for scanned in pair]
+        reason = quotable(file.path, entries[0], entries[1], (one, other))
+        where = excerpt(one, other, quote=not reason)
+        detail = "; ".join(part for part in (detail, where, reason and f"not quoted: {reason}") if part)
+    return msgspec.structs.replace(file, kind=finding.kind, detail=detail)
+
+
+# --- inputs ----------------------------------------------------------------------------------
+
+
+def _with_culprits(
+    pair: Pair, files: list[FileChange], contents: Path, locks: list[Lock | None]
+) -> tuple[list[FileChange], list[Culprit]]:
+    """Return the changes with the inputs that brought them, and the inputs with their number of files."""
+
+    def read(entry: Entry) -> bytes | None:
+        path = contents / entry.sha256
+        return path.read_bytes() if path.is_file() else None
+
+    origins = []
+    for scanned, lock in zip(pair, locks, strict=True):
+        origins.append(read_origins(scanned.tree, read, lock))
+    changed, same = _inputs(origins, locks)
+    folders = [folder_owners(side) for side in origins]
+    found = []
+    for file in files:
+        known = [item for side in reversed(origins) for item in candidates(file.path, side)]
+        entries = [scanned.tree.get(file.path) for scanned in pair]
+        if all(entry is None or entry.type == "directory" for entry in entries):
+            known = [o for side in folders if (o := side.get(file.path, NONE)) != NONE] + known
+        found.append(msgspec.structs.replace(file, culprit=choose(known, changed)))
+    counts = Counter({(f.path, f.culprit) for f in found})
+    by_input = Counter(culprit for _, culprit in counts)
+    return found, culprits(by_input, changed, same)
+
+
+def _inputs(
+    origins: list[Origins], locks: list[Lock | None]
+) -> tuple[dict[Input, tuple[str, str]], dict[Input, str]]:
+    """Return the inputs that differ with both values, and the versions of those that the images have alike."""
+    one, other = (side.versions for side in origins)
+    same = {item: version for item, version in one.items() if other.get(item) == version}
+    versions = {item: (one.get(item, ""), other.get(item, "")) for item in {*one, *other} if item not in same}
+    if locks[0] is None or locks[1] is None:
+        return versions, same
+    changed = {_named(c): (c.one or "", c.other or "") for c in compare_locks(locks[0], locks[1])}
+    return changed, same
+
+
+def _named(change: Change) -> Input:
+    name = change.name
+    return (change.kind, str(canonicalize_name(name)) if change.kind == "python" else name)

@@ -1,0 +1,197 @@
+"""File formats that hold times, an order of entries, or build ids: what differs, where nothing else does."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.tar import entry_of, hashed, members
+from reprobuild.infra.untrusted.tars import UNREADABLE
+
+# Bytes that one file may inflate to before it is given up.
+LARGEST = 32 << 20
+MOST_MEMBERS = 100_000
+# A note of the owner "GNU" and the type 3 (NT_GNU_BUILD_ID), of either byte order: elf(5), gabi "Note Section".
+_BUILD_ID = re.compile(
+    rb"(?:\x04\0\0\0([\x08\x10\x14\x20])\0\0\0\x03\0\0\0|\0\0\0\x04\0\0\0([\x08\x10\x14\x20])\0\0\0\x03)GNU\0",
+    re.DOTALL,
+)
+Row = tuple[str, str, str]  # name, what must be equal, time
+
+
+def differences(one: bytes, other: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield at most one (kind, evidence): "time" or "order" with words, or "inner" with two inflated contents.
+
+    Nothing comes where the two are of no format known here, or differ in more than times and order.
+    """
+    for mark, look in _FORMATS:
+        if one.startswith(mark) and other.startswith(mark):
+            try:
+                found = look(one, other)
+            except (*UNREADABLE, IndexError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError):
+                found = None  # damaged, encrypted, or only looks like one
+            if found:
+                yield found
+            return
+    if one[257:262] == other[257:262] == b"ustar":
+        try:
+            found = _rows("members of the tar", _tar(one), _tar(other))
+        except (*UNREADABLE, BuildError):
+            found = None
+        if found:
+            yield found
+
+
+def without_build_ids(content: bytes) -> bytes:
+    """Return a digest of an ELF file that does not depend on its build ids; of another content, the content."""
+    if not content.startswith(b"\x7fELF"):
+        return content
+    digest, start = hashlib.sha256(), 0
+    for match in _BUILD_ID.finditer(content):
+        length = (match[1] or match[2])[0]
+        digest.update(content[start : match.end()])
+        start = match.end() + length
+    digest.update(content[start:])
+    return digest.digest()
+
+
+def _rows(what: str, one: list[Row], other: list[Row]) -> tuple[str, str] | None:
+    """Compare two lists of members of an archive: the same but for times, or but for their order?"""
+    same = [[row[:2] for row in side] for side in (one, other)]
+    if sorted(same[0]) != sorted(same[1]):
+        return None
+    times = sorted(one) != sorted(other)
+    if same[0] != same[1]:
+        return "order", f"the {what} in another order{', with other times' if times else ''}"
+    if times:
+        first = next((a, b) for a, b in zip(one, other, strict=True) if a != b)
+        return "time", f"the times of {what}, the first: {first[0][2]} and {first[1][2]}"
+    return None
+
+
+def _gzip(one: bytes, other: bytes) -> tuple[str, Any] | None:
+    inner = [_inflate(side) for side in (one, other)]
+    if inner[0] != inner[1]:
+        return "inner", (inner[0], inner[1])
+    times = [int.from_bytes(side[4:8], "little") for side in (one, other)]
+    if one[:4] + one[8:] == other[:4] + other[8:]:
+        return "time", f"the time in the gzip header, {times[0]} and {times[1]}"
+    return None
+
+
+def _inflate(content: bytes) -> bytes:
+    stream = zlib.decompressobj(31)
+    inflated = stream.decompress(content, LARGEST)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("too large, cut short or in several parts")
+    return inflated
+
+
+def _zip(one: bytes, other: bytes) -> tuple[str, Any] | None:
+    return _rows("members of the zip", _zip_rows(one), _zip_rows(other))
+
+
+def _zip_rows(content: bytes) -> list[Row]:
+    rows: list[Row] = []
+    left = LARGEST
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        listed = archive.infolist()
+        if len(listed) > MOST_MEMBERS:
+            raise ValueError("too many members")
+        for info in listed:
+            digest = hashlib.sha256()
+            with archive.open(info) as stream:
+                while chunk := stream.read(min(1 << 20, left + 1)):
+                    left -= len(chunk)
+                    if left < 0:
+                        raise ValueError("too large")
+                    digest.update(chunk)
+            fixed = f"{digest.hexdigest()} {info.external_attr} {info.compress_type} {info.comment!r}"
+            rows.append((info.filename, fixed, "{}-{:02}-{:02} {:02}:{:02}:{:02}".format(*info.date_time)))
+    return rows
+
+
+def _tar(content: bytes) -> list[Row]:
+    rows: list[Row] = []
+    for info, opened in members(io.BytesIO(content)):
+        if len(rows) >= MOST_MEMBERS:
+            raise ValueError("too many members")
+        entry = hashed(entry_of(info), opened)
+        rows.append((info.name, f"{entry} {info.uname} {info.gname}", str(info.mtime)))
+    return rows
+
+
+def _ar(one: bytes, other: bytes) -> tuple[str, Any] | None:
+    return _rows("members of the static library", _ar_rows(one), _ar_rows(other))
+
+
+def _ar_rows(content: bytes) -> list[Row]:
+    """Return the members of an `ar` archive, as ar(5) describes it."""
+    rows: list[Row] = []
+    at = 8
+    while at < len(content):
+        header = content[at : at + 60]
+        if len(header) != 60 or header[58:] != b"`\n":
+            raise ValueError("damaged")
+        size = int(header[48:58])
+        body = content[at + 60 : at + 60 + size]
+        if size < 0 or len(body) != size or len(rows) >= MOST_MEMBERS:
+            raise ValueError("damaged")
+        fixed = f"{header[28:58]!r} {hashlib.sha256(body).hexdigest()}"
+        rows.append((repr(header[:16]), fixed, header[16:28].decode("ascii").strip()))
+        at += 60 + size + size % 2
+    return rows
+
+
+def _keystore(one: bytes, other: bytes) -> tuple[str, Any] | None:
+    sides = [_certificates(side) for side in (one, other)]
+    return _rows("certificates of the Java key store", sides[0], sides[1])
+
+
+def _certificates(content: bytes) -> list[Row]:
+    """Return the trusted certificates of a Java key store: the format of `sun.security.provider.JavaKeyStore`.
+
+    After magic, version and count, each has a tag (2), an alias, a time in ms, a type and the certificate; a
+    digest over all, with the password, ends the file.
+    """
+    stream, rows = io.BytesIO(content[:-20]), list[Row]()
+
+    def number(size: int) -> int:
+        raw = stream.read(size)
+        if len(raw) != size:
+            raise ValueError("cut short")
+        return int.from_bytes(raw, "big")
+
+    def sized(size: int) -> bytes:
+        length = number(size)
+        if length > len(content):
+            raise ValueError("cut short")
+        return stream.read(length)
+
+    number(4)
+    number(4)
+    for _ in range(min(number(4), MOST_MEMBERS)):
+        if number(4) != 2:
+            raise ValueError("a private key, which is not looked into")
+        alias, time = sized(2), number(8)
+        kind, certificate = sized(2), sized(4)
+        rows.append(
+            (repr(alias), f"{kind!r} {hashlib.sha256(certificate).hexdigest()}", f"{time / 1000:.3f}")
+        )
+    if stream.read(1):
+        raise ValueError("more than it states")
+    return rows
+
+
+_FORMATS: tuple[tuple[bytes, Callable[[bytes, bytes], tuple[str, Any] | None]], ...] = (
+    (b"\x1f\x8b\x08", _gzip),
+    (b"PK\x03\x04", _zip),
+    (b"!<arch>\n", _ar),
+    (b"\xfe\xed\xfe\xed", _keystore),
+)

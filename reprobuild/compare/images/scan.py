@@ -1,0 +1,289 @@
+"""One pass over the layers of an image: every member with its time, and the merged tree; contents in a second."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Set
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from tarfile import TarInfo
+from typing import IO, cast
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layers.blobs import Lane
+from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, inflated, written
+from reprobuild.image.oci.open import Opened, Packed
+from reprobuild.image.tree_digest import Tree, merge, tree_digest
+from reprobuild.infra.tar import CHUNK, Entry, entry_of, hashed
+from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.layers import layer_members
+
+# Seconds since 1970, some 3000 years in either direction.
+LATEST = 1 << 37
+_ODD = re.compile(r"(^|/)(\.{0,2})(/|$)")
+
+
+class _Hashed:
+    """Reads a stream, counts what passes, and hashes it in a thread of its own, in large pieces."""
+
+    def __init__(self, stream: IO[bytes], count: Callable[[int], None] | None = None) -> None:
+        self._stream = stream
+        self._count = count
+        self._digest = hashlib.sha256()
+        self._lane = Lane(self._digest.update)
+        self._pieces: list[bytes] = []
+        self._gathered = 0
+        self.size = 0
+
+    def __enter__(self) -> _Hashed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lane.close()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(size)
+        self._pieces.append(chunk)
+        self._gathered += len(chunk)
+        self.size += len(chunk)
+        if self._count is not None:
+            self._count(len(chunk))
+        if self._gathered >= CHUNK:
+            self._emit()
+        return chunk
+
+    def _emit(self) -> None:
+        self._lane.put(b"".join(self._pieces))
+        self._pieces, self._gathered = [], 0
+
+    def finish(self) -> str:
+        """Read what is left, and return the sha256 of all, in hex."""
+        while self.read(CHUNK):
+            pass
+        self._emit()
+        self._lane.finish()
+        return self._digest.hexdigest()
+
+
+class Packing(Struct):
+    """How a layer is packed, known when it was read: gzip, zstd or none, and its length in bytes."""
+
+    method: str = ""
+    size: int = 0
+
+
+@contextlib.contextmanager
+def open_layer(image: Opened, index: int, allowance: Allowance) -> Iterator[tuple[IO[bytes], Packing]]:
+    """Give the tar of a layer; what is left of it is read at the end, and both hashes are then checked.
+
+    Raises:
+        BuildError: it is damaged, is not what manifest and configuration say, or unpacks to more than the image may;
+            the message names it.
+    """
+    layer = image.layers[index]
+    named = f"layer {index + 1} of {image.name} ({layer.digest or layer.diff_id})"
+    packing = Packing()
+    try:
+        with image.files.open(layer.file) as stream:
+            start = stream.read(4)
+        with image.files.open(layer.file) as stream, _Hashed(stream) as packed:
+            content, packing.method = inflated(cast("IO[bytes]", packed), start)
+            with _Hashed(content, lambda size: allowance.take_bytes(size, named)) as unpacked:
+                yield cast("IO[bytes]", unpacked), packing
+                digests = unpacked.finish(), packed.finish()
+            packing.size = packed.size
+    except DAMAGED as err:
+        raise BuildError(f"{named} cannot be read: {err}", hint=CUT_SHORT) from None
+    if digests[0] != layer.diff_id or layer.digest not in ("", digests[1]):
+        raise BuildError(f"{named} is not what the image states", hint=CUT_SHORT)
+
+
+def verify_layer(image: Opened, index: int, allowance: Allowance) -> Packing:
+    """Read a layer for its hashes alone, and return how it is packed.
+
+    Raises:
+        BuildError: see `open_layer`.
+    """
+    with open_layer(image, index, allowance) as (_, packing):
+        pass
+    return packing
+
+
+class Member(Struct, frozen=True):
+    """A member of a layer: its entry, its time in ns since 1970, and the owner's names as "user:group"."""
+
+    entry: Entry
+    time: int
+    owner: str
+
+
+class Scanned(Struct, frozen=True, kw_only=True):
+    """An image that was read: the members of each layer in their order, its packing, the merged tree.
+
+    `times` has the time of each path of the tree that a layer writes, and `digest` is the tree digest.
+    """
+
+    image: Opened
+    layers: list[list[Member]]
+    packing: list[Packing]
+    tree: Tree
+    times: dict[str, int]
+    digest: str
+
+
+Known = dict[str, list[Member]]
+
+
+def packed_size(image: Opened) -> int:
+    """Return how many bytes the layers of an image have, packed; a file counts once.
+
+    Raises:
+        BuildError: a layer is gone.
+    """
+    try:
+        return sum(image.files.size(file) for file in {layer.file for layer in image.layers})
+    except OSError as err:
+        raise BuildError(f"{image.name} cannot be read: {err}", hint=CUT_SHORT) from None
+
+
+def scan(image: Opened, known: Known) -> Scanned:
+    """Read every layer of an image once.
+
+    Args:
+        image: what `opened` returned.
+        known: members of layers read before, by diff_id. A layer in it is only read for its hashes; others
+            are added.
+
+    Raises:
+        BuildError: a layer is damaged, is not what the image states, or leads out of the image.
+    """
+    layers, packing = [], []
+    allowance, seen = Allowance(packed_size(image)), dict[Packed, Packing]()
+    for index, layer in enumerate(image.layers):
+        origin = f"layer {index + 1} of {image.name}"
+        found = known.get(layer.diff_id)
+        if found is None:
+            with open_layer(image, index, allowance) as (stream, packed):
+                found = [_member(info, content) for info, content in layer_members(stream, origin, allowance)]
+            known[layer.diff_id] = found
+        else:
+            packed = seen.get(layer) or verify_layer(image, index, allowance)
+            for member in found:
+                allowance.take_member(len(member.entry.path) + len(member.entry.target), origin)
+        seen[layer] = packed
+        packing.append(packed)
+        layers.append(found)
+    tree = merge((member.entry for member in layer) for layer in layers)
+    return Scanned(
+        image=image, layers=layers, packing=packing, tree=tree, times=_times(layers, tree),
+        digest=tree_digest(tree, image.config),
+    )  # fmt: skip
+
+
+def _member(info: TarInfo, content: object) -> Member:
+    entry = hashed(entry_of(info), content)  # type: ignore[arg-type]  # what `members` gave
+    for name in (entry.path, entry.target if entry.type == "hardlink" else ""):
+        if ".." in name.split("/") or "\0" in name:
+            raise ValueError(f"the member {name!r} leads out of the image")
+    path = entry.path if not _ODD.search(entry.path) else _short(entry.path)
+    entry = msgspec.structs.replace(entry, path=sys.intern(path), sha256=sys.intern(entry.sha256))
+    return Member(entry, _time(info), sys.intern(f"{info.uname}:{info.gname}"))
+
+
+def _short(path: str) -> str:
+    return "/".join(step for step in path.split("/") if step not in ("", "."))
+
+
+def _time(info: TarInfo) -> int:
+    """Return the member's time; a pax header has parts of a second, which a float would round."""
+    text = info.pax_headers.get("mtime", "")
+    if not abs(info.mtime) < LATEST:  # also what is no number
+        raise ValueError(f"the member {info.name!r} has no time that a file can have")
+    try:
+        return int(Decimal(text) * 1_000_000_000) if text else int(info.mtime) * 1_000_000_000
+    except InvalidOperation:  # what float() takes and Decimal does not
+        return int(info.mtime) * 1_000_000_000
+
+
+def _times(layers: list[list[Member]], tree: Tree) -> dict[str, int]:
+    times: dict[str, int] = {}
+    for layer in layers:
+        for member in layer:
+            entry = member.entry
+            if entry.type == "hardlink":
+                times[entry.path] = times.get(entry.target, member.time)
+            else:
+                times[entry.path] = member.time
+    return {path: times[path] for path in tree if path in times}
+
+
+def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
+    """Write the contents with the sha256 in `wanted` into a folder, each under its sha256, where it is not there.
+
+    Layers without any of them are not read, and others no further than needed; `scan` has checked them.
+
+    Raises:
+        BuildError: a layer is damaged meanwhile, or a file cannot be written.
+    """
+    for index, layer in enumerate(scanned.layers):
+        missing = {member.entry.sha256 for member in layer} & wanted
+        missing = {digest for digest in missing if not (folder / digest).exists()}
+        if not missing:
+            continue
+        packed = scanned.image.layers[index]
+        try:
+            with scanned.image.files.open(packed.file) as stream:
+                start = stream.read(4)
+            with scanned.image.files.open(packed.file) as stream:
+                content, _ = inflated(stream, start)
+                _fetch(content, layer, missing, folder)
+        except DAMAGED as err:
+            raise BuildError(
+                f"layer {index + 1} of {scanned.image.name} cannot be read again: {err}", hint=CUT_SHORT
+            ) from None
+
+
+def _fetch(stream: IO[bytes], layer: list[Member], missing: set[str], folder: Path) -> None:
+    for (_, content), member in zip(layer_members(stream, "the layer"), layer, strict=False):
+        digest = member.entry.sha256
+        if digest in missing and content is not None:
+            missing.discard(digest)
+            with written(folder / digest) as write:
+                while chunk := content.read(CHUNK):
+                    write(chunk)
+        if not missing:
+            return
+
+
+def chosen(
+    pairs: Mapping[str, tuple[Entry, Entry]], largest: int, most: int
+) -> tuple[dict[str, tuple[Entry, Entry]], dict[str, str]]:
+    """Return the pairs whose contents are to be looked into, and {path: reason} of the others.
+
+    Small ones go first, so that as many as can be are looked into.
+
+    Args:
+        pairs: of files whose contents differ, by path.
+        largest: of one content, in bytes.
+        most: of all contents together, in bytes.
+    """
+    found: dict[str, tuple[Entry, Entry]] = {}
+    left_out: dict[str, str] = {}
+    total, seen = 0, set[str]()
+    for path, (one, other) in sorted(pairs.items(), key=lambda item: max(e.size for e in item[1])):
+        size = sum(entry.size for entry in (one, other) if entry.sha256 not in seen)
+        if max(one.size, other.size) > largest:
+            left_out[path] = f"too large to be looked into: {one.size} and {other.size} bytes"
+        elif total + size > most:
+            left_out[path] = f"not looked into: {most} bytes of other files were"
+        else:
+            total += size
+            seen |= {one.sha256, other.sha256}
+            found[path] = (one, other)
+    return found, left_out

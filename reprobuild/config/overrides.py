@@ -1,0 +1,286 @@
+"""Decisions: what evidence cannot decide, from `reprobuild.yaml` beside the snapshot or from options.
+
+They are copied into the lock. A file that only lies beside a snapshot may come from whoever made the snapshot, so it
+decides less than one that the user names: see `unconfirmed`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.profiles import check_profile
+from reprobuild.errors import UsageError
+from reprobuild.infra.git.addresses import read_origin, without_login
+from reprobuild.infra.secrets import redact, strip_credentials
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import (
+    Label,
+    Line,
+    NamePattern,
+    ProjectName,
+    Reference,
+    Seed,
+    Value,
+    VariableName,
+    Version,
+)
+from reprobuild.infra.untrusted.yaml_documents import load_yaml
+
+_LARGEST = 1 << 20  # of a file that people write
+
+# What only the user may decide, whatever the value.
+_CONFIRMED = frozenset({"services", "archives", "debs", "indexes", "channels", "accept"})
+
+# Decisions by project, whose name has several spellings.
+_BY_PROJECT = ("sources", "indexes", "build")
+
+FILENAME = "reprobuild.yaml"
+
+
+class WorkloadDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The user's own check: a command, and the files below `{out}` that it must write alike twice."""
+
+    command: tuple[Value, ...]
+    outputs: tuple[Line, ...]
+
+
+class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An archive of system packages beside the distribution's: an address or `ppa:OWNER/NAME`, and its key.
+
+    `{time}` in the address stands for a moment, where the archive keeps its past. Without `suites` it is the release's
+    code name, without `components` `main`; `key` is the fingerprint of the certificate that signs it.
+    """
+
+    url: Line
+    key: Line = ""
+    suites: tuple[Line, ...] = ()
+    components: tuple[Line, ...] = ()
+
+
+class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How one project is built, where its own files do not tell.
+
+    `requires` come to its build requirements, `packages` (of the system) to the compilers; `variables` are set for
+    the build. With `environment` the build imports what the image has (pip's `--no-build-isolation`); None: what is
+    known of the project.
+    """
+
+    requires: tuple[Line, ...] = ()
+    packages: tuple[Line, ...] = ()
+    variables: dict[VariableName, Value] = {}
+    environment: bool | None = None
+
+
+class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Every decision, each with the value that means "decide from evidence".
+
+    `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
+    `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
+    between. `debs` are `.deb` files, or folders of them; `indexes` maps the name of a distribution to the only index
+    that it is to come from; `channels` are addresses or names of channels of conda. `build` is by project; `devel` is
+    the image to compile in. `system` tells which of the captured system packages the base holds, None: those
+    that are needed; `packages` are more of them, by name.
+    """
+
+    python: Version | None = None
+    base: Reference | None = None
+    platform: Label | None = None
+    sources: dict[ProjectName, Line] = {}
+    services: dict[Label, Line] = {}
+    archives: tuple[ArchiveDecision, ...] = ()
+    debs: tuple[Line, ...] = ()
+    indexes: dict[ProjectName, Line] = {}
+    channels: tuple[Line, ...] = ()
+    bake: dict[NamePattern, Value | None] = {}
+    drop: tuple[Line, ...] = ()
+    accept: tuple[Line, ...] = ()
+    profile: Value | None = None  # `check_profile` names those that there are
+    seed: Seed | None = None
+    workload: WorkloadDecision | None = None
+    build: dict[ProjectName, BuildDecision] = {}
+    devel: Reference | None = None
+    system: Literal["needed", "all"] | None = None
+    packages: tuple[Line, ...] = ()
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
+        sources = {name: without_login(place) for name, place in self.sources.items()}
+        indexes = {name: strip_credentials(place)[0] for name, place in self.indexes.items()}
+        archives = tuple(
+            msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
+        )
+        channels = tuple(strip_credentials(one)[0] for one in self.channels)
+        kept: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(
+                msgspec.structs.replace(
+                    self,
+                    services={},
+                    debs=(),
+                    sources=sources,
+                    archives=archives,
+                    indexes=indexes,
+                    channels=channels,
+                )
+            )
+        )
+        return kept
+
+
+def read_decisions(path: Path) -> Decisions:
+    """Read a `reprobuild.yaml`.
+
+    Raises:
+        UsageError: it cannot be read, or holds what is not a decision; the message names the key.
+    """
+    try:
+        raw = load_yaml(read_plain(path, _LARGEST).decode()) or {}
+    except OSError as err:
+        raise UsageError(f"{path} cannot be read: {err.strerror}", hint="check the path") from None
+    except ValueError as err:  # broken text among them
+        raise UsageError(f"{path} is not YAML: {err}", hint="see docs/decisions.md for an example") from None
+    if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
+        raw["bake"] = dict(_baked(item, path) for item in raw["bake"])
+    if isinstance(raw, dict) and isinstance(raw.get("archives"), list):
+        raw["archives"] = [{"url": one} if isinstance(one, str) else one for one in raw["archives"]]
+    if isinstance(raw, dict) and isinstance(raw.get("python"), float):
+        raise UsageError(
+            f"{path}: python: {raw['python']} is a number in YAML", hint='write it in quotes: python: "3.10"'
+        )
+    try:
+        decisions = msgspec.convert(raw, type=Decisions)
+    except msgspec.ValidationError as err:
+        known = ", ".join(Decisions.__struct_fields__)
+        raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None
+    _check_spellings(decisions, path)
+    if decisions.profile is None:
+        return decisions
+    return msgspec.structs.replace(decisions, profile=check_profile(decisions.profile, f"{path}: "))
+
+
+def _baked(item: object, path: Path) -> tuple[str, str | None]:
+    if not isinstance(item, str):
+        raise UsageError(f"{path}: an item of bake is no text", hint="write each as NAME or NAME=VALUE")
+    return parse_bake(item)
+
+
+def is_pattern(word: str) -> bool:
+    """Tell whether a word of `bake` or `drop` may mean several names: `*`, `?` and `[...]` as in a shell."""
+    return any(sign in word for sign in "*?[")
+
+
+def is_named(name: str, words: Collection[str]) -> bool:
+    """Tell whether one of the words of `drop` or `bake` means a name."""
+    return name in words or any(is_pattern(word) and fnmatchcase(name, word) for word in words)
+
+
+def parse_bake(text: str) -> tuple[str, str | None]:
+    """Return (name, value) of `NAME=VALUE`, or (name, None) of `NAME`."""
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
+def parse_archive(text: str) -> ArchiveDecision:
+    """Return the archive of `URL` or `URL=KEY`."""
+    url, equals, key = text.rpartition("=")
+    return ArchiveDecision(url=url, key=key) if equals and "/" not in key else ArchiveDecision(url=text)
+
+
+def find_decisions(snapshot: Path) -> Path | None:
+    """Return the `reprobuild.yaml` beside the directory of the snapshot, or None."""
+    beside = snapshot.resolve().parent / FILENAME
+    return beside if beside.is_file() else None
+
+
+def inside(snapshot: Path) -> Path | None:
+    """Return the `reprobuild.yaml` in the directory of the snapshot, or None; it is read only when it is named."""
+    path = snapshot / FILENAME
+    return path if path.is_file() else None
+
+
+def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
+    """Return what a file may only decide when the user names it, as `stated` has it.
+
+    Such a file may come from others. It then must not make the program read files of the user, trust keys and
+    servers, or pass over a deviation: each source is an address of a server, and no path.
+
+    Args:
+        decisions: those of one file.
+    """
+    found = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
+    found += [
+        f"sources.{name} = {without_login(place)}"
+        for name, place in decisions.sources.items()
+        if not read_origin(place, Path()).is_remote
+    ]
+    return tuple(found)
+
+
+def stated(decisions: Decisions) -> tuple[str, ...]:
+    """Return each decision as one line of text, without credentials: `sources.mylib = mylib.bundle`."""
+    defaults = Decisions()
+    return tuple(
+        redact(text)
+        for name in Decisions.__struct_fields__
+        if getattr(decisions, name) != getattr(defaults, name)
+        for text in _stated(name, msgspec.to_builtins(getattr(decisions, name)))
+    )
+
+
+def _stated(name: str, value: Any) -> Iterator[str]:
+    if name == "bake":  # a value may be a secret
+        yield f"bake = {', '.join(value)}"
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _stated(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield f"{name} = {' '.join(_shown(part) for part in item.values())}"
+    else:
+        yield f"{name} = {without_login(value) if name.startswith('sources.') else _shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value))
+    return strip_credentials(str(value))[0]
+
+
+def _key(field: str, name: str) -> str:
+    return canonicalize_name(name) if field in _BY_PROJECT else name
+
+
+def _check_spellings(decisions: Decisions, path: Path) -> None:
+    """Refuse two spellings of one project: which of them counts would depend on their order."""
+    for field in _BY_PROJECT:
+        seen: dict[str, str] = {}
+        for name in getattr(decisions, field):
+            other = seen.setdefault(canonicalize_name(name), name)
+            if other != name:
+                raise UsageError(
+                    f"{path}: {field}: {other} and {name} are one project", hint="keep the one that you mean"
+                )
+
+
+def merge(base: Decisions, options: Decisions) -> Decisions:
+    """Return the file's decisions with the command line's put over them; lists and maps are joined."""
+    default = Decisions()
+    changed: dict[str, Any] = {}
+    for field in Decisions.__struct_fields__:
+        mine, given = getattr(base, field), getattr(options, field)
+        if isinstance(given, dict):
+            named = {canonicalize_name(name) for name in given} if field in _BY_PROJECT else given.keys()
+            kept = {name: value for name, value in mine.items() if _key(field, name) not in named}
+            changed[field] = {**kept, **given}
+        elif isinstance(given, tuple):
+            changed[field] = tuple(dict.fromkeys((*mine, *given)))
+        elif given != getattr(default, field):
+            changed[field] = given
+    return msgspec.structs.replace(base, **changed)

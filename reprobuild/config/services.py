@@ -1,0 +1,77 @@
+"""Addresses of services that no machine configures, from one data file, each with an override."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+
+
+class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One service: its address (with `{placeholders}`), what it is for, and whether it was seen to answer.
+
+    `distance` is the least number of seconds between two requests of one run. `versions` and `names` are regular
+    expressions of the versions and distributions whose wheels stand there, empty for none; `links` tells that it is a
+    page of links, and no Simple API.
+    """
+
+    url: str
+    note: str
+    status: str
+    distance: float = 0
+    versions: str = ""
+    names: str = ""
+    links: bool = False
+
+
+def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
+    """Return every service by name, with the user's addresses put over the shipped ones.
+
+    Raises:
+        UsageError: an override names a service that is not in the data file, or is no address.
+    """
+    shipped = msgspec.toml.decode(
+        files("reprobuild.config").joinpath("services.toml").read_bytes(), type=dict[str, Service]
+    )
+    for name, url in overrides.items():
+        if name not in shipped:
+            raise UsageError(
+                f"there is no service named {name!r}", hint="the services are: " + ", ".join(sorted(shipped))
+            )
+        try:
+            urlsplit(url)
+        except ValueError as err:
+            raise UsageError(
+                f"the address of the service {name} is none: {err}",
+                hint="write it as https://HOST[:PORT]/PATH",
+            ) from None
+        shipped[name] = msgspec.structs.replace(
+            shipped[name], url=url, status="given by the user", distance=0
+        )
+    return shipped
+
+
+def fill(service: Service, **values: str | None) -> str:
+    """Return the address of a service with its placeholders filled.
+
+    Raises:
+        UsageError: the user's own address has others.
+    """
+    try:
+        return service.url.format(**values)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        known = ", ".join(f"{{{name}}}" for name in values) or "none"
+        raise UsageError(
+            f"the address {service.url} of a service has a placeholder that nothing fills",
+            hint=f"it may have: {known}",
+        ) from None
+
+
+def distances(services: Mapping[str, Service]) -> dict[str, float]:
+    """Return the distances between requests by host, as `net.Net` takes them."""
+    return {urlsplit(one.url).netloc: one.distance for one in services.values() if one.distance}

@@ -1,0 +1,172 @@
+"""What goes along with an image: lock, certificate, bill of materials and provenance, and how registries hold them.
+
+Each is a manifest of its own whose `subject` is the image, with one layer: the file.
+https://github.com/opencontainers/image-spec/blob/v1.1.0/manifest.md#guidelines-for-artifact-usage
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.compare.images.explain import LABEL
+from reprobuild.distribute import provenance, sbom
+from reprobuild.ecosystems.oci_registry import repository
+from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor
+from reprobuild.errors import ShipError, UsageError
+from reprobuild.image.engine_name import own_name
+from reprobuild.image.model import Image
+from reprobuild.infra import secrets
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.infra.untrusted.strings import Text
+from reprobuild.lock.lock import Lock, encode
+from reprobuild.output.directory import LOCK, VERDICT
+from reprobuild.verify.certificate.read import LARGEST, read_verdict
+from reprobuild.verify.verdict import Verdict
+
+Kind = Literal["lock", "certificate", "sbom", "provenance"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+TYPES: dict[Kind, str] = {
+    "lock": "application/vnd.reprobuild.lock+json",
+    "certificate": "application/vnd.reprobuild.certificate+json",
+    "sbom": sbom.MEDIA_TYPE,
+    "provenance": provenance.MEDIA_TYPE,
+}
+FILES: dict[Kind, str] = {
+    "lock": LOCK,
+    "certificate": VERDICT,
+    "sbom": sbom.FILE,
+    "provenance": provenance.FILE,
+}
+LARGEST_PAPER = LARGEST
+# The empty configuration of an artifact, as the image specification has it.
+EMPTY = b"{}"
+EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+
+
+class Paper(Struct, frozen=True, kw_only=True):
+    """One of them, and its bytes."""
+
+    kind: Kind
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        """The digest of the bytes."""
+        return digest_of(self.content)
+
+
+class _Artifact(Struct, rename="camel"):
+    """What is read of the manifest of an artifact."""
+
+    layers: tuple[Descriptor, ...]
+    config: Descriptor
+    subject: Descriptor | None = None
+    artifact_type: Text = ""
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of some bytes, as registries write it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def name_of(lock: Lock) -> str:
+    """Return the name that follows from a lock: that of an image that nobody named otherwise."""
+    return own_name(lock.digest)
+
+
+def provenance_of(lock: Lock, image: Image) -> bytes:
+    """Return the provenance that goes to a registry: under no name of the user's, and without single files."""
+    return provenance.provenance(
+        lock, msgspec.structs.replace(image, reference=name_of(lock), sif="", sqsh="")
+    )
+
+
+def papers(lock: Lock, image: Image, out: Path) -> list[Paper]:
+    """Return what goes along with the image of a folder of results.
+
+    Raises:
+        ShipError: something looks like a secret; or the certificate there is of another image, damaged, or no
+            plain file.
+    """
+    found = [
+        Paper(kind="lock", content=encode(lock)),
+        Paper(kind="sbom", content=sbom.cyclonedx(lock)),
+        Paper(kind="provenance", content=provenance_of(lock, image)),
+    ]
+    place = out / VERDICT
+    if os.path.lexists(place):
+        content = _certificate(place)
+        if certified(content, lock, image) is None:
+            raise ShipError(
+                f"{place} is no certificate of this image",
+                hint="make one with `reprobuild verify OUT`, or take the file away and push without one",
+            )
+        found.append(Paper(kind="certificate", content=content))
+    for paper in found:
+        for line, rule in secrets.find(paper.content):
+            raise ShipError(
+                f"{FILES[paper.kind]}:{line}: this looks like a secret ({rule}), and is not handed to others",
+                hint="leave what it comes from out, with --drop NAME, and build again",
+            )
+    return found
+
+
+def _certificate(place: Path) -> bytes:
+    try:
+        stream, _ = open_plain(place, links=False)
+    except OSError:
+        raise ShipError(
+            f"{place} is no plain file, or cannot be read",
+            hint="take it away, and make a certificate with `reprobuild verify OUT`",
+        ) from None
+    with stream:
+        return stream.read(LARGEST + 1)
+
+
+def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
+    """Return the verdict of a certificate of this image, None where it is of another one, or is none."""
+    try:
+        verdict = read_verdict(content, VERDICT) if len(content) <= LARGEST else None
+    except UsageError:
+        return None
+    if verdict is None:
+        return None
+    ours = (f"sha256:{lock.digest}", image.manifest, image.tree)
+    return verdict if (verdict.lock, verdict.image, verdict.tree) == ours else None
+
+
+def artifact(paper: Paper, subject: Descriptor) -> bytes:
+    """Return the manifest by which a paper belongs to an image; the same paper has the same one."""
+    empty = {"mediaType": EMPTY_TYPE, "digest": digest_of(EMPTY), "size": len(EMPTY)}
+    layer = {
+        "mediaType": TYPES[paper.kind], "digest": paper.digest, "size": len(paper.content),
+        "annotations": {"org.opencontainers.image.title": FILES[paper.kind]},
+    }  # fmt: skip
+    return repository.encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": TYPES[paper.kind],
+            "config": empty,
+            "layers": [layer],
+            **({"annotations": {LABEL: paper.digest}} if paper.kind == "lock" else {}),  # lists show it
+            "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": subject.size},
+        }
+    )
+
+
+def read_artifact(content: bytes, kind: Kind, subject: str) -> Descriptor | None:
+    """Return where the file of a paper is, None where a manifest is no paper of this kind for this image."""
+    try:
+        found = msgspec.json.decode(content, type=_Artifact)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    stated = found.artifact_type or found.config.media_type
+    whole = found.subject is not None and found.subject.digest == subject and len(found.layers) == 1
+    return found.layers[0] if whole and stated == TYPES[kind] else None

@@ -1,0 +1,184 @@
+"""bundle: a folder of results, and what it was made of, as one file; docs/bundles.md says what is in it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild import __version__
+from reprobuild.distribute.bundle_contents import PROGRAM, File, Part, contents, for_others, program
+from reprobuild.distribute.bundle_writer import Written, manifest_of, write_bundle
+from reprobuild.distribute.own_wheels import own_wheels
+from reprobuild.distribute.signing import sign
+from reprobuild.distribute.standalone.unbundle import Refused, begins_bundle, is_part
+from reprobuild.errors import ShipError, UsageError
+from reprobuild.infra.atomic import private_folder, write_file
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.output.directory import VERDICT, read_image
+from reprobuild.store.store import Store
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SMALLEST = 1 << 20
+_ELSEWHERE = "write the bundle into another folder, or name it otherwise with -o"
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """How a bundle is made.
+
+    Attributes:
+        parts: what goes in beside the image, its recipe, the sources and what is known of them.
+        key: of ssh, that signs; None for no signature.
+        split: bytes of a part; 0 for one file.
+    """
+
+    parts: frozenset[Part] = frozenset()
+    key: Path | None = None
+    split: int = 0
+
+
+class Bundled(Struct, frozen=True, kw_only=True):
+    """A bundle that was written: its files in their order, sha256 (hex) and size of all together, what is in it."""
+
+    files: tuple[str, ...]
+    sha256: str
+    size: int
+    members: int
+    lock: str
+    manifest: str
+    parts: tuple[str, ...]
+    signed: bool
+    certified: bool
+    program: str
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of a size like `4G` (2 to the power of 30 each).
+
+    Raises:
+        UsageError: it is none, or less than a megabyte.
+    """
+    found = re.fullmatch(r"(\d{1,12})([KMGT]?)I?B?", text.strip().upper())
+    size = int(found.group(1)) * _UNITS[found.group(2)] if found else 0
+    if size < _SMALLEST:
+        raise UsageError(f"--split {text}: no size of at least 1M", hint="for example --split 4G")
+    return size
+
+
+def bundle(
+    out: Path, target: Path, store: Store, wanted: Wanted, env: Mapping[str, str], *,
+    say: Callable[[str], None], progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Bundled:  # fmt: skip
+    """Write the bundle of a folder of results, and the program that unpacks it beside it; the files appear whole.
+
+    The same folder of results gives the same bytes.
+
+    Args:
+        out: the folder of results.
+        target: the file; what stands there is replaced.
+        store: has the inputs.
+        wanted: what goes into it, and how.
+        env: the user's environment, for `ssh-keygen`.
+        say: is told each step.
+        progress: told (bytes so far, bytes in all).
+
+    Raises:
+        UsageError: `out` holds no image.
+        ShipError: something of it is missing or damaged, or it cannot be signed.
+        FetchError: an input is not in the store.
+        OSError: there is no room; nothing is left behind.
+    """
+    lock, image = read_image(out)
+    shown = for_others(lock, image)
+    if shown != image:
+        say(
+            f"the image is {shown.reference} in the bundle: {image.reference} could be the name of another one there"
+        )
+    beside = target.parent / PROGRAM
+    _refuse_others(target, beside)
+    if not (out / VERDICT).exists():
+        say(f"there is no {VERDICT} in {out}: the bundle will hold no certificate")
+    with private_folder(target.absolute().parent, f".{target.name}.bundling.") as folder:
+        files = contents(out, lock, image, store, wanted.parts)
+        if "reprobuild" in wanted.parts:
+            say("reprobuild itself: its wheels")
+            files += [
+                File(path=f"reprobuild/{path.name}", content=path) for path in own_wheels(folder / "wheels")
+            ]
+        told = {
+            "made_by": f"reprobuild {__version__}", "lock": lock.digest, "parts": sorted(wanted.parts),
+            "image": {name: getattr(shown, name) for name in ("reference", "tree", "config", "manifest")},
+        }  # fmt: skip
+        try:
+            manifest = manifest_of(files, told)
+        except Refused as err:
+            raise ShipError(str(err), hint="give the file another name, and build again") from None
+        signature = sign(manifest, wanted.key, env) if wanted.key else b""
+        say(f"bundle: {len(files)} files")
+        written = write_bundle(
+            folder / target.name,
+            files,
+            manifest,
+            signature,
+            lock.epoch,
+            split=wanted.split,
+            progress=progress,
+        )
+        write_file(beside, program())
+        placed = _place(written, target)
+    return Bundled(
+        files=placed, sha256=written.sha256, size=written.size, members=len(files), lock=lock.digest,
+        manifest=image.manifest, parts=tuple(sorted(wanted.parts)), signed=bool(signature),
+        certified=(out / VERDICT).exists(), program=str(beside),
+    )  # fmt: skip
+
+
+def _head(path: Path) -> bytes:
+    with open_plain(path, links=True)[0] as stream:
+        return stream.read(1000)
+
+
+def _refuse_others(target: Path, beside: Path) -> None:
+    """Stop where a file would be replaced that is none of ours."""
+    if beside.exists() and b"bundle of reprobuild" not in _head(beside):
+        raise ShipError(f"{beside} is another program", hint="write the bundle into another folder")
+    if target.is_dir():
+        raise ShipError(f"{target} is a folder", hint="name a file with -o")
+    if is_part(target.name):
+        raise ShipError(
+            f"{target} has the name of a part of a bundle",
+            hint="name it with -o so that it ends in no number",
+        )
+    numbered = _numbered(target)
+    if numbered and not begins_bundle(str(target.with_name(f"{target.name}.001"))):
+        raise ShipError(
+            f"{numbered[0]} is there, which is no part of a bundle, and would be taken for one",
+            hint=_ELSEWHERE,
+        )
+
+
+def _numbered(target: Path) -> list[Path]:
+    """Return the files that stand there as the parts of a bundle of this name would, in their order."""
+    named = (target.with_name(f"{target.name}.{number:03d}") for number in itertools.count(1))
+    return list(itertools.takewhile(Path.is_file, named))
+
+
+def _place(written: Written, target: Path) -> tuple[str, ...]:
+    """Move the finished files to their place; what is left of an earlier bundle of that name goes."""
+    places = [target.parent / path.name for path in written.paths]
+    former = _numbered(target)
+    for place in places:
+        if place != target and place not in former and place.exists():
+            raise ShipError(f"{place} is there, and is no part of a bundle", hint=_ELSEWHERE)
+    if target not in places:
+        target.unlink(missing_ok=True)  # or it would be taken for the bundle
+    # The first goes last: whoever finds the others after a kill sees by it that they are ours.
+    for path in reversed(former):
+        if path not in places:
+            path.unlink()
+    for path, place in zip(written.paths, places, strict=True):
+        path.replace(place)
+    return tuple(map(str, places))

@@ -1,0 +1,271 @@
+"""What goes into a bundle: the files of a folder of results, the inputs of its lock, and what is written for people."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.distribute.context_files import context_files
+from reprobuild.distribute.provenance import FILE as PROVENANCE
+from reprobuild.distribute.provenance import provenance
+from reprobuild.distribute.readme import render_readme
+from reprobuild.distribute.sbom import FILE as SBOM
+from reprobuild.distribute.sbom import cyclonedx
+from reprobuild.distribute.secret_files import refuse_secret_files
+from reprobuild.errors import BuildError, ShipError, UsageError
+from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.formats.single_file import filename
+from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.read import Layout, read_layout
+from reprobuild.infra import secrets
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.lock.lock import Artefact, Base, Lock
+from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.report.html.page import render_html
+from reprobuild.store.salvage import take_runtime
+from reprobuild.store.store import Store
+from reprobuild.verify.certificate.read import read_certificate
+
+Part = Literal["wheels", "debs", "context", "sif", "reprobuild"]
+LISTED: tuple[Part, ...] = tuple(part for part in get_args(Part) if part != "sif")
+PROGRAM = "unbundle.py"
+_RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
+# A recipe with thousands of packages has 2 MB. Archives are packed, or were looked into when they were made.
+_LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar")
+_LARGEST_VERDICT = 64 << 20
+# Layers and inputs were looked into where they came in, and the lock where it was made: its digest holds it.
+_LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
+_AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """A file that goes into a bundle: its path there, and its bytes or where they are.
+
+    `sha256` is empty where it is not known yet; where it is, the bytes are held against it.
+    """
+
+    path: str
+    content: bytes | Path
+    sha256: str = ""
+
+
+def program() -> bytes:
+    """Return the program that unpacks bundles with Python alone."""
+    return files("reprobuild.distribute.standalone").joinpath(PROGRAM).read_bytes()
+
+
+def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
+    """Return the parts that a comma-separated list names, and the SIF where it is wanted; `all` is all others.
+
+    Raises:
+        UsageError: one of them is none.
+    """
+    found: set[Part] = {"sif"} if sif else set()
+    for word in filter(None, text.split(",")):
+        named = [part for part in LISTED if word in (part, "all")]
+        if not named:
+            raise UsageError(
+                f"--with {text}: {word!r} is no part of a bundle", hint=f"there are: {', '.join(LISTED)}, all"
+            )
+        found |= set(named)
+    return frozenset(found)
+
+
+def python_inputs(lock: Lock) -> list[Artefact]:
+    """Return the inputs of a lock that are Python's: interpreter, wheels, source distributions, conda's packages."""
+    files = (
+        [one.file for one in lock.wheels]
+        + [one.file for one in lock.sdists]
+        + [one.file for one in lock.conda]
+    )
+    return ([lock.interpreter.file] if lock.interpreter.file else []) + files
+
+
+def system_inputs(lock: Lock) -> list[Artefact]:
+    """Return the inputs of a lock that are the system's: packages, and layers of an image below them."""
+    found: list[Artefact] = []
+    for base in (lock.base, lock.devel):
+        found += _system(base) if base else []
+    return found
+
+
+def _system(base: Base) -> list[Artefact]:
+    layers = [base.image.config, *(layer.file for layer in base.image.layers)] if base.image else []
+    return [*(deb.file for deb in (*base.packages, *base.tools)), *layers]
+
+
+def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]) -> list[File]:
+    """Return every file of the bundle of a folder of results, in the order in which they stand there.
+
+    Args:
+        out: the folder of results, whose lock and image were read.
+        store: has the inputs.
+        parts: what goes in beside the image, the recipe, the sources and what is known of them.
+
+    Raises:
+        ShipError: something of it is missing or damaged, or what is no blob, no input and not the lock holds what
+            looks like a secret.
+        FetchError: an input is not in the store.
+    """
+    layout = _layout(out, image)
+    image = for_others(lock, image)
+    sif = image.sif.removeprefix("sha256:") if "sif" in parts else ""
+    image = msgspec.structs.replace(
+        image, sif=f"sha256:{sif}" if sif else "", sqsh=""
+    )  # those that are in it
+    papers = {
+        "README.md": render_readme(lock, image, parts, certified=(out / VERDICT).exists()).encode(),
+        PROGRAM: program(),
+        IMAGE: msgspec.json.format(msgspec.json.encode(image)) + b"\n",
+        SBOM: cyclonedx(lock),
+        PROVENANCE: provenance(lock, image),
+    }
+    found = [
+        *(File(path=name, content=content) for name, content in papers.items()),
+        File(path=LOCK, content=out / LOCK, sha256=image.lock),
+        *_proof(out, lock, image),
+        *(File(path=name, content=_present(out / name)) for name in _RECIPE),
+        *_layout_files(layout, image, lock.platform),
+    ]
+    inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
+    inputs += [(one, "") for one in python_inputs(lock)] if "wheels" in parts else []
+    inputs += [(one, "") for one in system_inputs(lock)] if "debs" in parts else []
+    found += _inputs(inputs, store)
+    if {"wheels", "debs"} <= parts:
+        found += _runtime(out, lock, store)
+    if "context" in parts:
+        found += [
+            File(path=path, content=content, sha256=sha256)
+            for path, content, sha256 in context_files(out, lock, store)
+        ]
+    if "sif" in parts:
+        found.append(File(path=filename("sif"), content=_single(out, sif), sha256=sif))
+    _refuse_secrets(found)
+    refuse_secret_files(lock, lambda file: store.verified(file.sha256, file.filename))
+    return found
+
+
+def for_others(lock: Lock, image: Image) -> Image:
+    """Return an image under the name that others take it by: one that the user gave could be another image's there."""
+    return msgspec.structs.replace(image, reference=own_name(lock.digest))
+
+
+def _refuse_secrets(found: Sequence[File]) -> None:
+    """Stop where what is no blob, no input and not the lock looks like a secret: the last of several gates."""
+    for file in found:
+        if secrets.secret_file(file.path, content := _searched(file)):
+            raise ShipError(
+                f"{file.path}: files of this name hold secrets, and are not handed to others",
+                hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
+            )
+        for line, rule in secrets.find(content):
+            raise ShipError(
+                f"{file.path}:{line}: this looks like a secret ({rule}), and is not handed to others",
+                hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
+            )
+
+
+def _searched(file: File) -> bytes:
+    """Return the bytes of a file that are searched for secrets: all, or none."""
+    content = file.content
+    if isinstance(content, bytes):
+        return b"" if file.path.endswith(_ARCHIVES) else content
+    if file.path == VERDICT:  # of any size that a certificate can have: what programs said is in it
+        return read_plain(content, _LARGEST_VERDICT)
+    known = file.path in (LOCK, filename("sif")) or file.path.startswith(_LOOKED_INTO)
+    packed = file.path.endswith(_ARCHIVES) or content.stat().st_size > _LARGEST_TEXT
+    return b"" if known or packed else read_plain(content, _LARGEST_TEXT)
+
+
+def _layout(out: Path, image: Image) -> Layout:
+    try:
+        return read_layout(out / image.layout)
+    except BuildError as err:
+        raise ShipError(str(err), hint=_AGAIN) from None
+
+
+def _present(path: Path) -> Path:
+    if path.is_symlink() or not path.is_file():
+        raise ShipError(f"{path} is missing, or no plain file", hint=_AGAIN)
+    return path
+
+
+def _proof(out: Path, lock: Lock, image: Image) -> Iterator[File]:
+    if not (out / VERDICT).exists():
+        return
+    certificate = read_certificate(out)
+    told = certificate.verdict
+    if (told.lock, told.image, told.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
+        raise ShipError(
+            f"{out / VERDICT} is the certificate of another image",
+            hint="check this one: `reprobuild verify OUT`",
+        )
+    yield File(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
+    # That of OUT also tells of this machine's store and its day, which are nothing to others.
+    yield File(path=REPORT, content=render_html(lock, image, told).encode())
+
+
+def legacy_manifest(layout: Layout, image: Image) -> bytes:
+    """Return what a Docker with the classic image store reads of a layout, in place of its index."""
+    digests = [layout.config_digest, *(digest for _, digest, _ in layout.layers)]
+    blobs = [f"blobs/sha256/{digest.removeprefix('sha256:')}" for digest in digests]
+    legacy = [{"Config": blobs[0], "RepoTags": [image.reference], "Layers": blobs[1:]}]
+    return json.dumps(legacy, sort_keys=True).encode()
+
+
+def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[File]:
+    """Yield the files of a layout, and what a Docker with the classic image store looks for in it."""
+    index = layout.folder / "index.json"
+    named = layout.reference == image.reference
+    yield File(
+        path=f"{image.layout}/index.json",
+        content=_present(index) if named else named_index(layout, image.reference, platform),
+    )
+    yield File(path=f"{image.layout}/oci-layout", content=_present(layout.folder / "oci-layout"))
+    yield File(path=f"{image.layout}/manifest.json", content=legacy_manifest(layout, image))
+    digests = (image.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
+    for digest in sorted({digest.removeprefix("sha256:") for digest in digests}):
+        yield File(
+            path=f"{image.layout}/blobs/sha256/{digest}", content=_present(layout.blob(digest)), sha256=digest
+        )
+
+
+def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[File]:
+    """Yield inputs by their place in a store, and those that have one under the name that people know; each once."""
+    seen: set[str] = set()
+    for artefact, name in inputs:
+        sha256 = artefact.sha256
+        for path in filter(None, (name, _in_store(sha256))):
+            if path not in seen:
+                seen.add(path)
+                yield File(path=path, content=store.verified(sha256, artefact.filename), sha256=sha256)
+
+
+def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[File]:
+    """Yield our own files in the image, where they are at hand: another version of this program has others."""
+    if lock.realised and take_runtime(out, lock, store):
+        sha256 = lock.realised.runtime
+        yield File(
+            path=_in_store(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256
+        )
+
+
+def _in_store(sha256: str) -> str:
+    return f"store/blobs/{sha256[:2]}/{sha256}"
+
+
+def _single(out: Path, sha256: str) -> Path:
+    path = out / filename("sif")
+    if not sha256 or path.is_symlink() or not path.is_file():
+        raise ShipError(
+            f"{out} holds no SIF",
+            hint=f"write it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))} --sif`",
+        )
+    return path

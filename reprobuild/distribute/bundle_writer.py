@@ -1,0 +1,160 @@
+"""The bytes of a bundle: a tar of which the first member names all others, in one file or in parts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import Struct
+
+from reprobuild.distribute.bundle_contents import File
+from reprobuild.distribute.standalone.unbundle import (
+    CHUNK,
+    FORM,
+    MANIFEST,
+    RECORD,
+    SIGNATURE,
+    Member,
+    encode,
+    header,
+    length,
+    members_of,
+    pad,
+)
+from reprobuild.errors import ShipError
+from reprobuild.store.store import hash_file
+
+MOST_PARTS = 999  # from .1000 on, `cat FILE.*` would put them together in another order
+_MEGA = 1 << 20
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """What was written: the parts in their order, and sha256 (hex) and size of all of them together."""
+
+    paths: tuple[Path, ...]
+    sha256: str
+    size: int
+
+
+class _Target:
+    """Takes bytes into one file, or into parts of one size."""
+
+    def __init__(self, path: Path, split: int) -> None:
+        self._path, self._split = path, split
+        self._stream: IO[bytes] | None = None
+        self._room = 0
+        self.paths: list[Path] = []
+        self.digest, self.size = hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> None:
+        self.digest.update(data)
+        self.size += len(data)
+        view = memoryview(data)
+        while view:
+            if not self._room:
+                self._next()
+            assert self._stream is not None
+            piece = view[: self._room]
+            self._stream.write(piece)
+            self._room -= len(piece)
+            view = view[len(piece) :]
+
+    def _next(self) -> None:
+        self.close()
+        name = f"{self._path}.{len(self.paths) + 1:03d}" if self._split else str(self._path)
+        self.paths.append(Path(name))
+        self._stream = self.paths[-1].open("wb")
+        self._room = self._split or 1 << 62
+
+    def close(self) -> None:
+        if self._stream:
+            self._stream.close()
+
+
+def manifest_of(files: Sequence[File], more: Mapping[str, Any]) -> bytes:
+    """Return the manifest of the files, after `more`.
+
+    Raises:
+        ShipError: no bundle can hold them: the name of one is none.
+    """
+    listed = []
+    for file in files:
+        content = file.content
+        if isinstance(content, bytes):
+            size, sha256 = len(content), hashlib.sha256(content).hexdigest()
+        else:
+            size, sha256 = content.stat().st_size, file.sha256 or hash_file(content)
+        listed.append({"path": file.path, "sha256": sha256, "size": size})
+    raw = encode({**more, "form": FORM, "members": listed})
+    members_of(raw)
+    return raw
+
+
+def write_bundle(
+    path: Path, files: Sequence[File], manifest: bytes, signature: bytes, epoch: int, *, split: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Written:  # fmt: skip
+    """Write a bundle; the same arguments give the same bytes.
+
+    Args:
+        path: of the file; parts have `.001`, `.002`, ... after it.
+        manifest: of `manifest_of`, for these files.
+        signature: of the manifest; empty for none.
+        epoch: the time of every member.
+        split: how many bytes a part has, 0 for one file.
+        progress: told (bytes so far, bytes in all).
+
+    Raises:
+        ShipError: a file is not what the manifest says, or there would be too many parts; then nothing is written.
+        OSError: there is no room.
+    """
+    members = members_of(manifest)
+    start = b"".join(
+        header(name, len(content), epoch) + content + bytes(pad(len(content)))
+        for name, content in ((MANIFEST, manifest), (SIGNATURE, signature)) if content
+    )  # fmt: skip
+    total = length(len(start), members, epoch)
+    _refuse_many(total, split)
+    target = _Target(path, split)
+    try:
+        target.write(start)
+        for file, member in zip(files, members, strict=True):
+            target.write(header(member.path, 0 if member.link else member.size, epoch, member.link))
+            if not member.link:
+                for piece in _pieces(file, member):
+                    target.write(piece)
+                    progress(target.size, total)
+                target.write(bytes(pad(member.size)))
+        target.write(bytes(total - target.size))
+        assert target.size % RECORD == 0
+    finally:
+        target.close()
+    return Written(paths=tuple(target.paths), sha256=target.digest.hexdigest(), size=target.size)
+
+
+def _refuse_many(total: int, split: int) -> None:
+    if split and total > MOST_PARTS * split:
+        least = -(-total // (MOST_PARTS * _MEGA))
+        raise ShipError(
+            f"the bundle has {total} bytes: more than {MOST_PARTS} parts of {split}",
+            hint=f"make larger parts: --split {least}M, or more",
+        )
+
+
+def _pieces(file: File, member: Member) -> Iterator[bytes]:
+    if isinstance(file.content, bytes):
+        yield file.content
+        return
+    digest, left = hashlib.sha256(), member.size
+    with file.content.open("rb") as stream:
+        while left and (piece := stream.read(min(CHUNK, left))):
+            digest.update(piece)
+            left -= len(piece)
+            yield piece
+    if left or digest.hexdigest() != member.sha256:
+        raise ShipError(
+            f"{file.content} is damaged: sha256 {digest.hexdigest()}, and it must be {member.sha256}",
+            hint="build it again: `reprobuild build OUT/reprobuild.lock -o OUT`",
+        )

@@ -1,0 +1,73 @@
+"""The context of a folder of results, as it goes into a bundle.
+
+The folder may be of others, and a link in it could lead to any file of the caller. So none is followed, and what the
+lock does not name stays behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import ShipError
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted.regular_files import open_within
+from reprobuild.lock.lock import Lock
+from reprobuild.recipe.build_context import OWN, context_blobs
+from reprobuild.recipe.render import own_folder
+from reprobuild.store.salvage import CONTEXT
+from reprobuild.store.store import Store
+
+_LARGEST = 64 << 20  # of a file that this program makes for a context
+_AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
+
+
+def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, bytes | Path, str]]:
+    """Yield path, content and sha256 of what a bundle holds of a context.
+
+    These are the files that the lock names, and those that this program makes for it, which have no sha256 in a lock.
+
+    Args:
+        out: the folder of results.
+        lock: of it.
+        store: another name of one of its files is not hashed here.
+
+    Raises:
+        ShipError: a file is missing, damaged or too large, or a link leads to it.
+    """
+    if not lock.realised:
+        raise ShipError(f"the lock of {out} is not sealed: no context follows from it", hint=_AGAIN)
+    wanted = context_blobs(lock) | {f"{own_folder(lock)}/{name}": "" for name in OWN}
+    for name, sha256 in sorted(wanted.items(), key=lambda item: item[0].split("/")):
+        path = f"{CONTEXT}/{name}"
+        try:
+            stream, _ = open_within(out, path)
+        except OSError:
+            raise ShipError(f"{out / path} is missing, or a link leads to it", hint=_AGAIN) from None
+        with stream:
+            if not sha256:
+                yield path, _bounded(stream, out / path), ""
+                continue
+            if not _is_blob(stream, sha256, store):
+                raise ShipError(f"{out / path} is damaged: the lock names the sha256 {sha256}", hint=_AGAIN)
+        yield path, out / path, sha256
+
+
+def _bounded(stream: IO[bytes], path: Path) -> bytes:
+    content = stream.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ShipError(f"{path} has more than {_LARGEST >> 20} MB", hint=_AGAIN)
+    return content
+
+
+def _is_blob(stream: IO[bytes], sha256: str, store: Store) -> bool:
+    """Tell whether an open file has a sha256; another name of a file of the store is hashed when it is packed."""
+    if store.has(sha256) and os.path.samestat(os.fstat(stream.fileno()), store.blob(sha256).stat()):
+        return True
+    digest = hashlib.sha256()
+    while chunk := stream.read(CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest() == sha256

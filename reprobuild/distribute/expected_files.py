@@ -1,0 +1,130 @@
+"""The files of a bundle that follow from its lock: all below context/, sources/, image/ and store/ must.
+
+A person executes the context, the sources and the programs of a bundle, and no digest of the image covers them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reprobuild.distribute.bundle_contents import PROGRAM, program
+from reprobuild.distribute.readme import render_readme
+from reprobuild.distribute.standalone.unbundle import MOST_DEEP, Member
+from reprobuild.errors import BuildError, ShipError
+from reprobuild.image.formats.single_file import filename
+from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.read import Layout
+from reprobuild.infra.untrusted.regular_files import holds
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import VERDICT
+from reprobuild.recipe.build_context import OWN, context_blobs, own_files
+from reprobuild.recipe.render import own_folder, render
+from reprobuild.store.roots import named_files
+from reprobuild.store.salvage import CONTEXT, take_runtime
+from reprobuild.store.store import Store, hash_file
+
+README, SIF = "README.md", filename("sif")
+_WALKED = (CONTEXT, "sources")
+HINT = "ask for a bundle of the lock alone, and build from that: `reprobuild build LOCK -o OUT`"
+
+Members = Mapping[str, Member]
+
+
+def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, image: Image) -> None:
+    """Refuse a file that a person could execute, or an engine load, and that does not follow from the lock.
+
+    The files that reprobuild makes for the context are looked into by `doubtful_files`: each version makes its own.
+
+    Args:
+        out: the folder of results.
+        members: what the bundle says to hold, by path; their bytes were compared.
+        lock, layout, image: of the folder.
+
+    Raises:
+        ShipError: there is such a file.
+    """
+    wanted = _inputs(lock) | _layout(layout)
+    found = {
+        path: member.sha256 for path, member in members.items() if path.startswith((f"{LAYOUT}/", "store/"))
+    }
+    for path, sha256 in itertools.chain(found.items(), _executed(out, members)):
+        if path not in wanted or wanted[path] not in ("", sha256):
+            raise ShipError(f"{path[:300]!r} of the bundle does not follow from its lock", hint=HINT)
+    if SIF in members and image.sif != f"sha256:{members[SIF].sha256}":
+        raise ShipError(f"the {SIF} of the bundle is not the one that its image.json names", hint=HINT)
+
+
+def _inputs(lock: Lock) -> dict[str, str]:
+    """Return {path: sha256} of what the lock names; empty for what this program makes of it."""
+    wanted = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in named_files(lock)}
+    wanted |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
+    if lock.realised:
+        wanted |= {f"{CONTEXT}/{path}": sha256 for path, sha256 in context_blobs(lock).items()}
+        wanted |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in OWN}
+    return wanted
+
+
+def _layout(layout: Layout) -> dict[str, str]:
+    digests = (layout.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
+    blobs = [digest.removeprefix("sha256:") for digest in digests]
+    wanted = {f"{LAYOUT}/{name}": "" for name in ("index.json", "oci-layout", "manifest.json")}
+    return wanted | {f"{LAYOUT}/blobs/sha256/{digest}": digest for digest in blobs}
+
+
+def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
+    """Yield path and sha256 of each file below the folders whose files a person executes; a link has no sha256."""
+    for top in _WALKED:
+        if (out / top).is_symlink():  # nothing behind it is in the directory
+            yield top, "a link"
+            continue
+        for folder, folders, names in os.walk(out / top):
+            deep = Path(folder).relative_to(out).as_posix()
+            if deep.count("/") > MOST_DEEP:  # no bundle has it, and it may be deeper than the stack
+                yield deep, "a directory"
+            for name in (*names, *folders):
+                path = Path(folder, name)
+                within = path.relative_to(out).as_posix()
+                if within in members:
+                    yield within, members[within].sha256
+                elif path.is_symlink() or not path.is_dir():
+                    yield within, hash_file(path) if path.is_file() and not path.is_symlink() else "a link"
+
+
+def doubtful_files(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> set[str]:
+    """Return the paths of programs and texts there that are not those of this reprobuild for the lock."""
+    texts = [(PROGRAM, [program()]), (README, list(_readmes(members, lock, image)))]
+    texts += [(f"{CONTEXT}/{path}", [content]) for path, content in _own(out, members, lock, store).items()]
+    there = ((name, contents) for name, contents in texts if os.path.lexists(out / name))
+    return {name for name, contents in there if not any(holds(out / name, content) for content in contents)}
+
+
+def _readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:
+    """Yield the texts that a bundle of these members can have: which inputs came along is told by none of them."""
+    parts = {path.partition("/")[0] for path in members} & {CONTEXT, "reprobuild"}
+    parts |= {"sif"} if SIF in members else set()
+    for inputs in (set[str](), {"wheels", "debs"}):
+        yield render_readme(lock, image, parts | inputs, certified=VERDICT in members).encode()
+
+
+def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, bytes]:
+    """Return what this program makes for a context; without the wheels or our own files, texts that no file has."""
+    sizes = {member.sha256: member.size for member in members.values()}
+    if not lock.realised or not (out / CONTEXT).is_dir():
+        return {}
+    wheels = (
+        wheel.file.sha256 for wheel in (*lock.wheels, *lock.realised.wheels) if wheel.role == "environment"
+    )
+    if sizes.keys() >= set(wheels) and take_runtime(out, lock, store):
+        with contextlib.suppress(BuildError):  # the runtime package that the lock names is none
+            return own_files(lock, store, render(lock), sizes)
+    return {f"{own_folder(lock)}/{name}": b"\0" for name in OWN}
+
+
+def unread(members: Members) -> tuple[str, ...]:
+    """Return what of a bundle nobody can look into here: an image in one file, and the wheels of reprobuild itself."""
+    wheels = {"reprobuild/"} if any(path.startswith("reprobuild/") for path in members) else set()
+    return tuple(sorted(wheels | ({SIF} & members.keys())))

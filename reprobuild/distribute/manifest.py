@@ -1,0 +1,55 @@
+"""The manifest of a bundle as a value: each string of it has a grammar, which `alone/unbundle.py` keeps to, too."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from reprobuild.errors import ShipError
+from reprobuild.infra.untrusted.strings import BundlePath, Digest, ImageName, Sha256, ShortLine, Word
+
+_HINT = "is it a file that `reprobuild bundle` wrote?"
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A file of a bundle."""
+
+    path: BundlePath
+    sha256: Sha256
+    size: Annotated[int, Meta(ge=0)]
+
+
+class Names(Struct, frozen=True, kw_only=True):
+    """The name of an image and its digests."""
+
+    reference: ImageName
+    tree: Digest
+    config: Digest
+    manifest: Digest
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """`bundle.json`: what made the bundle, the digest (hex) of its lock, its image, its parts and its files."""
+
+    form: int
+    digest: Sha256
+    made_by: ShortLine
+    lock: Sha256
+    image: Names
+    parts: Annotated[tuple[Word, ...], Meta(max_length=100)]
+    members: tuple[Entry, ...]
+
+
+def read_manifest(content: bytes) -> Manifest:
+    """Return what the first file of a bundle says.
+
+    Raises:
+        ShipError: a field of it is missing or has another grammar; the message names the field.
+    """
+    try:
+        return msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
+        said = str(err).encode("unicode_escape").decode()[:300]
+        raise ShipError(f"its bundle.json is damaged or hostile: {said}", hint=_HINT) from None

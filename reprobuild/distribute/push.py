@@ -1,0 +1,191 @@
+"""push: the image of a folder of results to a registry, with what belongs to it.
+
+Blobs first, then the manifest by its digest, then lock, certificate, bill of materials and provenance, and the tag
+last: who asks for the tag finds all of it, whenever this was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.compare.images.explain import LABEL
+from reprobuild.context import Session
+from reprobuild.distribute.attachments import EMPTY, TYPES, Kind, Paper, artifact, digest_of, papers
+from reprobuild.distribute.registry_session import open_net, shipping
+from reprobuild.distribute.secret_files import beside, refuse_secret_files
+from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
+from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, Repository
+from reprobuild.errors import ShipError
+from reprobuild.image.model import Image
+from reprobuild.image.oci.read import LARGEST_JSON, checked_hex, read_layout
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.lock.lock import Lock
+from reprobuild.store.store import hash_file
+
+_BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
+
+
+class Attached(Struct, frozen=True, kw_only=True):
+    """A paper of an image in a registry: its kind, and the digest of its manifest."""
+
+    kind: Kind
+    digest: str
+
+
+class Pushed(Struct, frozen=True, kw_only=True):
+    """What became of a push.
+
+    Attributes:
+        reference: by which anybody gets exactly this image: HOST/NAME@DIGEST.
+        tag: that names it, too; empty for none.
+        sent: the number of blobs that went out, and `sent_bytes` how many bytes they have.
+        there: the number of blobs that the registry had.
+        attached: lock, certificate, bill of materials, provenance.
+        api: the registry lists what belongs to an image itself; else a tag does.
+    """
+
+    reference: str
+    tag: str
+    digest: str
+    sent: int
+    sent_bytes: int
+    there: int
+    attached: tuple[Attached, ...]
+    api: bool
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `push --json` prints."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class _Image(Struct):
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+
+
+class _Count:
+    """How much went out, which the session's progress is told."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.blobs = self.bytes = self.there = self._gone = self.total = 0
+
+    def took(self, size: int) -> None:
+        self._gone += size
+        self._session.progress(min(self._gone, self.total), self.total)
+
+    def done(self, sent: bool, size: int) -> None:
+        self.blobs, self.bytes = self.blobs + sent, self.bytes + size * sent
+        self.there += not sent
+
+
+def push(
+    lock: Lock, image: Image, out: Path, text: str, session: Session, services: Mapping[str, str]
+) -> Pushed:
+    """Bring the image of a folder of results, and what belongs to it, into a registry. Only what is missing travels.
+
+    Args:
+        lock, image: of the folder.
+        out: the folder of results.
+        text: the reference: HOST/NAME:TAG, HOST/NAME@DIGEST, or both.
+        session: what the program works with.
+        services: the user's own addresses of services.
+
+    Raises:
+        UsageError: the reference is none.
+        ShipError: its digest is that of another image; the registry cannot be reached, refuses, or is broken; the
+            folder is damaged; something that goes along looks like a secret.
+    """
+    reference = parse_reference(text, "REF")
+    if reference.digest and reference.digest != image.manifest:
+        raise ShipError(
+            f"{out} holds {image.manifest}, and {reference} is to be another image",
+            hint="leave the digest out, or push the folder that has it",
+        )
+    found = papers(lock, image, out)  # before anything goes out
+    refuse_secret_files(lock, beside(out, lock, session.store))
+    net, hub = open_net(session, services)
+    count = _Count(session)
+    with shipping():
+        repository = Repository(reference, net, hub, count.took)
+        content, parts = _parts(out / image.layout, image)
+        _refuse_unnamed(out / image.layout, lock)
+        subject = Descriptor(media_type=MANIFEST, digest=image.manifest, size=len(content))
+        _send_blobs(repository, out / image.layout, parts, count, session)
+        if not repository.has_manifest(image.manifest):
+            repository.put_manifest(content, MANIFEST, image.manifest)
+        attached, api = _attach(repository, found, subject, count)
+        if reference.tag:
+            repository.put_manifest(content, MANIFEST, reference.tag)
+    exact = Reference(host=reference.host, name=reference.name, digest=image.manifest)
+    session.say(f"pushed {exact}: {count.blobs} blobs sent, {count.there} were there")
+    return Pushed(
+        reference=str(exact), tag=reference.tag, digest=image.manifest, sent=count.blobs, sent_bytes=count.bytes,
+        there=count.there, attached=attached, api=api,
+    )  # fmt: skip
+
+
+def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
+    """Return the manifest of a layout, and its blobs: each once, the configuration last."""
+    try:
+        content = read_plain(layout / "blobs" / "sha256" / checked_hex(image.manifest), LARGEST_JSON)
+        manifest = msgspec.json.decode(content, type=_Image)
+        if digest_of(content) != image.manifest:
+            raise ValueError("its bytes are others")
+        parts = {one.digest: one for one in (*manifest.layers, manifest.config)}
+        for digest in parts:
+            checked_hex(digest)
+    except (OSError, ValueError, msgspec.MsgspecError) as err:
+        raise ShipError(f"the manifest of {layout} cannot be read: {err}", hint=_BROKEN) from None
+    return content, list(parts.values())
+
+
+def _refuse_unnamed(layout: Path, lock: Lock) -> None:
+    """Stop where the image does not name its lock: nobody who pulls it could tell which lock is its own."""
+    runtime = read_layout(layout).config.get("config") or {}
+    if (runtime.get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
+        raise ShipError(f"the image in {layout} does not name its lock in the label {LABEL}", hint=_BROKEN)
+
+
+def _send_blobs(
+    repository: Repository, layout: Path, parts: list[Descriptor], count: _Count, session: Session
+) -> None:
+    missing = [one for one in parts if not repository.has(one.digest)]
+    count.there += len(parts) - len(missing)
+    count.total = sum(one.size for one in missing)
+    if missing:
+        session.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
+    for one in missing:
+        path = layout / "blobs" / "sha256" / checked_hex(one.digest)
+        if not path.is_file() or f"sha256:{hash_file(path)}" != one.digest:
+            raise ShipError(f"{path} is not there, or damaged", hint=_BROKEN)
+        count.done(repository.put(path, one.digest, path.stat().st_size, missing=True), one.size)
+
+
+def _attach(
+    repository: Repository, found: list[Paper], subject: Descriptor, count: _Count
+) -> tuple[tuple[Attached, ...], bool]:
+    """Attach papers to an image; return them, and whether the registry lists them itself."""
+    count.done(repository.put(EMPTY, digest_of(EMPTY), len(EMPTY)), len(EMPTY))
+    made = []
+    for paper in found:
+        count.done(repository.put(paper.content, paper.digest, len(paper.content)), len(paper.content))
+        content = artifact(paper, subject)
+        digest = digest_of(content)
+        if not repository.has_manifest(digest):
+            repository.put_manifest(content, MANIFEST, digest)
+        made.append((paper.kind, Descriptor(
+            media_type=MANIFEST, digest=digest, size=len(content), artifact_type=TYPES[paper.kind],
+            annotations={LABEL: paper.digest} if paper.kind == "lock" else None,
+        )))  # fmt: skip
+    api = repository.referrers(subject.digest).api
+    if not api:
+        repository.list_referrers(subject.digest, tuple(one for _, one in made))
+    return tuple(Attached(kind=kind, digest=one.digest) for kind, one in made), api

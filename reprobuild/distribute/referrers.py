@@ -1,0 +1,225 @@
+"""What says to belong to an image in a registry, and what of it is believed.
+
+Anybody who may write to a repository can attach anything to an image in it. The image's own configuration names the
+digest of its lock; a certificate must be of this image, lock and tree, and says what somebody saw on his machine: it is
+not signed. Bill of materials and provenance must be what follows from the lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.builders.registry import BUILDERS, NATIVE
+from reprobuild.compare.images.explain import LABEL
+from reprobuild.distribute.attachments import (
+    FILES,
+    KINDS,
+    LARGEST_PAPER,
+    TYPES,
+    Kind,
+    Paper,
+    certified,
+    digest_of,
+    provenance_of,
+    read_artifact,
+)
+from reprobuild.distribute.sbom import cyclonedx
+from reprobuild.ecosystems.oci_registry.manifest import OTHER
+from reprobuild.ecosystems.oci_registry.repository import Descriptor, Repository
+from reprobuild.errors import FetchError, LockError, ShipError
+from reprobuild.image.model import Image
+from reprobuild.image.oci.read import LARGEST_JSON
+from reprobuild.infra.atomic import write_file
+from reprobuild.infra.http.client import NotFound
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Key, Text
+from reprobuild.lock.lock import BaseImage, Lock, read_lock
+from reprobuild.output.directory import LOCK
+from reprobuild.store.store import Store
+
+# Of one kind; a registry may list any number, and each is a request.
+MOST_OF_A_KIND = 20
+# Each is asked for patiently, which takes a while.
+MOST_FAILED = 3
+_NOT_OURS = (
+    "it was pushed by another tool, or copied without what belongs to it: `docker pull` takes it as it is; push it "
+    "with `reprobuild push`, and copy it with its referrers (`oras cp -r`)"
+)
+
+
+class Offers(Struct, frozen=True, kw_only=True):
+    """What says to belong to an image, by its kind; `strangers` is the number of all others, which are not read."""
+
+    by_kind: Mapping[Kind, list[Descriptor]]
+    strangers: int
+
+
+class Belonging(Struct, frozen=True, kw_only=True):
+    """A paper that was found: its kind, the digest of its manifest, the file that it became, or why none."""
+
+    kind: Kind
+    digest: str
+    file: str = ""
+    why: str = ""
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    """A paper of a registry, before it is known whether it is believed."""
+
+    paper: Paper
+    manifest: str
+
+
+class _Runtime(Struct, rename="pascal"):
+    labels: dict[Key, Text] | None = None
+
+
+class _Config(Struct):
+    config: _Runtime | None = None
+
+
+def lock_named(repository: Repository, found: BaseImage, store: Store) -> str:
+    """Return the digest of the lock that an image's own configuration names; empty where it names none.
+
+    Args:
+        repository: where the image is.
+        found: the image, whose configuration is in the store.
+        store: has it.
+
+    Raises:
+        ShipError: the configuration cannot be read.
+    """
+    content = read_plain(store.verified(found.config.sha256, "the configuration"), LARGEST_JSON)
+    try:
+        runtime = msgspec.json.decode(content, type=_Config).config
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise ShipError(f"the configuration of {repository.reference} cannot be read", hint=OTHER) from None
+    return ((runtime and runtime.labels) or {}).get(LABEL, "")
+
+
+def offers_of(repository: Repository, digest: str, named: str) -> Offers:
+    """Ask a registry what says to belong to an image; of each kind so many are looked at.
+
+    Args:
+        repository: where the image is.
+        digest: of its manifest.
+        named: the digest of its lock: what says to be that is looked at first.
+
+    Raises:
+        ShipError, FetchError: see `Repository.referrers`.
+    """
+    listed = sorted(
+        repository.referrers(digest).found, key=lambda one: (one.annotations or {}).get(LABEL) != named
+    )
+    offers: dict[Kind, list[Descriptor]] = {
+        kind: [one for one in listed if one.artifact_type == TYPES[kind]][:MOST_OF_A_KIND] for kind in KINDS
+    }
+    return Offers(by_kind=offers, strangers=len(listed) - sum(map(len, offers.values())))
+
+
+def _contents(repository: Repository, kind: Kind, offers: Offers, subject: str) -> Iterator[_Found]:
+    """Yield the papers of a kind that are for this image. What is broken is passed over: others may be whole.
+
+    Raises:
+        FetchError: so many could not be had that it is not the papers.
+    """
+    failed = 0
+    for one in offers.by_kind[kind]:
+        try:
+            layer = read_artifact(repository.manifest(one.digest), kind, subject)
+            content = repository.blob(layer, LARGEST_PAPER) if layer else None
+        except (NotFound, ShipError):
+            continue
+        except FetchError:
+            failed += 1
+            if failed > MOST_FAILED:
+                raise
+            continue
+        if content is not None:
+            yield _Found(paper=Paper(kind=kind, content=content), manifest=one.digest)
+
+
+def find_lock(repository: Repository, offers: Offers, digest: str, named: str, store: Store) -> Lock:
+    """Return the lock whose digest the image's own configuration names, whoever attached it.
+
+    Args:
+        repository: where the image is.
+        offers: what says to belong to it.
+        digest: of its manifest.
+        named: the digest of the lock.
+        store: for what is read.
+
+    Raises:
+        ShipError: there is none, or it is of a version that this program does not know.
+        FetchError: see `_contents`.
+    """
+    for one in _contents(repository, "lock", offers, digest) if named else ():
+        if one.paper.digest == named:
+            with store.scratch() as folder:
+                (folder / LOCK).write_bytes(one.paper.content)
+                try:
+                    return read_lock(folder / LOCK)
+                except LockError as err:
+                    told = str(err).replace(str(folder / LOCK), f"the lock of {repository.reference}")
+                    raise ShipError(told, hint="use the reprobuild that pushed it") from None
+    raise ShipError(f"{repository.reference} has no lock of reprobuild", hint=_NOT_OURS)
+
+
+def write_believed(
+    repository: Repository, offers: Offers, lock: Lock, image: Image, out: Path
+) -> tuple[str, tuple[Belonging, ...]]:
+    """Write the papers of an image that can be believed into a folder of results.
+
+    No certificate becomes `verdict.json`, which is that of this machine: who attached it may have written anything.
+
+    Returns:
+        The builder of the image, which its provenance tells, and every paper that is for this image.
+    """
+    told: list[Belonging] = []
+    builder = NATIVE
+    builders = _builders(lock, image)
+    for kind in ("lock", "sbom", "provenance"):
+        for one in _contents(repository, kind, offers, image.manifest):
+            of_builder = builders[kind].get(one.paper.digest)
+            builder = of_builder if of_builder and kind == "provenance" else builder
+            if of_builder and kind != "lock":
+                write_file(out / FILES[kind], one.paper.content)
+            why = "" if of_builder else "it does not follow from the lock: of another reprobuild, or made up"
+            told.append(_belonging(one, FILES[kind] if of_builder else "", why))
+    certificates = [
+        (verdict.made, one)
+        for one in _contents(repository, "certificate", offers, image.manifest)
+        if (verdict := certified(one.paper.content, lock, image))
+    ]
+    for _, one in sorted(certificates, key=lambda pair: (pair[0], pair[1].paper.digest), reverse=True):
+        told.append(_belonging(one, _keep(one.paper.content, out), ""))
+    return builder, tuple(told)
+
+
+def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
+    """Return the digest of each paper that follows from a lock, and the builder of which it is true, by kind.
+
+    They are computed once: a repository can hold many papers.
+    """
+    provenances: dict[str, str] = {}
+    for name in (NATIVE, *BUILDERS):
+        content = provenance_of(lock, msgspec.structs.replace(image, builder=name))
+        provenances.setdefault(digest_of(content), name)
+    bill = digest_of(cyclonedx(lock))
+    return {"lock": {f"sha256:{lock.digest}": NATIVE}, "sbom": {bill: NATIVE}, "provenance": provenances}
+
+
+def _keep(content: bytes, out: Path) -> str:
+    """Write a certificate under the name of its digest, and return that."""
+    name = f"verdict-{hashlib.sha256(content).hexdigest()}.json"
+    write_file(out / name, content)
+    return name
+
+
+def _belonging(one: _Found, file: str, why: str) -> Belonging:
+    return Belonging(kind=one.paper.kind, digest=one.manifest, file=file, why=why)

@@ -1,0 +1,190 @@
+"""The bill of materials of an image: CycloneDX 1.6 in JSON, from the lock alone.
+
+https://cyclonedx.org/docs/1.6/json/. It is written by our own structs, as its bytes are to follow from the lock:
+`cyclonedx-python-lib` 11 adds and orders fields by its release. That library reads and validates it in the tests.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.distribute import purl as purls
+from reprobuild.lock.lock import Artefact, Lock, Source, dpkg_name, read_requirement
+
+MEDIA_TYPE = "application/vnd.cyclonedx+json"
+FILE = "sbom.cdx.json"
+# Names of serial numbers (RFC 9562, 5.5): one for each digest of a lock.
+_NAMES = uuid.uuid5(uuid.NAMESPACE_URL, "urn:reprobuild:lock")
+
+
+class _Hash(Struct, frozen=True):
+    alg: str
+    content: str
+
+
+class _Reference(Struct, frozen=True):
+    type: str
+    url: str
+
+
+class _Property(Struct, frozen=True):
+    name: str
+    value: str
+
+
+class _Component(
+    Struct, frozen=True, kw_only=True, omit_defaults=True,
+    rename={"ref": "bom-ref", "references": "externalReferences"},
+):  # fmt: skip
+    type: str
+    ref: str
+    name: str
+    version: str = ""
+    hashes: tuple[_Hash, ...] = ()
+    purl: str = ""
+    references: tuple[_Reference, ...] = ()
+    properties: tuple[_Property, ...] = ()
+
+
+class _Dependency(Struct, frozen=True, rename={"on": "dependsOn"}):
+    ref: str
+    on: tuple[str, ...]
+
+
+def cyclonedx(lock: Lock) -> bytes:
+    """Return what is in the image of a lock, as CycloneDX 1.6; the same lock gives the same bytes.
+
+    System packages, the packages of an image that the base begins with, distributions of Python, packages of conda,
+    source trees, an interpreter of its own, and our own files: each with the sha256 of its file, where there was one.
+    What was only used to make it is in the provenance. Licenses are not in a lock, so they are not in here.
+    It has no time and no version of the program. Addresses have no logins.
+
+    Args:
+        lock: sealed or not; only a sealed one tells what its sources became.
+    """
+    root = _Component(
+        type="container", ref=f"lock:{lock.digest}", name="frozen-environment", version=f"sha256:{lock.digest}",
+        properties=_properties(platform=lock.platform, profile=lock.profile, snapshot=f"sha256:{lock.snapshot}"),
+    )  # fmt: skip
+    found = {one.ref: one for one in _components(lock)}
+    components = [found[ref] for ref in sorted(found)]
+    document = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",  # its identifier; nothing is asked there
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMES, lock.digest)}",
+        "version": 1,
+        "metadata": {
+            "component": root,
+            "tools": {"components": [{"type": "application", "name": "reprobuild"}]},
+        },
+        "components": components,
+        "dependencies": [
+            _Dependency(root.ref, tuple(found[ref].ref for ref in sorted(found))),
+            *_requirements(lock, found),
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _components(lock: Lock) -> Iterator[_Component]:
+    yield from _system(lock)
+    yield from _python(lock)
+    for package in lock.conda:
+        yield _of_file("library", package.name, package.version, purls.of_conda(package), package.file)
+    for source in lock.sources:
+        yield _source(source)
+    if lock.realised:
+        yield _of_hash("reprobuild_runtime", "", lock.realised.runtime)
+
+
+def _system(lock: Lock) -> Iterator[_Component]:
+    base = lock.base
+    distro = f"{base.distribution}-{base.release}"
+    yield _Component(
+        type="operating-system", ref=f"system:{distro}", name=base.distribution, version=base.release
+    )
+    native = base.native
+    files = {(deb.name, deb.architecture): deb.file for deb in base.packages}
+    versions = {(deb.name, deb.architecture): deb.version for deb in base.packages}
+    if base.image:
+        of_image = {(one.name, one.architecture): one.version for one in base.image.packages}
+        versions = {**of_image, **versions}
+        image, purl = base.image, purls.of_image(base.image)
+        yield _Component(
+            type="container", ref=purl, name=image.reference, version=image.digest, purl=purl,
+            hashes=_sha256(image.digest.removeprefix("sha256:")),
+        )  # fmt: skip
+    for (name, architecture), version in versions.items():
+        purl = purls.of_deb(name, version, architecture, base.distribution, distro)
+        shown = dpkg_name(name, architecture, native)
+        if (name, architecture) in files:
+            yield _of_file("library", shown, version, purl, files[name, architecture])
+        else:
+            yield _Component(type="library", ref=purl, name=shown, version=version, purl=purl)
+
+
+def _python(lock: Lock) -> Iterator[_Component]:
+    python = lock.interpreter
+    if python.file:
+        purl = purls.of_other("cpython", python.version)
+        yield _of_file("platform", "cpython", python.version, purl, python.file)
+    built = lock.realised.wheels if lock.realised else ()
+    for wheel in (*lock.wheels, *built):
+        if wheel.role == "environment":
+            yield _of_file("library", wheel.name, wheel.version, purls.of_wheel(wheel), wheel.file)
+
+
+def _source(source: Source) -> _Component:
+    """Return a source tree; its hash is that of a tar of exactly this tree, captured changes and all."""
+    purl, url = purls.of_source(source), purls.address(source.url)
+    return _Component(
+        type="application" if not source.installed else "library",
+        ref=purl, name=source.name, version=source.commit, purl=purl, hashes=_sha256(source.file.sha256),
+        references=(_Reference("vcs", url),) if url else (),
+        properties=_properties(**{"git-tree": source.tree, "path": source.path, "patch": source.patch or ""}),
+    )  # fmt: skip
+
+
+def _of_file(kind: str, name: str, version: str, purl: str, file: Artefact) -> _Component:
+    url = purls.address(file.url)
+    return _Component(
+        type=kind, ref=purl, name=name, version=version, purl=purl, hashes=_sha256(file.sha256),
+        references=(_Reference("distribution", url),) if url else (),
+    )  # fmt: skip
+
+
+def _of_hash(name: str, version: str, sha256: str) -> _Component:
+    purl = purls.of_other(name, version)
+    return _Component(type="library", ref=purl, name=name, version=version, purl=purl, hashes=_sha256(sha256))
+
+
+def _requirements(lock: Lock, found: dict[str, _Component]) -> Iterator[_Dependency]:
+    """Yield what each distribution requires of what is there; what is missing is a conflict, told elsewhere."""
+    built = lock.realised.wheels if lock.realised else ()
+    wheels = [wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment"]
+    there = {str(canonicalize_name(wheel.name)): purls.of_wheel(wheel) for wheel in wheels}
+    for package in lock.conda:
+        for name in package.distributions:
+            there.setdefault(str(canonicalize_name(name)), purls.of_conda(package))
+    wanted: dict[str, set[str]] = {}
+    for wheel in wheels:
+        asked = filter(None, map(read_requirement, wheel.requires))
+        names = {str(canonicalize_name(requirement.name)) for requirement in asked}
+        wanted.setdefault(purls.of_wheel(wheel), set()).update(there[name] for name in names & there.keys())
+    for ref in sorted(wanted.keys() & found.keys()):
+        if on := wanted[ref] - {ref}:
+            yield _Dependency(ref, tuple(sorted(on)))
+
+
+def _sha256(digest: str) -> tuple[_Hash, ...]:
+    return (_Hash("SHA-256", digest),)
+
+
+def _properties(**values: str) -> tuple[_Property, ...]:
+    return tuple(_Property(f"reprobuild:{key}", value) for key, value in sorted(values.items()) if value)

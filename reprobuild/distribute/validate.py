@@ -1,0 +1,127 @@
+"""What of a folder of results that came from others is believed: what follows from its lock and its layers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from reprobuild.compare.images.explain import LABEL
+from reprobuild.distribute import provenance, sbom
+from reprobuild.distribute.attachments import LARGEST_PAPER, certified
+from reprobuild.distribute.bundle_contents import legacy_manifest
+from reprobuild.distribute.expected_files import Members, doubtful_files, refuse_foreign
+from reprobuild.errors import BuildError, LockError, ShipError, UsageError
+from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.read import Layout, layout_digest, read_layout
+from reprobuild.infra.atomic import write_file
+from reprobuild.infra.untrusted.regular_files import holds, open_plain
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import REPORT, VERDICT, read_image
+from reprobuild.recipe.render import render
+from reprobuild.report.html.page import render_html
+from reprobuild.store.store import Store
+from reprobuild.verify.verdict import Verdict
+
+HOSTILE = "whoever made this bundle made it wrong, or to harm: ask for another one"
+
+
+def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lock, Image]:
+    """Return lock and image of a folder of results whose files belong together.
+
+    The tree is computed from the layers, and the image must name the lock in its label.
+
+    Args:
+        out: the folder.
+        members: what the bundle says to hold, by path.
+        certificate: its certificate, where it has one, came along, and must be one of this image.
+
+    Raises:
+        ShipError: they do not.
+    """
+    try:
+        lock, image = read_image(out)
+        layout = read_layout(out / LAYOUT)
+    except (BuildError, LockError, UsageError) as err:
+        raise ShipError(f"the bundle holds no folder of results: {err}", hint=HOSTILE) from None
+    missing = [digest for _, digest, _ in layout.layers if not layout.blob(digest).is_file()]
+    if image.layout != LAYOUT or layout.config_digest != image.config or missing:
+        raise ShipError("the image of the bundle is not the one that its image.json names", hint=HOSTILE)
+    legacy = layout.folder / "manifest.json"
+    if legacy.exists() and not holds(legacy, legacy_manifest(layout, image)):
+        raise ShipError("the manifest.json of the bundle names another image than its index", hint=HOSTILE)
+    _check_tree(layout, lock, image)
+    _check_name(layout, lock, image)
+    refuse_foreign(out, members, lock, layout, image)
+    if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
+        raise ShipError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
+    return lock, image
+
+
+def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
+    """Refuse an image that an engine would take for another one. An index is compared whole: parsers differ."""
+    if image.reference != own_name(lock.digest):
+        raise ShipError(
+            f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
+            hint=f"ask for a bundle of this reprobuild: in it the image is {own_name(lock.digest)}",
+        )
+    if not holds(layout.folder / "index.json", named_index(layout, image.reference, lock.platform)):
+        raise ShipError("the index of the bundle is not that of its image and its name alone", hint=HOSTILE)
+
+
+def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
+    try:
+        tree = layout_digest(layout)
+    except BuildError as err:
+        raise ShipError(f"the image of the bundle cannot be read: {err}", hint=HOSTILE) from None
+    if tree != image.tree:
+        raise ShipError(
+            f"the layers of the bundle are {tree}, and not what its image.json says", hint=HOSTILE
+        )
+    if ((layout.config.get("config") or {}).get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
+        raise ShipError("the image of the bundle was made of another lock than that beside it", hint=HOSTILE)
+
+
+def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> tuple[str, ...]:
+    """Return the paths of papers, recipes and programs there that do not follow from the lock.
+
+    Another version of this program may have written them in its own way, so they are no reason to refuse the rest.
+    """
+    ours = {name: text.encode() for name, text in render(lock).items()}
+    ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
+    there = ((out / name, content) for name, content in ours.items() if os.path.lexists(out / name))
+    doubted = {path.name for path, content in there if not holds(path, content)}
+    return tuple(sorted(doubted | doubtful_files(out, members, lock, image, store)))
+
+
+def own_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
+    """Replace the page of a folder by that of the certificate beside it; return whether it was another.
+
+    A browser does whatever stands in a page, and its author may be whoever sent the folder.
+
+    Args:
+        out: a folder of results that `check_results` took.
+        lock, image: of it.
+        remove: a page without a certificate of this image goes; else it stays.
+    """
+    place = out / REPORT
+    if not place.exists():
+        return False
+    verdict = _certificate(out, lock, image)
+    if verdict is None:
+        if remove:
+            place.unlink()
+        return remove
+    page = render_html(lock, image, verdict).encode()
+    if holds(place, page):
+        return False
+    write_file(place, page)
+    return True
+
+
+def _certificate(out: Path, lock: Lock, image: Image) -> Verdict | None:
+    """Return the verdict there, None where there is no certificate of this image."""
+    if not (out / VERDICT).exists():
+        return None
+    with open_plain(out / VERDICT, links=False)[0] as stream:
+        return certified(stream.read(LARGEST_PAPER + 1), lock, image)

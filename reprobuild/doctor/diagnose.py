@@ -1,0 +1,68 @@
+"""Whether a machine will do: what it lacks to make images, or to run one that is still elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from reprobuild.config.services import Service
+from reprobuild.doctor.engines import judge_engines, judge_gpus
+from reprobuild.doctor.machine import (
+    judge_disks,
+    judge_fabric,
+    judge_programs,
+    judge_resources,
+    judge_sandbox,
+    judge_system,
+)
+from reprobuild.doctor.model import Diagnosis, Host
+from reprobuild.doctor.services import not_probed, probe
+from reprobuild.errors import UsageError
+from reprobuild.infra.http.client import Netrc
+from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.output.directory import LOCK, VERDICT
+from reprobuild.verify.certificate.read import read_certificate
+from reprobuild.verify.verdict import Verdict
+
+__all__ = ["diagnose", "read_subject"]
+
+
+def diagnose(
+    host: Host, services: Mapping[str, Service], *, offline: bool = False, netrc: Netrc | None = None
+) -> Diagnosis:
+    """Judge a machine for every verb.
+
+    Args:
+        host: its facts.
+        services: those to probe, by name.
+        offline: probe none.
+        netrc: the user's logins for them.
+    """
+    found = [
+        *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
+        *judge_disks(host), *judge_resources(host), *judge_fabric(host),
+    ]  # fmt: skip
+    found += [not_probed(services)] if offline else probe(services, netrc=netrc)
+    return Diagnosis(findings=tuple(found))
+
+
+def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
+    """Return the lock of an image, and its certificate where that lies beside it.
+
+    Args:
+        place: a folder of results, of which reprobuild.lock and verdict.json are read, or the lock itself.
+
+    Raises:
+        LockError: there is no lock, or a damaged one.
+        UsageError: the certificate is damaged, or of another lock.
+    """
+    path = place / LOCK if place.is_dir() else place
+    lock = read_lock(path)
+    certificate = path.parent / VERDICT
+    verdict = read_certificate(certificate).verdict if certificate.exists() else None
+    if verdict and verdict.lock.removeprefix("sha256:") != lock.digest:
+        raise UsageError(
+            f"{certificate} is the certificate of another lock than {path}",
+            hint="copy reprobuild.lock and verdict.json out of one folder of results",
+        )
+    return lock, verdict

@@ -1,0 +1,59 @@
+"""Whether the disks have room for what is to come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from reprobuild.errors import UsageError
+from reprobuild.infra.flock import machine
+from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.store.fetch import artefacts
+from reprobuild.store.store import Store
+
+# Measured on an example of 331 MB (69 MB of packages, 262 MB of wheels): the tree of the base is 4.3 times its
+# packages, and stands in the store as tar and as folder, and while it is made twice more; bytecode is 0.66 times
+# the wheels; layers are 1.1 times all files. Folders of results on the store's own file system hold links.
+BASE_MAKING, BASE_TREE, BYTECODE, LAYERS = 17.0, 4.3, 0.7, 1.2
+_ROOM = "make room there, or name another folder (`--store`, `--out`)"
+
+
+def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]:
+    """Yield where a disk may become full.
+
+    Raises:
+        UsageError: one has no room for what is certain to come.
+    """
+    everything = artefacts(lock)
+    files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
+    debs = sum(deb.file.size for deb in (*lock.base.packages, *lock.base.tools))
+    debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
+    missing = sum(item.size - _begun(item, store) for item in everything if not store.has(item.sha256))
+    in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
+    in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_
+    one = _there(store.root).stat().st_dev == _there(out).stat().st_dev
+    needs = [(store.root, missing, in_store)] if one else [(store.root, missing, in_store), (out, 0, in_out)]
+    for place, certain, likely in needs:
+        found = os.statvfs(_there(place))
+        free = found.f_bavail * found.f_frsize
+        if free < certain:
+            raise UsageError(
+                f"{place} has room for {free / 1e6:.0f} MB, and {certain / 1e6:.0f} MB are to be fetched",
+                hint=_ROOM,
+            )
+        if free < likely:
+            yield f"{place} has room for {free / 1e6:.0f} MB, and about {likely / 1e6:.0f} MB will be needed"
+
+
+def _begun(item: Artefact, store: Store) -> int:
+    """Return how many bytes of a file an earlier run left, which the next goes on with."""
+    try:
+        return min(item.size, (store.root / "partial" / f"{item.sha256}.{machine()}").stat().st_size)
+    except OSError:
+        return 0
+
+
+def _there(path: Path) -> Path:
+    """Return the path, or the first of its parents that is there."""
+    return next((place for place in (path, *path.absolute().parents) if place.exists()), Path("/"))

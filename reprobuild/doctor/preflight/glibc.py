@@ -1,0 +1,57 @@
+"""Whether the base has a glibc that is new enough for the wheels."""
+
+from __future__ import annotations
+
+import re
+
+from packaging.utils import InvalidWheelFilename
+
+from reprobuild.errors import LockError
+from reprobuild.infra.untrusted.wheels import parse_wheel_filename
+from reprobuild.lock.lock import Lock, Wheel
+
+_GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
+_LEGACY = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
+
+
+def check_glibc(lock: Lock) -> None:
+    """Compare the tags of the wheels with the base.
+
+    Raises:
+        LockError: a wheel needs a newer glibc than the base has.
+    """
+    has = glibc_of_base(lock)
+    if has is None:
+        return
+    for wheel in lock.wheels:
+        needs = _glibc_of_wheel(wheel)
+        if needs is not None and needs > has:
+            raise LockError(
+                f"{wheel.file.filename} needs glibc {needs[0]}.{needs[1]}, and the base has {has[0]}.{has[1]}",
+                hint="choose a newer base with `--base`, and make the lock again",
+            )
+
+
+def glibc_of_base(lock: Lock) -> tuple[int, int] | None:
+    """Return the version of the base's glibc, None where it has none of Debian's."""
+    found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
+    """Return the oldest glibc that one of a wheel's tags asks for (PEP 600), None where it fits every one."""
+    try:
+        tags = parse_wheel_filename(wheel.file.filename)[3]
+    except InvalidWheelFilename:
+        return None
+    found = []
+    for tag in tags:
+        modern = _GLIBC.match(tag.platform)
+        legacy = [glibc for name, glibc in _LEGACY.items() if tag.platform.startswith(name)]
+        if modern:
+            found.append((int(modern[1]), int(modern[2])))
+        elif legacy:
+            found.append(legacy[0])
+        else:
+            return None
+    return min(found, default=None)

@@ -1,0 +1,115 @@
+"""Whether the GPUs of this machine run the image's CUDA code: driver and compute capability (`resolve.cuda_rules`).
+
+A machine without a GPU builds every image, and nothing is said. What is certain not to run is an error only where the
+user asks for a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from reprobuild.errors import EngineError, UsageError
+from reprobuild.infra import proc
+from reprobuild.infra.display import shown
+from reprobuild.lock.lock import Lock, environment_wheels
+from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, compat_package, judge, runtime_package
+from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
+from reprobuild.store.store import Store
+
+# A driver before 510 does not know `compute_cap`, and fails the whole question.
+_QUESTIONS = ("index,uuid,name,driver_version,compute_cap", "index,uuid,name,driver_version")
+_SECONDS = 60  # a driver that has to wake many GPUs takes long
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d{2})?")
+_OF_CONDA = ("cuda-cudart", "cudatoolkit")
+NOT_ASKED = ("auto", "none", "")
+
+
+class Gpus(Struct, frozen=True, kw_only=True):
+    """NVIDIA's GPUs of a machine, and their driver; empty where there is none, or where it does not answer."""
+
+    driver: str = ""
+    found: tuple[Gpu, ...] = ()
+
+
+def these_gpus(env: Mapping[str, str]) -> Gpus:
+    """Return what `nvidia-smi` says; nothing is set or changed by asking."""
+    for fields in _QUESTIONS:
+        argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
+        try:
+            said = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
+                errors="replace"
+            )
+        except proc.Failed:  # without a driver, or too old for the question
+            continue
+        except EngineError:  # absent, or a driver that hangs
+            return Gpus()
+        rows = [[shown(cell.strip()) for cell in line.split(",")] for line in said.splitlines()]
+        whole = [row for row in rows if len(row) == fields.count(",") + 1]
+        if whole:
+            return Gpus(driver=whole[0][3], found=tuple(_gpu(row) for row in whole))
+    return Gpus()
+
+
+def _gpu(row: list[str]) -> Gpu:
+    index, uuid, name, _, *rest = row
+    told = rest[0] if rest and re.fullmatch(r"\d{1,3}\.\d", rest[0]) else ""
+    return Gpu(index=index, uuid=uuid, name=name, capability=told or capability_of(name))
+
+
+def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
+    """Return what speaks against running the image on this machine's GPUs.
+
+    Args:
+        lock: of the image.
+        store: what a wheel of torch was compiled for is read where the wheel is there.
+        here: the machine's GPUs.
+        asked: what the user asked for: "auto", "all", "none", or ids.
+
+    Raises:
+        UsageError: a GPU that was asked for cannot run the image.
+    """
+    compiled = compiled_of(lock, store) if here.found and asked != "none" else None
+    if compiled is None:
+        return []
+    ids = asked.split(",")
+    wanted = [gpu for gpu in here.found if {gpu.index, gpu.uuid} & {*ids}] or here.found
+    found = [finding for gpu in wanted for finding in judge(compiled, gpu, here.driver, "this machine")]
+    certain = [finding.text for finding in found if finding.certain]
+    if certain and asked not in NOT_ASKED:
+        raise UsageError(
+            certain[0],
+            hint="leave the GPU out with `--gpu none`, or take a machine whose driver and GPU fit",
+        )
+    return list(dict.fromkeys(finding.text for finding in found))
+
+
+def compiled_of(lock: Lock, store: Store) -> Compiled | None:
+    """Return the CUDA code of an image, None where it has none: torch's own, else the runtime library's version.
+
+    Raises:
+        BuildError: the wheel of torch is hostile or damaged.
+    """
+    wheels = environment_wheels(lock)
+    torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
+    build: TorchBuild | None = None
+    if torch:
+        there = store.has(torch.file.sha256)
+        build = read_torch_build(torch.file, store) if there else known_torch_build(torch.file, store)
+    compat = compat_package(lock.base.installed)
+    if build and build.version:
+        what = f"torch {build.version}"
+        known = Compiled(what=what, cuda=build.cuda, architectures=build.architectures, compat=compat)
+        return known if build.cuda else None
+    for wheel in wheels:
+        number = re.match(r"\d+\.\d+", wheel.version)
+        if _RUNTIME.fullmatch(wheel.name) and number:
+            return Compiled(what=f"{wheel.name} {wheel.version}", cuda=number[0], compat=compat)
+    for package in lock.conda:
+        number = re.match(r"\d+\.\d+", package.version)
+        if package.name in _OF_CONDA and number:
+            return Compiled(what=f"{package.name} {package.version}", cuda=number[0], compat=compat)
+    of_base = runtime_package(lock.base.installed)
+    return Compiled(what=f"{of_base[0]} of the base", cuda=of_base[1], compat=compat) if of_base else None

@@ -1,0 +1,82 @@
+"""What can be known to fail before gigabytes are copied: architecture, glibc, namespaces, disks, processor, GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.doctor.preflight.disks import check_disks
+from reprobuild.doctor.preflight.glibc import check_glibc
+from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, these_gpus
+from reprobuild.doctor.preflight.processor import check_processor
+from reprobuild.errors import UsageError
+from reprobuild.infra.sandbox import check_namespaces
+from reprobuild.lock.lock import Lock
+from reprobuild.realise.realise import is_realised
+from reprobuild.store.store import Store
+
+__all__ = ["Machine", "check_gpus", "machines_of", "preflight", "this_machine"]
+
+_MACHINES = {"amd64": ("x86_64",), "arm64": ("aarch64", "arm64")}
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """This machine: its architecture as the kernel names it, the flags of its processor (empty if unknown), GPUs."""
+
+    name: str
+    flags: frozenset[str]
+    gpus: Gpus = Gpus()
+
+
+def this_machine(env: Mapping[str, str]) -> Machine:
+    """Return what the kernel and the GPU driver say; `env` leads to its program."""
+    try:
+        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    flags = frozenset(found[1].split()) if found else frozenset()
+    return Machine(name=os.uname().machine, flags=flags, gpus=these_gpus(env))
+
+
+def preflight(lock: Lock, store: Store, out: Path, machine: Machine, gpus: str = "auto") -> list[str]:
+    """Check what can be checked before anything is fetched or made, and return what is a risk.
+
+    Args:
+        gpus: what the user asks for: "auto", "all", "none", or ids.
+
+    Raises:
+        UsageError: a disk has no room for what is certain to come, the machine is of another architecture, or a GPU
+            that is asked for cannot run the image.
+        LockError: a wheel needs a newer glibc than the base has.
+        EngineError: something must be run, and no sandbox can be had.
+    """
+    check_glibc(lock)
+    realised = is_realised(lock, store)
+    warnings = list(_architecture(lock, machine, realised))
+    if not realised:
+        check_namespaces()
+    return [
+        *warnings,
+        *check_disks(lock, store, out, realised),
+        *check_processor(lock, machine.flags),
+        *check_gpus(lock, store, machine.gpus, gpus),
+    ]
+
+
+def machines_of(lock: Lock) -> tuple[str, ...]:
+    """Return the names by which kernels know the architecture of a lock."""
+    wanted = lock.platform.split("/")[1]  # OS/ARCHITECTURE[/VARIANT]
+    return _MACHINES.get(wanted, (wanted,))
+
+
+def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:
+    if machine.name in machines_of(lock):
+        return
+    what = f"the lock is of {lock.platform}, and this machine is {machine.name}"
+    if not realised:
+        raise UsageError(what, hint="build it on such a machine: programs of the image must be run for it")
+    yield f"{what}: the image can be built, and not be run here"

@@ -1,0 +1,42 @@
+"""Whether this machine's processor runs the wheels, by one table (`processors.toml`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.lock.lock import Lock
+
+
+class _Needs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    flags: tuple[str, ...]
+    since: str
+    source: str
+
+
+def check_processor(lock: Lock, has: Collection[str]) -> Iterator[str]:
+    """Yield each wheel that needs a flag which a processor with these has not; nothing where none are known."""
+    content = files("reprobuild.doctor.preflight").joinpath("processors.toml").read_bytes()
+    table = msgspec.toml.decode(content, type=dict[str, _Needs])
+    for wheel in lock.wheels if has else ():
+        needs = table.get(canonicalize_name(wheel.name))
+        if needs is None or wheel.role != "environment" or not _since(wheel.version, needs.since):
+            continue
+        lacking = [flag for flag in needs.flags if flag not in has]
+        if lacking:
+            yield (
+                f"{wheel.name} {wheel.version} needs a processor with {', '.join(lacking)}, which this one lacks: "
+                f"it will not run here ({needs.source})"
+            )
+
+
+def _since(version: str, first: str) -> bool:
+    try:
+        return Version(version) >= Version(first)
+    except InvalidVersion:
+        return True

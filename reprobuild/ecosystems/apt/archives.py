@@ -1,0 +1,148 @@
+"""Which archives a release is made of: the distribution's own, and those that the user names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.config.overrides import ArchiveDecision
+from reprobuild.config.services import Service
+from reprobuild.ecosystems.apt.index import without_credentials
+from reprobuild.errors import LockError
+from reprobuild.snapshot.model import AptList
+
+_PPA = re.compile(r"ppa:([a-z0-9][a-z0-9.+-]{0,99})/([a-z0-9][a-z0-9.+-]{0,99})")
+_PPA_LIST = re.compile(r"ppa\.launchpad(?:content)?\.net_([^_]+)_(.+)_ubuntu_dists_")
+_KEY = re.compile(r"(?i)[0-9a-f]{40}|[0-9a-f]{64}")
+
+_PC = ("amd64", "i386")
+
+
+class Archive(Struct, frozen=True, kw_only=True):
+    """One archive of Debian packages.
+
+    `url` ends in a slash; `{time}` in it stands for a moment, as `20240301T030400Z`. `pockets` are the suites that apt
+    takes packages from, `unasked` those that it takes only named ones from. `keys` are fingerprints; `ppa` is
+    `OWNER/NAME` of Launchpad's.
+    """
+
+    url: str
+    pockets: tuple[str, ...]
+    components: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+    ppa: str = ""
+
+    @property
+    def dated(self) -> bool:
+        """Whether it can be asked for the past."""
+        return "{time}" in self.url
+
+
+class _Known(Struct, frozen=True, forbid_unknown_fields=True):
+    distribution: str
+    service: str
+    present: str
+    pockets: tuple[str, ...]
+    components: tuple[str, ...]
+    keys: tuple[str, ...]
+    unasked: tuple[str, ...] = ()
+    ports: str = ""
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    archive: tuple[_Known, ...]
+
+
+def archives_of(
+    distribution: str, codename: str, services: Mapping[str, Service], given: Iterable[ArchiveDecision] = ()
+) -> tuple[Archive, ...]:
+    """Return the archives of a release.
+
+    Args:
+        distribution: `debian` or `ubuntu`; of others only the given ones are known.
+        codename: of the release.
+        services: the addresses of the dated copies.
+        given: the decision `archives`.
+
+    Raises:
+        LockError: a given archive has no address and is no PPA, a login in it, no key, or one that is no fingerprint.
+    """
+    own = [_archive(one, services[one.service], codename) for one in _known(distribution)]
+    return (*own, *(_given(one, codename, services) for one in given))
+
+
+def present_archives(
+    distribution: str, codename: str, services: Mapping[str, Service], architecture: str
+) -> tuple[Archive, ...]:
+    """Return the archives of a release as they are now, for a machine whose apt has no source for it.
+
+    Args:
+        distribution: `debian` or `ubuntu`; of others none is known.
+        codename: of the release.
+        services: the addresses.
+        architecture: in Debian's words.
+    """
+    return tuple(
+        _archive(one, services[one.ports if one.ports and architecture not in _PC else one.present], codename)
+        for one in _known(distribution)
+    )
+
+
+def _known(distribution: str) -> list[_Known]:
+    text = files("reprobuild.ecosystems.apt").joinpath("archives.toml").read_bytes()
+    return [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
+
+
+def _archive(known: _Known, service: Service, codename: str) -> Archive:
+    pockets, unasked = (
+        tuple(suite.format(release=codename) for suite in suites) for suites in (known.pockets, known.unasked)
+    )
+    return Archive(
+        url=service.url, pockets=pockets, unasked=unasked, components=known.components, keys=known.keys
+    )
+
+
+def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
+    """Return the PPAs that the captured machine's apt had lists of."""
+    found = {f"ppa:{match[1]}/{match[2]}" for one in lists if (match := _PPA_LIST.match(one.file))}
+    return tuple(ArchiveDecision(url=url) for url in sorted(found) if _PPA.fullmatch(url))
+
+
+def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> Archive:
+    if without_credentials(decision.url) != decision.url:
+        raise LockError(
+            f"the archive {without_credentials(decision.url)} is given with a login",
+            hint="put the login into ~/.netrc, for the packages, too",
+        )
+    keys = (decision.key,) if decision.key else ()
+    if any(not _KEY.fullmatch(key) for key in keys):
+        raise LockError(
+            f"`{decision.key}` is not the fingerprint of a key of {without_credentials(decision.url)}",
+            hint="40 hex digits: `gpg --show-keys FILE` shows them",
+        )
+    ppa = _PPA.fullmatch(decision.url)
+    if ppa:
+        url = services["ppa-snapshot"].url.replace("{owner}", ppa[1]).replace("{name}", ppa[2])
+        return Archive(
+            url=url, pockets=decision.suites or (codename,), components=decision.components or ("main",),
+            keys=keys, ppa=f"{ppa[1]}/{ppa[2]}",
+        )  # fmt: skip
+    if not re.match(r"(https?|file)://", decision.url):
+        raise LockError(
+            f"`{decision.url}` is not an archive of packages",
+            hint="an address (with {time} where it keeps its past), or ppa:OWNER/NAME",
+        )
+    if not keys:
+        raise LockError(
+            f"nothing says which key signs the archive {without_credentials(decision.url)}",
+            hint="give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`",
+        )
+    return Archive(
+        url=decision.url.rstrip("/") + "/", pockets=decision.suites or (codename,),
+        components=decision.components or ("main",), keys=keys,
+    )  # fmt: skip

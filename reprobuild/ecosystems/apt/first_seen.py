@@ -1,0 +1,69 @@
+"""When snapshot.debian.org first saw the files of a version: where to look for one that was there for hours alone.
+
+Its machine-usable interface (https://salsa.debian.org/snapshot-team/snapshot/raw/master/API). The files that it names
+are known by SHA-1 and in no signed text; so only the times are taken, and the signed indexes of then are asked.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.untrusted.strings import Key, Line
+
+_LONGEST = 8 << 20  # bytes of an answer
+_MOST = 100
+
+
+class _File(Struct):
+    first_seen: Line = ""
+
+
+class _Answer(Struct):
+    fileinfo: dict[Key, list[_File]] = {}
+
+
+class FirstSeen:
+    """The service; `{name}` and `{version}` in its address are those of a binary package."""
+
+    def __init__(self, url: str, net: Net) -> None:
+        self._url, self._net = url, net
+
+    def of(self, name: str, version: str) -> tuple[int, ...]:
+        """Return when files of a version were first seen, in seconds since 1970, the earliest first.
+
+        Raises:
+            FetchError: the service cannot be reached, or answers otherwise than documented.
+        """
+        url = self._url.replace("{name}", quote(name, safe="")).replace("{version}", quote(version, safe=""))
+        try:
+            answer = msgspec.json.decode(
+                self._net.page(url, accept="application/json", most=_LONGEST).content, type=_Answer
+            )
+        except NotFound:
+            return ()
+        except (msgspec.DecodeError, RecursionError) as err:
+            raise FetchError(
+                f"{url} answered something else: {err}",
+                hint="try again later, or give the files with `--deb`",
+            ) from None
+        found = {
+            time
+            for files in list(answer.fileinfo.values())[:_MOST]
+            for file in files[:_MOST]
+            if (time := _seconds(file.first_seen)) is not None
+        }
+        return tuple(sorted(found))
+
+
+def _seconds(text: str) -> int | None:
+    try:
+        moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    return int(moment.timestamp())

@@ -1,0 +1,238 @@
+"""What a distribution's `Packages` files say: which versions there are, what they need, where they lie."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
+
+from debian.deb822 import Packages
+from debian.debian_support import Version
+from msgspec import Struct, structs
+
+from reprobuild.ecosystems.apt.architectures import serves
+from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, relations
+from reprobuild.errors import LockError
+from reprobuild.lock.lock import Artefact, dpkg_name
+
+_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*(/[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*)*")
+_PRIORITIES = ("required", "important", "standard", "optional")
+_MULTI_ARCH = ("same", "foreign", "allowed")
+_FIRST = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
+_ARCHITECTURE = re.compile(rb"\nArchitecture: *(\S+)")
+_PROVIDES = re.compile(rb"^Provides: *(.+)", re.MULTILINE)
+_WORD = re.compile(rb"(?:^|, *)([a-z0-9][a-z0-9+.-]+)")
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """One version of one package in an index.
+
+    `key` is its name, and of a foreign architecture `NAME:ARCHITECTURE`. `needs` are its Pre-Depends and Depends,
+    `excludes` its Conflicts and Breaks. `rank` orders by Priority: 0 for `required`. `automatic` is False for suites
+    that apt takes nothing from unasked (backports, proposed).
+    """
+
+    key: str
+    name: str
+    version: str
+    architecture: str
+    essential: bool
+    needs: tuple[Group, ...]
+    provides: tuple[Relation, ...]
+    file: Artefact
+    excludes: tuple[Relation, ...] = ()
+    multi_arch: str = ""
+    rank: int = 4
+    automatic: bool = True
+
+    def meets(self, relation: Relation) -> bool:
+        """Tell whether the package fulfils a relation, by its own name or by what it provides, on any architecture.
+
+        An unversioned Provides fulfils only a relation without a version (Debian Policy 7.5).
+        """
+        if relation.name == self.name:
+            return relation.allows(self.version)
+        return any(
+            given.name == relation.name
+            and (not relation.operator or (given.operator == "=" and relation.allows(given.version)))
+            for given in self.provides
+        )
+
+
+class PackagesFile(Struct, frozen=True, kw_only=True):
+    """The text of one `Packages` file and the address that its `Filename` fields start from."""
+
+    uri: str
+    content: bytes
+    automatic: bool = True
+
+
+def without_credentials(uri: str) -> str:
+    """Return an address without user name and password."""
+    plain = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", uri)
+    return re.sub(r"^file:/(?!/)", "file:///", plain)  # both are written
+
+
+class SystemIndex:
+    """The packages of one release for one machine. Stanzas are parsed when they are asked for.
+
+    Those of foreign architectures have another name here: `zlib1g:i386`.
+
+    Args:
+        distribution: `debian`, `ubuntu`.
+        release: its codename.
+        files: what the archives say; where two say the same version, the first that is automatic counts.
+        architecture: the machine's own, in Debian's words; packages for all architectures count as it.
+    """
+
+    def __init__(
+        self, distribution: str, release: str, files: Iterable[PackagesFile], architecture: str = "amd64"
+    ) -> None:
+        self.distribution = distribution
+        self.release = release
+        self.architecture = architecture
+        self._stanzas: dict[str, list[tuple[PackagesFile, bytes]]] = {}
+        self._essential: set[str] = set()
+        self._provided: dict[str, set[str]] = {}
+        self._foreign: set[str] = set()
+        for file in files:
+            self._read(file)
+        self.versions = functools.lru_cache(maxsize=None)(self._versions)
+
+    def with_files(self, files: Iterable[PackagesFile], *, over: bool = False) -> SystemIndex:
+        """Return an index of the same packages and those of more files, without reading the former again.
+
+        `over`: apt would take what nobody names from the new files alone.
+        """
+        former = {id(file): file for stanzas in self._stanzas.values() for file, _ in stanzas}
+        kept = {
+            number: structs.replace(file, automatic=False) if over else file
+            for number, file in former.items()
+        }
+        more = SystemIndex(self.distribution, self.release, (), self.architecture)
+        more._stanzas = {
+            key: [(kept[id(file)], stanza) for file, stanza in stanzas]
+            for key, stanzas in self._stanzas.items()
+        }
+        more._essential = set(self._essential)
+        more._provided = {name: set(by) for name, by in self._provided.items()}
+        more._foreign = set(self._foreign)
+        for file in files:
+            more._read(file)
+        return more
+
+    def said_of(self, candidate: Candidate) -> tuple[tuple[str, bytes], ...]:
+        """Return the address and the paragraph in which an index tells of a package, as the first file has it."""
+        for file, stanza in self._stanzas.get(candidate.key, ()):
+            found = _candidate(file, stanza, self.architecture)
+            if (found.version, found.architecture) == (candidate.version, candidate.architecture):
+                return ((without_credentials(file.uri), stanza),)
+        return ()
+
+    def _read(self, file: PackagesFile) -> None:
+        for stanza in file.content.split(b"\n\n"):
+            found = _FIRST.search(stanza)
+            if not found:
+                continue
+            key = name = found[1].decode(errors="replace")
+            of = _ARCHITECTURE.search(stanza)
+            architecture = of[1].decode(errors="replace") if of else self.architecture
+            if architecture not in (self.architecture, "all"):
+                key = dpkg_name(name, architecture, self.architecture)
+                self._foreign.add(architecture)
+            elif b"\nEssential: yes" in stanza:
+                self._essential.add(name)
+            self._stanzas.setdefault(key, []).append((file, stanza))
+            if line := _PROVIDES.search(stanza):
+                for given in _WORD.findall(line[1]):
+                    self._provided.setdefault(given.decode(), set()).add(key)
+
+    @property
+    def label(self) -> str:
+        """The release as a decision names it, `debian/bookworm`."""
+        return f"{self.distribution}/{self.release}"
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        """The names of the packages marked `Essential: yes`, sorted."""
+        return tuple(sorted(self._essential))
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The architectures beside the machine's own of which there are packages, sorted."""
+        return tuple(sorted(self._foreign))
+
+    def _versions(self, key: str) -> tuple[Candidate, ...]:
+        """Return all versions of a package, newest first.
+
+        Raises:
+            LockError: a stanza is damaged.
+        """
+        found: dict[str, Candidate] = {}
+        for file, stanza in self._stanzas.get(key, ()):
+            candidate = _candidate(file, stanza, self.architecture)
+            known = found.get(candidate.version)
+            if known is None:
+                found[candidate.version] = candidate
+            elif candidate.automatic and not known.automatic:
+                found[candidate.version] = structs.replace(known, automatic=True)
+        return tuple(sorted(found.values(), key=lambda c: Version(c.version), reverse=True))
+
+    def providers(self, name: str) -> tuple[str, ...]:
+        """Return the packages that provide a name, by priority, then by name."""
+        found = [(c.rank, c.key) for by in self._provided.get(name, ()) for c in self.versions(by)[:1]]
+        return tuple(provider for _, provider in sorted(found))
+
+    def serves(self, relation: Relation, wanting: str, offered: Candidate) -> bool:
+        """Tell whether a package fulfils a dependency of one of an architecture, by name, version and architecture."""
+        return offered.meets(relation) and serves(
+            relation.architecture, wanting, offered.architecture, offered.multi_arch, self.architecture
+        )
+
+
+def newest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """Return the version that apt would install: the newest of an automatic suite, else the newest."""
+    return next((c for c in candidates if c.automatic), candidates[0] if candidates else None)
+
+
+def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
+    fields = Packages(stanza.decode(errors="replace").splitlines())
+    where = without_credentials(file.uri)
+    for field, pattern in (
+        ("Package", NAME),
+        ("Version", VERSION),
+        ("Architecture", re.compile(r"[a-z0-9-]+")),
+        ("Filename", _PATH),
+        ("SHA256", re.compile(r"[0-9a-f]{64}")),
+        ("Size", re.compile(r"[0-9]{1,15}")),
+    ):
+        if not pattern.fullmatch(fields.get(field, "").removeprefix("./")):
+            raise LockError(
+                f"the package index of {where} is damaged: {field} of {fields.get('Package')!r} is "
+                f"{fields.get(field)!r}",
+                hint="check that apt source of this machine, or remove it from apt's configuration",
+            )
+    path = fields["Filename"].removeprefix("./")
+    priority = fields.get("Priority", "")
+    excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
+    multi_arch = fields.get("Multi-Arch", "")
+    return Candidate(
+        key=dpkg_name(fields["Package"], fields["Architecture"], native),
+        name=fields["Package"],
+        version=fields["Version"],
+        architecture=fields["Architecture"],
+        essential=fields.get("Essential", "") == "yes",
+        needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
+        provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+        excludes=tuple(relation for group in excludes for relation in group),
+        multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
+        rank=_PRIORITIES.index(priority) if priority in _PRIORITIES else len(_PRIORITIES),
+        automatic=file.automatic,
+        file=Artefact(
+            filename=path.rpartition("/")[2],
+            sha256=fields["SHA256"],
+            size=int(fields["Size"]),
+            url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}" if where else "",
+        ),
+    )

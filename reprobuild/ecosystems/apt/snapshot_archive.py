@@ -1,0 +1,219 @@
+"""Package indexes of archives, as they are or were at a moment: signed, checked, and kept in the store.
+
+https://wiki.debian.org/DebianRepository/Format. Whether an index has expired does not matter here: it is asked for as
+it was. Which moment it is of is in its signed text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+
+from debian.deb822 import Deb822
+from msgspec import Struct
+
+from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.index import PackagesFile, without_credentials
+from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.errors import FetchError
+from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.lock.lock import Artefact
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
+
+_ENTRY = re.compile(r" *([0-9a-f]{64}) +([0-9]{1,12}) +(\S+)")
+_LONGEST_SIGNED = 16 << 20  # bytes of an InRelease; Ubuntu's have some 300 000
+_LARGEST = 1 << 30  # bytes of an unpacked index; the largest of Debian has some 60 million
+_PACKED = (".xz", ".gz", "")
+_DAY = 86400
+_DAMAGED = "it is damaged or made to harm: try again, or name another address with `--service`"
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """What a signed `InRelease` says. `date` in seconds since 1970; `files` are sha256 and size by path."""
+
+    date: int
+    names: tuple[str, ...]
+    files: dict[str, tuple[str, int]]
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """A `Packages` file that a signed text names, packed as its suffix says. Addresses may hold credentials."""
+
+    uri: str
+    address: str
+    sha256: str
+    size: int
+    packed: str
+    plain_sha256: str
+    plain_size: int
+    automatic: bool
+    architecture: str
+
+
+class Indexes:
+    """The indexes of archives.
+
+    Args:
+        net: how they come.
+        store: keeps them by sha256, and remembers what a past moment's `InRelease` was.
+        keyring: gives the keys of an archive.
+        architectures: in Debian's words, the image's own first.
+    """
+
+    def __init__(
+        self, net: Net, store: Store, keyring: Callable[[Archive], Keyring], architectures: tuple[str, ...]
+    ) -> None:
+        self._net, self._store = net, store
+        self._keyring = keyring
+        self._keyrings: dict[str, Keyring] = {}
+        self._architectures = architectures
+
+    def at(self, archive: Archive, time: int | None = None) -> tuple[Listed, ...]:
+        """Return which indexes an archive has.
+
+        Args:
+            archive: which.
+            time: seconds since 1970; None for an archive without a past.
+
+        Raises:
+            NotFound: it has none of its suites at that time.
+            FetchError: it cannot be reached, or what it sent is not signed, damaged, or of something else.
+        """
+        url = archive.url.replace("{time}", identifier(time)) if time is not None else archive.url
+        found = [
+            (pocket, release)
+            for pocket in (*archive.pockets, *archive.unasked)
+            if (release := self._release(archive, url, pocket, time)) is not None
+        ]
+        if not found:
+            raise NotFound(
+                f"{without_credentials(url)} has none of {', '.join(archive.pockets)}",
+                hint="it did not exist then, or is not the archive of that release",
+            )
+        return tuple(
+            listed for pocket, release in found for listed in self._listed(archive, url, pocket, release)
+        )
+
+    def read(self, listed: Listed) -> PackagesFile:
+        """Return an index, from the store or fetched and checked.
+
+        Raises:
+            FetchError: it cannot be had, or is not what its archive signed.
+        """
+        where = without_credentials(listed.address)
+        if not self._store.has(listed.sha256):
+            name = listed.address.rpartition("/")[2]
+            file = Artefact(filename=name, sha256=listed.sha256, size=listed.size, url=listed.address)
+            fetch([file], self._store, self._net)
+        data = read_plain(self._store.verified(listed.sha256, where), _LARGEST)
+        content = unpack(data, listed.packed, listed.plain_size, where)
+        if listed.plain_sha256 and hashlib.sha256(content).hexdigest() != listed.plain_sha256:
+            raise FetchError(f"{where} unpacks to something else than its signed index says", hint=_DAMAGED)
+        return PackagesFile(uri=without_credentials(listed.uri), content=content, automatic=listed.automatic)
+
+    def _release(self, archive: Archive, url: str, pocket: str, time: int | None) -> Release | None:
+        """Return the signed text of a suite, or None where there is no such suite."""
+        address = f"{url}dists/{pocket}/InRelease"
+        key = hashlib.sha256(f"signed\0{address}".encode()).hexdigest()
+        known = self._store.recall(key) if time is not None else None  # the past does not change
+        if isinstance(known, str) and self._store.has(known):
+            content = read_plain(self._store.verified(known, without_credentials(address)), _LONGEST_SIGNED)
+        else:
+            try:
+                content = self._net.page(address, most=_LONGEST_SIGNED).content
+            except NotFound:
+                return None
+        where = without_credentials(address)
+        if archive.url not in self._keyrings:
+            self._keyrings[archive.url] = self._keyring(archive)
+        release = read_release(self._keyrings[archive.url].open(content, where), where)
+        if pocket.partition("/")[0] not in release.names:  # Debian's `buster/updates` calls itself buster
+            raise FetchError(
+                f"{where} is signed, and of another suite: {', '.join(release.names) or 'it does not say which'}",
+                hint="name the right address of that archive with `--service`",
+            )
+        if time is not None:
+            if release.date > time + _DAY:
+                raise FetchError(
+                    f"{where} is of {instant(release.date)}, which is later than asked for", hint=_DAMAGED
+                )
+            self._store.remember(key, self._store.add(content))
+        return release
+
+    def _listed(self, archive: Archive, url: str, pocket: str, release: Release) -> Iterator[Listed]:
+        for component in archive.components:
+            for architecture in self._architectures:
+                path = f"{component}/binary-{architecture}/Packages"
+                packed = next((suffix for suffix in _PACKED if path + suffix in release.files), None)
+                plain = release.files.get(path, ("", _LARGEST))
+                if packed is not None and plain[1]:
+                    sha256, size = release.files[path + packed]
+                    yield Listed(
+                        uri=url, address=f"{url}dists/{pocket}/{path}{packed}", sha256=sha256, size=size, packed=packed,
+                        plain_sha256=plain[0], plain_size=plain[1], automatic=pocket not in archive.unasked,
+                        architecture=architecture,
+                    )  # fmt: skip
+
+
+def read_release(text: bytes, where: str) -> Release:
+    """Read the signed text of a suite.
+
+    Raises:
+        FetchError: it is not one.
+    """
+    fields = Deb822(text.decode(errors="replace").splitlines())
+    try:
+        date = int(parsedate_to_datetime(fields.get("Date", "")).replace(tzinfo=timezone.utc).timestamp())
+    except (TypeError, ValueError, OverflowError):
+        raise FetchError(f"{where} tells no date: {fields.get('Date', '')[:60]!r}", hint=_DAMAGED) from None
+    entries = [m for line in fields.get("SHA256", "").splitlines() if (m := _ENTRY.fullmatch(line))]
+    return Release(
+        date=date,
+        names=_names(fields.get("Suite", ""), fields.get("Codename", "")),
+        files={entry[3]: (entry[1], int(entry[2])) for entry in entries},
+    )
+
+
+def _names(suite: str, codename: str) -> tuple[str, ...]:
+    """Return what a suite calls itself. Ubuntu's pockets have one code name, and only their suite tells them apart."""
+    if suite.startswith(f"{codename}-"):
+        return (suite,)
+    return tuple(dict.fromkeys(name for name in (suite, codename) if name))
+
+
+def unpack(data: bytes, packed: str, size: int, where: str) -> bytes:
+    """Return an index unpacked, of at most `size` bytes.
+
+    Raises:
+        FetchError: it is damaged, or larger.
+    """
+    most = min(size, _LARGEST)
+    try:
+        if packed == ".xz":
+            plain = lzma.LZMADecompressor(memlimit=256 << 20).decompress(data, most + 1)
+        elif packed == ".gz":
+            plain = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, most + 1)
+        else:
+            plain = data
+    except (lzma.LZMAError, zlib.error, EOFError) as err:
+        raise FetchError(f"{where} cannot be unpacked: {err}", hint=_DAMAGED) from None
+    if len(plain) > most:
+        raise FetchError(f"{where} unpacks to more than {most} bytes", hint=_DAMAGED)
+    return plain
+
+
+def identifier(time: int) -> str:
+    """Return a moment as the dated archives write it: `20240301T030400Z`."""
+    return datetime.fromtimestamp(time, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+
+
+def instant(time: int) -> str:
+    """Return a moment for a person."""
+    return datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

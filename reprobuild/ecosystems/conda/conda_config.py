@@ -1,0 +1,201 @@
+"""Which conda channels this machine uses: the configuration of conda, mamba and rattler, read by their rules.
+
+conda: https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/settings.html, and for the places
+https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/use-condarc.html; mamba reads the same files and
+`.mambarc`. rattler: https://rattler.prefix.dev (`mirrors`, `default-channels`), also of pixi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import LockError
+from reprobuild.infra.http.client import split_credentials
+from reprobuild.infra.secrets import CONDA_TOKEN
+from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
+
+_LARGEST = 1 << 20
+_HINT = "mend it, or ask conda itself: `conda config --show-sources`"
+
+
+class Channels(Struct, frozen=True, kw_only=True):
+    """Where this machine gets packages of conda; no address here has a credential.
+
+    `order` are the channels of an environment without a choice of its own, names or addresses. `multi` are names that
+    mean several. `custom` is {name: address above it}. `mirrors` is {address: those that stand for it}. `credentials`
+    are by address, and `tokens` is {address of a channel, or of what is above several: the same with its token}.
+    """
+
+    order: tuple[str, ...] = ()
+    alias: str = ""
+    custom: dict[str, str] = {}
+    multi: dict[str, tuple[str, ...]] = {}
+    mirrors: dict[str, tuple[str, ...]] = {}
+    credentials: dict[str, tuple[str, str]] = {}
+    tokens: dict[str, str] = {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every address that is configured; mirrors are those that are asked."""
+        several = (*self.multi.values(), *self.mirrors.values())
+        named = (*self.order, self.alias, *self.custom.values(), *(one for more in several for one in more))
+        return tuple(one for one in named if "://" in one)
+
+
+def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: Path = Path("/")) -> Channels:
+    """Read the configuration of this machine.
+
+    Args:
+        env: the user's environment; variables such as CONDA_CHANNELS count more than files.
+        decided: channels of the user's decision, which come first.
+        system: the root folder of the machine.
+
+    Raises:
+        LockError: a file is not what conda reads.
+    """
+    found = _Found(env)
+    for path in _files(env, system):
+        found.take(_yaml(path))
+    found.variables()
+    for path in _rattler_files(env, system):
+        found.rattler(_toml(path))
+    return found.channels(decided)
+
+
+class _Found:
+    """The settings read so far: of lists the later come first, of others the last counts."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.lists: dict[str, list[str]] = {"channels": [], "default_channels": []}
+        self.alias = ""
+        self.custom: dict[str, str] = {}
+        self.multi: dict[str, list[str]] = {}
+        self.mirrors: dict[str, list[str]] = {}
+        self.credentials: dict[str, tuple[str, str]] = {}
+        self.tokens: dict[str, str] = {}
+
+    def take(self, settings: Mapping[str, Any]) -> None:
+        """Take one file of conda's or mamba's."""
+        for name, kept in self.lists.items():
+            self.lists[name] = list(dict.fromkeys((*_texts(settings.get(name)), *kept)))
+        self.alias = str(settings.get("channel_alias") or self.alias)
+        self.custom |= {name: str(url) for name, url in _table(settings, "custom_channels").items()}
+        for name, several in _table(settings, "custom_multichannels").items():
+            self.multi[name] = _texts(several)
+        for name, several in _table(settings, "mirrored_channels").items():  # mamba's
+            self.mirrors[name] = _texts(several)
+
+    def variables(self) -> None:
+        """Take what conda reads from the environment."""
+        names = {"CONDA_CHANNELS": "channels", "CONDA_DEFAULT_CHANNELS": "default_channels"}
+        given = {setting: self._env.get(name, "") for name, setting in names.items()}
+        self.take({setting: text.replace(",", " ").split() for setting, text in given.items()})
+        self.alias = self._env.get("CONDA_CHANNEL_ALIAS") or self.alias
+
+    def rattler(self, settings: Mapping[str, Any]) -> None:
+        """Take one file of rattler's or pixi's."""
+        self.lists["channels"] += _texts(settings.get("default-channels"))
+        for url, several in _table(settings, "mirrors").items():
+            self.mirrors[url.rstrip("/")] = _texts(several)
+
+    def channels(self, decided: Sequence[str]) -> Channels:
+        """Return them without credentials."""
+        multi = {name: tuple(map(self._clean, several)) for name, several in self.multi.items()}
+        if self.lists["default_channels"]:
+            multi["defaults"] = tuple(map(self._clean, self.lists["default_channels"]))
+        order = (*decided, *self.lists["channels"])
+        return Channels(
+            order=tuple(dict.fromkeys(map(self._clean, order))), alias=self._clean(self.alias),
+            custom={name: self._clean(url, name) for name, url in self.custom.items()}, multi=multi,
+            mirrors={self._clean(url): tuple(map(self._clean, several)) for url, several in self.mirrors.items()},
+            credentials=self.credentials, tokens=self.tokens,
+        )  # fmt: skip
+
+    def _clean(self, text: str, below: str = "") -> str:
+        """Return a name or an address without its credentials, which are kept apart; variables are expanded."""
+        text = Template(text.strip()).safe_substitute(self._env).rstrip("/")
+        if "://" not in text:
+            return text
+        whole, login = split_credentials(text)
+        url = CONDA_TOKEN.sub("", whole)
+        if login:
+            self.credentials[url] = login
+        if url != whole:
+            self.tokens[f"{url}/{below}".rstrip("/")] = f"{whole}/{below}".rstrip("/")
+        return url
+
+
+def _files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
+    """Yield the files of conda and mamba that are there, the least important first (conda/base/constants.py)."""
+    home = Path(env["HOME"]) if env.get("HOME") else None
+    folders = [system / "etc/conda", system / "var/lib/conda"]
+    roots = [env.get("MAMBA_ROOT_PREFIX"), env.get("CONDA_ROOT")]
+    if env.get("CONDA_EXE"):
+        roots.append(str(Path(env["CONDA_EXE"]).parent.parent))
+    folders += [Path(root) for root in roots if root]
+    own = [Path(env["XDG_CONFIG_HOME"]) / "conda"] if env.get("XDG_CONFIG_HOME") else []
+    folders += [*own, *([home / ".config/conda", home / ".conda", home] if home else [])]
+    folders += [Path(env["CONDA_PREFIX"])] if env.get("CONDA_PREFIX") else []
+    names = (".condarc", "condarc", "condarc.d", ".mambarc")
+    paths = [folder / name for folder in folders for name in names]
+    paths += [Path(env[name]) for name in ("CONDARC", "MAMBARC") if env.get(name)]
+    for path in dict.fromkeys(paths):
+        if path.is_dir():
+            yield from sorted((*path.glob("*.yml"), *path.glob("*.yaml")))
+        elif path.is_file():
+            yield path
+
+
+def _rattler_files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
+    home = Path(env.get("HOME") or "/nonexistent")
+    own = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    for tool in ("rattler", "pixi"):
+        for path in (system / "etc" / tool, own / tool, home / f".{tool}"):
+            if (path / "config.toml").is_file():
+                yield path / "config.toml"
+
+
+def _yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        settings = load_yaml(_read(path), BoundedLoader) or {}
+    except ValueError as err:
+        raise LockError(f"{path} is not YAML: {err}", hint=_HINT) from None
+    if not isinstance(settings, dict):
+        raise LockError(f"{path} holds no settings of conda", hint=_HINT)
+    return settings
+
+
+def _toml(path: Path) -> Mapping[str, Any]:
+    try:
+        settings: Mapping[str, Any] = msgspec.toml.decode(_read(path), type=dict[str, Any])
+    except msgspec.DecodeError as err:
+        raise LockError(f"{path}: {err}", hint=_HINT) from None
+    return settings
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST + 1)
+        if len(data) <= _LARGEST:
+            return data.decode()
+    except (OSError, UnicodeDecodeError) as err:
+        raise LockError(f"{path} cannot be read: {err}", hint=_HINT) from None
+    raise LockError(f"{path} is too large for a file of settings", hint=_HINT)
+
+
+def _texts(value: object) -> list[str]:
+    several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return [str(one) for one in several if one]
+
+
+def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = settings.get(name)
+    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,118 @@
+"""Unpacked packages of conda, linked into a prefix by rattler; conda's own records of them, the same everywhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from reprobuild.ecosystems.conda.package import ENDINGS, Index
+from reprobuild.errors import BuildError
+from reprobuild.infra import proc
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.lock.lock import CondaPackage
+
+_HINT = "leave the package out with `--drop NAME`, or get it from where it was published"
+# Where rattler's records name this machine, its cache and its way of linking.
+_MACHINE = ("extracted_package_dir", "link", "requested_specs", "requested_spec", "package_tarball_full_path")
+
+
+class Linked(Struct, frozen=True, kw_only=True):
+    """A package to link: what the lock says, and what it says of itself."""
+
+    package: CondaPackage
+    index: Index
+
+
+_LARGEST_RECORD = 64 << 20  # of a package with some hundred thousand files
+
+
+def stem(filename: str) -> str:
+    """Return a package's file name without its ending, by which rattler calls its folder."""
+    return next(filename.removesuffix(end) for end in ENDINGS if filename.endswith(end))
+
+
+def link(
+    packages: Sequence[Linked], cache: Path, prefix: Path, target: str, platform: str, scratch: Path
+) -> None:
+    """Link packages into an empty prefix. No script of theirs is run.
+
+    Args:
+        packages: in any order.
+        cache: has each of them, checked, in the folder of its stem.
+        prefix: the folder of the environment.
+        target: the prefix that its files are to name.
+        platform: conda's word, `linux-64`.
+        scratch: an empty folder of this run.
+
+    Raises:
+        BuildError: rattler cannot.
+    """
+    ordered = sorted(packages, key=lambda one: one.package.file.filename)
+    job = {
+        "packages": [
+            {
+                "filename": one.package.file.filename, "name": one.index.name, "version": one.index.version,
+                "build": one.index.build, "build_number": one.index.build_number, "subdir": one.package.subdir,
+                "noarch": one.index.kind, "depends": list(one.index.depends),
+            }
+            for one in ordered
+        ],
+        "prefix": str(prefix), "target": target, "cache": str(cache), "platform": platform,
+    }  # fmt: skip
+    ask({"link": job}, scratch, "link the packages of conda")
+    (prefix / "CACHEDIR.TAG").unlink()  # for programs that make backups
+    shutil.rmtree(prefix / "__clobbers__", ignore_errors=True)  # what lost where two packages have one file
+    records = {one.package.file.filename: one for one in ordered}
+    for path in sorted((prefix / "conda-meta").glob("*.json")):
+        written = json.loads(read_plain(path, _LARGEST_RECORD))
+        path.unlink()
+        path.write_bytes(record(written, records[written["fn"]].package))
+
+
+def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
+    """Let rattler do a job, in a process of its own; `scratch` is its working folder and its home.
+
+    Raises:
+        BuildError: it failed, or ended without an answer.
+    """
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "LC_ALL": "C.UTF-8"}
+    try:
+        out = proc.run(
+            proc.own_code("from reprobuild.ecosystems.conda.rattler_worker import main; main()"),
+            env=env, purpose=purpose, stdin=json.dumps(job).encode(), cwd=scratch, hint=_HINT,
+        )  # fmt: skip
+    except proc.Failed as err:
+        proc.check_installed()
+        raise BuildError(str(err), hint=_HINT) from None
+    answer = json.loads(out)
+    if "error" in answer:
+        raise BuildError(f"could not {purpose}: {answer['error']}", hint=_HINT)
+    return answer["done"]
+
+
+def record(written: dict[str, Any], package: CondaPackage) -> bytes:
+    """Return conda's record of a package (`conda-meta/*.json`) as it is the same on every machine.
+
+    Files of a package that another one's lie over are not among its files.
+    """
+    kept = {key: value for key, value in written.items() if key not in _MACHINE}
+    kept |= {
+        "url": package.file.url, "channel": package.channel, "fn": package.file.filename,
+        "sha256": package.file.sha256, "size": package.file.size,
+        "files": sorted(path for path in written["files"] if not path.startswith("__clobbers__/")),
+        # conda wants the field; 1 are hard links, which is its own default.
+        "link": {"source": "", "type": 1},
+    }  # fmt: skip
+    kept["paths_data"] = {
+        "paths_version": 1,
+        "paths": sorted(
+            (row for row in written["paths_data"]["paths"] if not row["_path"].startswith("__clobbers__/")),
+            key=lambda row: str(row["_path"]),
+        ),
+    }
+    return json.dumps(kept, indent=2, sort_keys=True).encode() + b"\n"

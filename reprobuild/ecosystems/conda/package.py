@@ -1,0 +1,267 @@
+"""What a package of conda says of itself, and its files; everything is checked before rattler sees a byte.
+
+Formats: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html, and for `.conda`
+https://github.com/conda/ceps/blob/main/cep-0035.md. `.conda` is a zip with two tars in it, compressed by zstd.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import msgspec
+import zstandard
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted import tars, zips
+from reprobuild.infra.untrusted.names import HOSTILE, check_path
+from reprobuild.infra.untrusted.strings import CondaName, Line, LinkTarget, Sha256, TreePath, Word
+
+_NAME = re.compile(
+    r"(?P<name>[a-z0-9_][a-z0-9_.-]*)-(?P<version>[0-9A-Za-z_.+!]+)-(?P<build>[0-9A-Za-z_.+]+)"
+)
+ENDINGS = (".conda", ".tar.bz2")
+# What damaged archives can raise, beside what tars and zips do.
+UNREADABLE = (*tars.UNREADABLE, *zips.UNREADABLE, zstandard.ZstdError, OSError)
+_DISTRIBUTION = re.compile(
+    r"(?:lib/python3\.\d+/)?site-packages/(?P<name>[^/-]+)-(?P<version>[^/-]+)(?:-py3\.\d+)?\.(?:dist|egg)-info"
+    r"(?:/(?:METADATA|PKG-INFO))?"
+)
+_SCRIPT = re.compile(r"bin/\.(?P<package>[^/]+)-(?P<kind>pre-link|post-link)\.sh")
+_ACTIVATE = re.compile(r"etc/conda/activate\.d/[^/]+\.sh")
+_EXPORT = re.compile(r"(?m)^[ \t]*export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=")
+_ENOUGH = {"index.json", "paths.json"}
+_MOST_INFO = 64 << 20  # paths.json of the largest packages has some 10 MB
+T = TypeVar("T")
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    """The part of `info/index.json` that is used; conda writes more."""
+
+    name: CondaName
+    version: CondaName
+    build: CondaName
+    build_number: int = 0
+    subdir: CondaName | None = None
+    noarch: Word | bool | None = None
+    depends: tuple[Line, ...] = ()
+
+    @property
+    def kind(self) -> str | None:
+        """For every platform: `python` or `generic`; else None. `true` was an older word for the latter."""
+        return self.noarch if isinstance(self.noarch, str) else "generic" if self.noarch else None
+
+
+class PathRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file of `info/paths.json`. `path_type` is `hardlink`, `softlink` or `directory`."""
+
+    path: TreePath = msgspec.field(name="_path")
+    path_type: Word
+    sha256: Sha256 | None = None
+    size_in_bytes: int | None = None
+    file_mode: Word | None = None
+    prefix_placeholder: LinkTarget | None = None
+
+
+class Paths(Struct, frozen=True, kw_only=True):
+    """`info/paths.json`."""
+
+    paths: tuple[PathRow, ...]
+    paths_version: int = 1
+
+
+class Noarch(Struct, frozen=True, kw_only=True):
+    """What `info/link.json` says of a package for every platform."""
+
+    type: Word
+    entry_points: tuple[Line, ...] = ()
+
+
+class Linking(Struct, frozen=True, kw_only=True):
+    """`info/link.json`."""
+
+    noarch: Noarch | None = None
+    package_metadata_version: int = 1
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What a package says of itself.
+
+    `distributions` are those of Python that it brings, {name: version} as the folders of their metadata are called.
+    `scripts` are the kinds of scripts that conda would run (`post-link`, `pre-link`); `paths` where its files go.
+    """
+
+    index: Index
+    distributions: dict[str, str]
+    scripts: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def split_filename(filename: str) -> tuple[str, str, str] | None:
+    """Return (name, version, build) of a package's file name; None for what is none."""
+    stem = next((filename.removesuffix(end) for end in ENDINGS if filename.endswith(end)), None)
+    match = _NAME.fullmatch(stem) if stem else None
+    return (match["name"], match["version"], match["build"]) if match else None
+
+
+def read_facts(path: Path, filename: str) -> Facts:
+    """Read what a package says of itself, and see that it is what its file is called.
+
+    Raises:
+        BuildError: it is damaged, hostile, or another package.
+    """
+    origin = f"the package {filename}"
+    found = read_info(path, filename, ("index.json", "paths.json", "files"))
+    index = decode(found, "index.json", Index, origin)
+    if (index.name, index.version, index.build) != split_filename(filename):
+        raise BuildError(
+            f"{origin} holds {index.name} {index.version} {index.build}",
+            hint="its channel is broken, or hostile",
+        )
+    if "paths.json" in found:
+        names = [row.path for row in decode(found, "paths.json", Paths, origin).paths]
+    else:
+        names = lines_of(found, "files", origin)
+    matches = [match for name in names if (match := _DISTRIBUTION.fullmatch(name))]
+    scripts = {match["kind"] for name in names if (match := _SCRIPT.fullmatch(name))}
+    return Facts(
+        index=index, distributions={match["name"]: match["version"] for match in matches},
+        scripts=tuple(sorted(scripts)), paths=tuple(names),
+    )  # fmt: skip
+
+
+def activated_variables(path: Path, filename: str, facts: Facts) -> set[str]:
+    """Return the names of variables that a package's scripts set when its environment is activated.
+
+    They are read, not run: the values are those that were captured.
+
+    Raises:
+        BuildError: the archive is damaged or hostile.
+    """
+    found: set[str] = set()
+    origin = f"the package {filename}"
+    if not any(_ACTIVATE.fullmatch(name) for name in facts.paths):
+        return found
+    with opened(path, filename) as tars_:
+        for tar in tars_:
+            for info in checked(tar, origin, path.stat().st_size):
+                if _ACTIVATE.fullmatch(info.name) and info.isreg():
+                    found |= set(_EXPORT.findall(_small(tar, info, origin).decode(errors="replace")))
+    return found
+
+
+def decode(found: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
+    """Return one document of `info/`.
+
+    Raises:
+        BuildError: it is absent, or not what conda writes.
+    """
+    if name not in found:
+        raise BuildError(f"{origin} has no info/{name}", hint=HOSTILE)
+    try:
+        return msgspec.json.decode(found[name], type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise BuildError(f"{origin}: info/{name}: {err}", hint=HOSTILE) from None
+
+
+def lines_of(found: dict[str, bytes], name: str, origin: str) -> list[str]:
+    """Return the lines of one text of `info/`, none where it is absent.
+
+    Raises:
+        BuildError: it is not UTF-8, as nothing is that conda writes.
+    """
+    try:
+        return found.get(name, b"").decode().splitlines()
+    except UnicodeDecodeError:
+        raise BuildError(f"{origin}: info/{name} has a name that is not UTF-8", hint=HOSTILE) from None
+
+
+def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the files of `info/` of these names, without the others.
+
+    Raises:
+        BuildError: the archive is damaged or hostile.
+    """
+    found: dict[str, bytes] = {}
+    origin = f"the package {filename}"
+    with opened(path, filename, only_info=True) as tars_:
+        for tar in tars_:
+            for info in checked(tar, origin, path.stat().st_size):
+                name = info.name.removeprefix("info/")
+                if name in names and name != info.name:
+                    found[name] = _small(tar, info, origin)
+                if found.keys() >= _ENOUGH:  # what follows may be gigabytes
+                    return found
+    return found
+
+
+def _small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
+    stream = tar.extractfile(info) if info.isreg() else None
+    if stream is None or info.size > _MOST_INFO:
+        raise BuildError(f"{origin} holds {info.name}, which is no file of its facts", hint=HOSTILE)
+    return stream.read()
+
+
+@contextlib.contextmanager
+def opened(path: Path, filename: str, *, only_info: bool = False) -> Iterator[list[tarfile.TarFile]]:
+    """Give the tars of a package, to be read one after the other; of a `.conda` file two, or the first alone.
+
+    Raises:
+        BuildError: it is no package, or damaged; also for what is raised while they are read.
+    """
+    origin = f"the package {filename}"
+    try:
+        with contextlib.ExitStack() as stack:
+            streams = stack.enter_context(_streams(path, filename, origin, only_info=only_info))
+            yield [stack.enter_context(tars.open_stream(stream)) for stream in streams]
+    except UNREADABLE as err:
+        if isinstance(err, OSError) and err.errno:  # of the disk, not of the archive
+            raise
+        raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
+
+
+@contextlib.contextmanager
+def _streams(path: Path, filename: str, origin: str, *, only_info: bool) -> Iterator[Iterator[IO[bytes]]]:
+    if filename.endswith(".tar.bz2"):
+        with bz2.open(path) as stream:
+            yield iter([cast("IO[bytes]", stream)])
+        return
+    stem = filename.removesuffix(".conda")
+    wanted = [f"info-{stem}.tar.zst"] + ([] if only_info else [f"pkg-{stem}.tar.zst"])
+    with zips.open_zip(path, origin) as (archive, members):
+        missing = next((name for name in wanted if name not in members), None)
+        if missing:
+            raise BuildError(f"{origin} has no {missing}", hint=HOSTILE)
+        yield (
+            cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(archive.open(members[name])))
+            for name in wanted
+        )
+
+
+def checked(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a package's tar, of the kinds that packages have, none with a name that leads out.
+
+    Raises:
+        BuildError: see `guard.tars.members`; or one is a device, or its name is unsafe.
+    """
+    for info in tars.members(tar, origin, packed=packed):
+        info.name = info.name.removeprefix("./").rstrip("/") or "."
+        if info.name == ".":
+            continue
+        check_path(info.name, origin)
+        if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
+            raise BuildError(
+                f"{origin} holds {info.name}, which is neither file, folder nor link", hint=HOSTILE
+            )
+        yield info
+
+
+def as_json(value: Any) -> bytes:
+    """Return the JSON of a document of `info/`, the same for the same value."""
+    return msgspec.json.encode(value, order="deterministic")

@@ -1,0 +1,78 @@
+"""The only use of rattler, in a process of its own: where rattler panics it ends the process, without an exception.
+
+    python -c "from reprobuild.ecosystems.conda.rattler_worker import main; main()" < JOB > ANSWER
+
+Both are JSON. A job is {"link": {...}} or {"find": {...}}; the answer is {"done": ...} or {"error": text}. This file
+imports only the standard library and rattler. API: https://conda.github.io/rattler/py-rattler/
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+# What is not in the folder is nowhere: this name never has an address (RFC 2606).
+NOWHERE = "https://channel.invalid/"
+
+
+def main() -> None:
+    """Do the job of standard input, and answer on standard output."""
+    job = json.load(sys.stdin)
+    try:
+        answer: dict[str, Any] = {"done": None}
+        if "link" in job:
+            link(**job["link"])
+        else:
+            answer["done"] = find(**job["find"])
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as err:  # a panic of Rust is no Exception
+        answer = {"error": f"{type(err).__name__}: {err}"}
+    json.dump(answer, sys.stdout)
+    sys.stdout.flush()
+    os._exit(0)  # its threads live on, and some processes crashed while Python was taken down around them
+
+
+def link(packages: list[dict[str, Any]], prefix: str, target: str, cache: str, platform: str) -> None:
+    """Link packages that lie unpacked in `cache`, each in a folder of its file's stem, into the folder `prefix`.
+
+    Their files name `target` as the prefix.
+    """
+    import rattler
+
+    records = []
+    for one in packages:
+        facts = {**one, "build": rattler.BuildString(one["build"])}
+        filename = facts.pop("filename")
+        record = rattler.PackageRecord(**facts)
+        records.append(rattler.RepoDataRecord(record, filename, f"{NOWHERE}{filename}", NOWHERE))
+    whole = rattler.PackageCacheLayer(cache).with_validation_mode(rattler.ValidationMode.skip())
+    asyncio.run(
+        rattler.install(
+            records, target_prefix=prefix, package_cache=rattler.PackageCache.from_layers([whole]),
+            installed_packages=[], platform=rattler.Subdir(platform), execute_link_scripts=False, show_progress=False,
+            alternative_target_prefix=target,
+        )
+    )  # fmt: skip
+
+
+def find(file: str, channel: str, subdir: str, names: list[str]) -> list[dict[str, Any]]:
+    """Return the records of a repodata.json for packages of these names. Only those are parsed."""
+    import rattler
+
+    found = []
+    with rattler.SparseRepoData(rattler.Channel(channel), subdir, file) as opened:
+        both = rattler.PackageFormatSelection.BOTH
+        for name in names:
+            for record in opened.load_records(rattler.PackageName(name), both):
+                found.append(
+                    {
+                        "filename": record.file_name, "version": str(record.version), "build": str(record.build),
+                        "sha256": record.sha256.hex() if record.sha256 else "",
+                        "md5": record.md5.hex() if record.md5 else "", "size": record.size or 0,
+                    }
+                )  # fmt: skip
+    return found

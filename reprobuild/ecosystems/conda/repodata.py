@@ -1,0 +1,132 @@
+"""What a channel has of a package: its repodata, brought to the disk, and only the wanted names of it parsed.
+
+conda-forge's has hundreds of megabytes: it is never in our memory. Formats:
+https://github.com/conda/ceps/blob/main/cep-0036.md; `.zst` is the same, compressed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+
+import msgspec
+import zstandard
+from msgspec import Struct
+
+from reprobuild.ecosystems.conda.linking import ask
+from reprobuild.ecosystems.conda.package import split_filename
+from reprobuild.errors import BuildError, FetchError
+from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.untrusted.strings import CondaName, FileName, Hex, Key, OptionalSha256, Text
+
+# linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
+LARGEST = 4 << 30
+_HINT = "the channel is broken, or no channel; name another with `--channel URL`"
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """One package of a channel; `sha256` and `md5` may be empty where the channel does not tell them."""
+
+    filename: FileName
+    version: CondaName
+    build: CondaName
+    sha256: OptionalSha256 = ""
+    md5: Hex = ""
+    size: int = 0
+
+
+class Repodata:
+    """The lists of channels, each brought once.
+
+    Args:
+        net: how they come.
+        folder: of this run, on a disk with room for them.
+    """
+
+    def __init__(self, net: Net, folder: Path) -> None:
+        self._net, self._folder = net, folder
+        self._files: dict[str, Path | None] = {}
+        self._guard = threading.Lock()
+        self._found: dict[tuple[str, str], tuple[Listed, ...]] = {}
+        self._lost: dict[str, FetchError] = {}  # by channel, which is asked no more
+
+    def load(self, channel: str, subdir: str, names: set[str]) -> None:
+        """Look up packages, so that `of` knows them; many at once cost as much as one.
+
+        Raises:
+            FetchError: the list cannot be had, or is none.
+        """
+        with self._guard:
+            if channel in self._lost:
+                raise self._lost[channel]
+            try:
+                self._load(channel, subdir, names)
+            except FetchError as err:
+                self._lost[channel] = err
+                raise
+
+    def _load(self, channel: str, subdir: str, names: set[str]) -> None:
+        url = f"{channel}/{subdir}"
+        missing = sorted(name for name in names if (url, name) not in self._found)
+        if not missing:
+            return
+        if url not in self._files:
+            self._files[url] = self._bring(url, self._folder / str(len(self._files)))
+        file, records = self._files[url], []
+        if file is not None:
+            job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
+            try:
+                answer = ask({"find": job}, self._folder, f"read the packages of {url}")
+                entries = msgspec.convert(answer, type=list[dict[Key, Text | int]])
+                records = [one for entry in entries if (one := _listed(entry))]
+            except (BuildError, msgspec.ValidationError) as err:
+                raise FetchError(f"{url} is not a channel's list of packages: {err}", hint=_HINT) from None
+        for name in missing:
+            mine = [one for one in records if (split_filename(one.filename) or ("",))[0] == name]
+            self._found[url, name] = tuple(sorted(mine, key=lambda one: one.filename))
+
+    def of(self, channel: str, subdir: str, name: str) -> tuple[Listed, ...]:
+        """Return the packages of one name that a channel has.
+
+        Raises:
+            FetchError: the list cannot be had, or is none.
+        """
+        self.load(channel, subdir, {name})
+        return self._found[f"{channel}/{subdir}", name]
+
+    def _bring(self, url: str, file: Path) -> Path | None:
+        """Bring the list of a subdir; None where the channel has none."""
+        packed = file.with_suffix(".zst")
+        with contextlib.suppress(NotFound):
+            self._net.download(f"{url}/repodata.json.zst", packed)
+            _inflate(packed, file, url)
+            packed.unlink()
+            return file
+        try:
+            self._net.download(f"{url}/repodata.json", file)
+        except NotFound:
+            return None
+        return file
+
+
+def _listed(entry: dict[str, str | int]) -> Listed | None:
+    """Return one package of a channel; None for an odd entry, which loses no other."""
+    try:
+        return msgspec.convert(entry, type=Listed)
+    except msgspec.ValidationError:
+        return None
+
+
+def _inflate(packed: Path, file: Path, url: str) -> None:
+    size = 0
+    try:
+        with packed.open("rb") as source, file.open("wb") as target:
+            reader = zstandard.ZstdDecompressor().stream_reader(source)
+            while piece := reader.read(1 << 20):
+                size += len(piece)
+                if size > LARGEST:
+                    raise FetchError(f"{url}/repodata.json.zst has no end", hint=_HINT)
+                target.write(piece)
+    except zstandard.ZstdError as err:
+        raise FetchError(f"{url}/repodata.json.zst cannot be read: {err}", hint=_HINT) from None

@@ -1,0 +1,238 @@
+"""An unpacked package, checked and described anew, so that rattler only reads what was written here.
+
+What rattler (0.28) does not check, seen in tests/conda/test_hostile.py: the hash of a package that comes from the disk;
+a row of paths.json whose file is a link, which it reads through, to any file of this machine; names that lead out.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.ecosystems.conda.package import (
+    Index,
+    Linking,
+    Noarch,
+    PathRow,
+    Paths,
+    as_json,
+    decode,
+    lines_of,
+    split_filename,
+)
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.names import HOSTILE, check_path
+from reprobuild.infra.untrusted.regular_files import open_plain
+
+_MOST_INFO = 64 << 20
+# conda_build/post.py: what packages of 2012 to 2016 without a placeholder of their own mean.
+_OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
+_ENTRY_POINT = re.compile(
+    r"\s*(?P<name>[A-Za-z0-9_][\w.-]*)\s*=\s*[A-Za-z_][\w.]*\s*(:\s*[A-Za-z_][\w.]*)?\s*"
+)
+# What rattler itself writes in a prefix; `__clobbers__` holds files of which another package has the place.
+_OURS = re.compile(r"conda-meta(/[^/]*\.json|/history)?|info(/.*)?|__clobbers__(/.*)?|CACHEDIR\.TAG")
+
+
+class Unpacked(Struct, frozen=True, kw_only=True):
+    """A package in a folder, ready to be linked. `places` are {path in the prefix: what is there}."""
+
+    index: Index
+    places: dict[str, str]
+
+
+def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
+    """Check the files of an unpacked package, and replace its `info` by what was checked.
+
+    Args:
+        folder: where it was unpacked.
+        filename: what the user knows it by.
+        target: the prefix that its files will name.
+        python: the `X.Y` of the environment, for packages of Python that fit every one.
+
+    Raises:
+        BuildError: it is hostile or damaged.
+    """
+    origin = f"the package {filename}"
+    documents = dict(_documents(folder, origin))
+    index = decode(documents, "index.json", Index, origin)
+    if (index.name, index.version, index.build) != split_filename(filename):
+        raise BuildError(f"{origin} holds {index.name} {index.version} {index.build}", hint=HOSTILE)
+    linking = decode(documents, "link.json", Linking, origin) if "link.json" in documents else Linking()
+    for_python = index.kind == "python"
+    rows = [_row(row, folder, target, origin) for row in _listed(documents, origin)]
+    places: dict[str, str] = {}
+    for row in rows:
+        place = _place(row.path, python) if for_python else row.path
+        if place in places or _OURS.fullmatch(place):
+            raise BuildError(
+                f"{origin} lists {row.path} twice, or it is not a package's to write", hint=HOSTILE
+            )
+        places[place] = row.path_type
+    _check_links(folder, dict(zip(places, rows, strict=True)), origin)
+    points = linking.noarch.entry_points if for_python and linking.noarch else ()
+    for point in points:
+        match = _ENTRY_POINT.fullmatch(point)
+        if match is None:
+            raise BuildError(f"{origin} has the entry point {point[:100]!r}", hint=HOSTILE)
+        if places.setdefault(f"bin/{match['name']}", "hardlink") != "hardlink":
+            raise BuildError(f"{origin} has bin/{match['name']} as a link and an entry point", hint=HOSTILE)
+    shutil.rmtree(folder / "info")
+    (folder / "info").mkdir()
+    (folder / "info" / "index.json").write_bytes(as_json(index))
+    (folder / "info" / "paths.json").write_bytes(
+        as_json(Paths(paths=tuple(sorted(rows, key=lambda r: r.path))))
+    )
+    if for_python:
+        link = Linking(noarch=Noarch(type="python", entry_points=points))
+        (folder / "info" / "link.json").write_bytes(as_json(link))
+    return Unpacked(index=index, places=places)
+
+
+def check_together(packages: Mapping[str, Unpacked]) -> None:
+    """Refuse packages of which one puts a file or link where another has a folder: it would lead elsewhere.
+
+    Raises:
+        BuildError: with both names.
+    """
+    owner: dict[str, str] = {}
+    for filename in sorted(packages):
+        for place, kind in packages[filename].places.items():
+            if kind != "directory":
+                owner.setdefault(place, filename)
+    for filename in sorted(packages):
+        for place in packages[filename].places:
+            above = posixpath.dirname(place)
+            while above:
+                if above in owner:
+                    raise BuildError(
+                        f"{filename} has {place}, and {above} is a file or link of {owner[above]}",
+                        hint=HOSTILE,
+                    )
+                above = posixpath.dirname(above)
+
+
+def _documents(folder: Path, origin: str) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of the facts of a package; none of them is a link."""
+    if (folder / "info").is_symlink():
+        raise BuildError(f"{origin} has a link in the place of its facts", hint=HOSTILE)
+    for name in ("index.json", "paths.json", "link.json", "files", "has_prefix"):
+        if not os.path.lexists(folder / "info" / name):
+            continue
+        try:
+            stream, size = open_plain(folder / "info" / name, links=False)
+        except OSError:
+            raise BuildError(f"{origin} has an info/{name} that is no file", hint=HOSTILE) from None
+        with stream:
+            if size > _MOST_INFO:
+                raise BuildError(f"{origin} has an info/{name} of {size} bytes", hint=HOSTILE)
+            yield name, stream.read()
+
+
+def _listed(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
+    """Return the rows of `paths.json`, or for packages from before it those of `files` and `has_prefix`."""
+    if "paths.json" in documents:
+        return decode(documents, "paths.json", Paths, origin).paths
+    prefixed: dict[str, dict[str, Any]] = {}
+    for line in lines_of(documents, "has_prefix", origin):
+        parts = [part.strip("\"'") for part in line.split()]
+        if len(parts) == 3:
+            prefixed[parts[2]] = {"file_mode": parts[1], "prefix_placeholder": parts[0]}
+        elif parts:
+            prefixed[parts[0]] = {"file_mode": "text", "prefix_placeholder": _OLD_PLACEHOLDER}
+    names = lines_of(documents, "files", origin)
+    return [PathRow(path=name, path_type="hardlink", **prefixed.get(name, {})) for name in names if name]
+
+
+def _row(row: PathRow, folder: Path, target: str, origin: str) -> PathRow:
+    """Return a row as the file itself is: what is a link is called so, and no prefix is written into it."""
+    check_path(row.path, origin)
+    try:
+        mode = (folder / row.path).lstat().st_mode
+    except OSError:
+        raise BuildError(f"{origin} lists {row.path}, which is not in it", hint=HOSTILE) from None
+    if stat.S_ISREG(mode):
+        _check_placeholder(row, target, origin)
+        return msgspec.structs.replace(row, path_type="hardlink")
+    kind = "softlink" if stat.S_ISLNK(mode) else "directory"
+    return PathRow(path=row.path, path_type=kind)
+
+
+def _check_placeholder(row: PathRow, target: str, origin: str) -> None:
+    if (row.file_mode is None) != (row.prefix_placeholder is None) or row.file_mode not in (
+        None,
+        "text",
+        "binary",
+    ):
+        raise BuildError(f"{origin} names a prefix of {row.path} in an unknown way", hint=HOSTILE)
+    placeholder = row.prefix_placeholder
+    if placeholder is not None and (
+        not placeholder or (row.file_mode == "binary" and len(placeholder) < len(target))
+    ):
+        raise BuildError(
+            f"{origin} has the prefix {placeholder!r} in {row.path}, and {target} does not fit there",
+            hint=HOSTILE,
+        )
+
+
+def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None:
+    """Refuse links that lead out of the prefix from their place in it, and rows below links."""
+    folders = {above for place, row in rows.items() for above in _above(place, row)}
+    real: set[str] = {""}
+    for place, row in rows.items():
+        above = posixpath.dirname(row.path)
+        steps = []
+        while above not in real:
+            steps.append(above)
+            above = posixpath.dirname(above)
+        for step in steps:
+            if (folder / step).is_symlink():
+                raise BuildError(f"{origin} has {row.path} below the link {step}", hint=HOSTILE)
+        real.update(steps)
+        if row.path_type == "softlink":
+            target = str((folder / row.path).readlink())
+            if not _stays(posixpath.dirname(place), target, folders):
+                raise BuildError(
+                    f"{origin} has {row.path}, a link to {target!r} outside of the prefix", hint=HOSTILE
+                )
+
+
+def _above(place: str, row: PathRow) -> Iterator[str]:
+    """Yield the folders that a row needs, the prefix among them as the empty path."""
+    yield from (place,) if row.path_type == "directory" else ()
+    while place:
+        place = posixpath.dirname(place)
+        yield place
+
+
+def _stays(folder: str, target: str, folders: Collection[str]) -> bool:
+    """Tell whether a link in a folder of the prefix leads to a place in the prefix, as the kernel follows it.
+
+    `..` behind another link leads to where that link leads, so it counts behind folders of the package alone; that no
+    other package has a link there is seen by `check_together`.
+    """
+    place = folder
+    for step in target.split("/"):
+        if step == "..":
+            if not place or place not in folders:
+                return False
+            place = posixpath.dirname(place)
+        elif step not in ("", "."):
+            place = posixpath.join(place, step)
+    return not target.startswith("/")
+
+
+def _place(path: str, python: str) -> str:
+    """Return where a file of a package for every Python goes: https://github.com/conda/ceps/blob/main/cep-0020.md."""
+    if path.startswith("site-packages/"):
+        return f"lib/python{python}/{path}"
+    return f"bin/{path.removeprefix('python-scripts/')}" if path.startswith("python-scripts/") else path

@@ -1,0 +1,355 @@
+"""Git, for reading only: commits, trees and patches, in a private bare repository.
+
+Nothing is ever checked out, so no hook, filter or attribute of a hostile repository runs; the user's
+repositories are never written to. Ids: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reprobuild.errors import LockError
+from reprobuild.infra import proc
+from reprobuild.infra.git import command as program
+from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS
+
+_QUIET = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "LC_ALL": "C.UTF-8",
+    "HOME": "/nonexistent",
+}
+# A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
+# local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
+_CONFIG = "[safe]\n\tdirectory = *\n"
+_LISTING = 128 << 20  # bytes of what git writes, but for the files of a tree
+AT_ONCE = 64 << 20  # bytes of files in memory
+_HEADER = 128  # git's line before each of them, and the end of line behind it
+
+_COMMITS, _PATHS = 500, 50  # that are compared with a diff
+
+_ID = re.compile(r"[0-9a-f]{4,64}")
+
+
+class Blob(Struct, frozen=True, kw_only=True):
+    """One path of a git tree: mode (`100644`, `100755`, `120000`, `160000`), object id, path, bytes (of `sized`)."""
+
+    mode: str
+    id: str
+    path: str
+    size: int = 0
+
+
+class Room:
+    """What the lists of the trees that become one tree may still have: rows, folders among them, and bytes."""
+
+    def __init__(self) -> None:
+        self._rows, self.size = MOST_MEMBERS, _LISTING
+
+    def take(self, listing: bytes, above: str) -> None:
+        """Count a list, whose paths go below the folder `above`.
+
+        Raises:
+            LockError: there is no room for it.
+        """
+        rows = listing.count(b"\0")
+        self._rows -= rows
+        self.size -= len(listing) + rows * len(above.encode("utf-8", "surrogateescape"))
+        if self._rows < 0 or self.size < 0:
+            raise LockError(
+                f"a source and the repositories inside of it hold more than {MOST_MEMBERS} files and folders, "
+                f"or {_LISTING} bytes of names",
+                hint=HOSTILE,
+            )
+
+
+class Repository:
+    """A private bare repository in a scratch folder.
+
+    Args:
+        folder: an empty folder that is the caller's to remove.
+        env: the user's environment; used for fetching (its credentials), never for anything else.
+    """
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        self._folder = folder
+        config = folder / "gitconfig"
+        config.write_text(_CONFIG)
+        self._env = {"PATH": env.get("PATH", ""), **_QUIET, "GIT_CONFIG_GLOBAL": str(config)}
+        self._fetch_env = program.fetching(env)
+        self._work = folder / "empty"
+        self._work.mkdir()
+        self._bare = folder / "git"
+        self._git(
+            "init", "--quiet", "--bare", str(folder / "git"), purpose="make a scratch repository", bare=False
+        )
+
+    def _git(
+        self, *arguments: str, purpose: str, stdin: bytes | None = None, bare: bool = True,
+        env: Mapping[str, str] | None = None, most: int = _LISTING, output: Path | None = None,
+    ) -> bytes:  # fmt: skip
+        place = ("--git-dir", str(self._bare), "--work-tree", str(self._work)) if bare else ()
+        return proc.run(
+            ["git", *program.OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
+            cwd=self._work, missing=LockError, most=most, output=output,
+        )  # fmt: skip
+
+    def fetch_local(self, path: Path) -> None:
+        """Take every ref of a bundle or a repository on the disk."""
+        place = str(path.absolute())
+        program.fetch(self._bare, place, "+refs/*:refs/from/*", purpose=f"read {path}", env=self._env)
+
+    def fetch_remote(self, url: str, revision: str, *, configured: bool = False) -> None:
+        """Take one commit from a remote, or all branches and tags where the remote refuses single commits.
+
+        Args:
+            url: its address.
+            revision: the commit.
+            configured: the user named the address, not a snapshot.
+
+        Raises:
+            LockError: the address leads to a program that is not git's own.
+            EngineError: it cannot be had, or the remote is silent.
+        """
+        program.check_address(url, LockError)
+        try:
+            program.fetch(
+                self._bare, url, f"+{revision}:refs/from/asked", depth=1,
+                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
+            )  # fmt: skip
+        except proc.Failed as err:
+            if program.TOO_SLOW in err.stderr:  # it would be as slow again
+                raise
+            program.fetch(
+                self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
+                purpose=f"fetch {url}", env=self._fetch_env, configured=configured,
+            )  # fmt: skip
+
+    def commit(self, revision: str, *, refs: bool = True) -> str | None:
+        """Return the full id of the commit that a revision names, or None when it is not there.
+
+        Args:
+            revision: a commit's id (may be abbreviated), a tag or a branch of what was fetched.
+            refs: it may be a tag or a branch.
+        """
+        names = [revision] if _ID.fullmatch(revision) else []
+        if refs:
+            names += [f"refs/from/{kind}/{revision}" for kind in ("tags", "heads", "remotes/origin")]
+            names += [] if _ID.fullmatch(revision) else ["refs/from/asked"]
+        for name in names:
+            try:
+                out = self._git(
+                    "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", purpose="x"
+                )
+            except proc.Failed:
+                continue
+            return out.decode().strip()
+        return None
+
+    def has(self, revision: str) -> bool:
+        """Tell whether an object is here."""
+        try:
+            self._git("cat-file", "-e", revision, purpose="look for an object")
+        except proc.Failed:
+            return False
+        return True
+
+    def lacking(self, oids: Sequence[str]) -> list[str]:
+        """Return those of some objects that are not here."""
+        stdin, most = program.asked_for(oids)
+        words = ("cat-file", "--batch-check=%(objectname)")
+        return program.lacking(self._git(*words, purpose="look for objects", stdin=stdin, most=most))
+
+    def unpack(self, pack: bytes) -> None:
+        """Take the objects of a bundle's pack, which may be deltas of objects that are here."""
+        self._git("index-pack", "--stdin", "--fix-thin", purpose="unpack a bundle", stdin=pack)
+
+    def mark_shallow(self, commits: Sequence[str]) -> None:
+        """Note commits whose parents nobody has: https://git-scm.com/docs/shallow."""
+        if commits:
+            path = self._folder / "git" / "shallow"
+            known = path.read_text() if path.exists() else ""
+            path.write_text(known + "".join(f"{commit}\n" for commit in commits))
+
+    def trees_of(self, revisions: Sequence[str]) -> list[str]:
+        """Return the ids of commits' trees, once every object that the commits lead to has been found here.
+
+        Git walks each object once, however many commits lead to it.
+        """
+        request = "".join(f"{revision}\n" for revision in revisions).encode()
+        purpose = "look for missing objects"
+        self._git("rev-list", "--objects", "--quiet", "--stdin", purpose=purpose, stdin=request)
+        request = "".join(f"{revision}^{{tree}}\n" for revision in revisions).encode()
+        words = ("cat-file", "--batch-check=%(objectname)")
+        return self._git(*words, purpose="read commits", stdin=request).decode().splitlines()
+
+    def write_tree(self, blobs: Sequence[Blob]) -> str:
+        """Return the id of a new tree of some files; no two have one path."""
+        env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
+        self._git("read-tree", "--empty", purpose="begin a tree", env=env)
+        # Git appends a row that comes last in its order, and moves all others for one that does not.
+        named = [(blob.path.encode("utf-8", "surrogateescape"), blob) for blob in blobs]
+        rows = sorted(named, key=itemgetter(0))
+        request = b"".join(f"{blob.mode} {blob.id}\t".encode() + path + b"\0" for path, blob in rows)
+        self._git("update-index", "-z", "--index-info", purpose="list the files", stdin=request, env=env)
+        return self._git("write-tree", purpose="write a tree", env=env).decode().strip()
+
+    def commit_time(self, commit: str) -> int:
+        """Return the committer's date, seconds since 1970."""
+        return int(self._git("show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"))
+
+    def blobs(self, tree: str, room: Room | None = None, above: str = "") -> list[Blob]:
+        """Return every path of a commit or tree, sorted.
+
+        Args:
+            tree: its id.
+            room: for this list among others; git is ended where it writes more, and too many rows are not read.
+            above: a folder, with `/` at its end, in which the paths are to be.
+
+        Raises:
+            LockError: there is no room.
+            EngineError: the list is too long.
+        """
+        # The folders are listed, too, since a small tree may have any number of empty ones.
+        words = ("ls-tree", "-r", "-t", "-z", "--full-tree", tree)
+        out = self._git(*words, purpose="list a tree", most=room.size if room else _LISTING)
+        if room:
+            room.take(out, above)
+        found = []
+        for row in out.split(b"\0")[:-1]:
+            head, _, path = row.partition(b"\t")
+            mode, kind, oid = head.decode().split(" ")
+            if kind != "tree":
+                found.append(Blob(mode=mode, id=oid, path=above + path.decode("utf-8", "surrogateescape")))
+        return sorted(found, key=lambda blob: blob.path)
+
+    def sized(self, blobs: Sequence[Blob]) -> list[Blob]:
+        """Return blobs with their sizes; a submodule, whose commit is elsewhere, has none."""
+        ids = dict.fromkeys(blob.id for blob in blobs if blob.mode != "160000")
+        request = "".join(f"{id_}\n" for id_ in ids).encode()
+        words = ("cat-file", "--batch-check=%(objectsize)", "--buffer")
+        out = self._git(*words, purpose="read the sizes of a tree's files", stdin=request)
+        sizes = dict(zip(ids, map(int, out.split()), strict=True))
+        return [replace(blob, size=sizes.get(blob.id, 0)) for blob in blobs]
+
+    def packed(self) -> int:
+        """Return how many bytes the objects have on the disk."""
+        folder = self._bare / "objects"
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+    def apply(self, commit: str, patch: bytes, name: str, strip: int = 1) -> str:
+        """Return the tree id of the commit with a patch applied.
+
+        `strip` is the number of leading folders in the patch's paths that are not the repository's.
+
+        Raises:
+            LockError: the patch does not apply.
+        """
+        env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
+        self._git("read-tree", commit, purpose="read the commit", env=env)
+        if patch:
+            try:
+                self._git(
+                    "apply",
+                    "--cached",
+                    "--whitespace=nowarn",
+                    f"-p{strip}",
+                    "-",
+                    purpose=f"apply {name}",
+                    stdin=patch,
+                    env=env,
+                )
+            except proc.Failed as err:
+                raise LockError(
+                    f"{name} does not apply to commit {commit[:12]}:\n{err.stderr.strip()}",
+                    hint="it was made on another commit, or by a git with diff.noprefix or diff.external set; "
+                    "capture it again with `git diff HEAD --binary --full-index`",
+                ) from None
+        return self._git("write-tree", purpose="write the patched tree", env=env).decode().strip()
+
+    def applies(self, commit: str, patch: bytes, strip: int, *options: str) -> bool:
+        """Tell whether git would apply a patch to a commit under other rules; nothing is kept."""
+        env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "trial")}
+        self._git("read-tree", commit, purpose="read the commit", env=env)
+        words = ("apply", "--cached", "--check", f"-p{strip}", *options, "-")
+        try:
+            self._git(*words, purpose="try a patch", stdin=patch, env=env)
+        except proc.Failed:
+            return False
+        return True
+
+    def commit_with(self, blob: str, path: str) -> str | None:
+        """Return a commit of what was fetched that has a blob (may be abbreviated) at a path, the newest one."""
+        try:
+            full = self._git(
+                "rev-parse", "--verify", "--quiet", f"{blob}^{{blob}}", purpose="look for a blob"
+            )
+            words = ("log", "--all", "--format=%H", f"--find-object={full.decode().strip()}", "--", path)
+            found = self._git(*words, purpose="look for a blob").decode().split()
+        except proc.Failed:
+            return None
+        # The log also has the commits that took the blob away.
+        for commit in found:
+            rows = self.blobs(commit)
+            if any(one.path == path and one.id.startswith(blob) for one in rows):
+                return commit
+        return None
+
+    def commits_with(self, blobs: Mapping[str, str]) -> list[str]:
+        """Return the newest commits of what was fetched that have blobs (may be abbreviated) at paths, newest first."""
+        words = ("rev-list", "--all", "--date-order", f"--max-count={_COMMITS}")
+        commits = self._git(*words, purpose="list the commits").decode().split()
+        wanted = [(path, blob) for path, blob in blobs.items() if "\n" not in path][:_PATHS]
+        rows = [f"{commit}:{path}\n" for commit in commits for path, _ in wanted]
+        request = "".join(rows).encode("utf-8", "surrogateescape")
+        said = self._git("cat-file", "--batch-check=%(objectname)", purpose="look for blobs", stdin=request)
+        ids = said.decode("utf-8", "surrogateescape").split("\n")
+        fits = []
+        for number, commit in enumerate(commits):
+            found = ids[number * len(wanted) : (number + 1) * len(wanted)]
+            if wanted and all(id_.startswith(blob) for id_, (_, blob) in zip(found, wanted, strict=True)):
+                fits.append(commit)
+        return fits
+
+    def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, IO[bytes]]]:
+        """Yield each blob, whose size is known, with its bytes, in the order given; a stream is good until the next."""
+        start = 0
+        while start < len(blobs):
+            if blobs[start].size > AT_ONCE:
+                yield from self._large(blobs[start])
+                start += 1
+                continue
+            end, size = start, 0
+            while end < len(blobs) and size + blobs[end].size <= AT_ONCE:
+                size += blobs[end].size
+                end += 1
+            yield from self._small(blobs[start:end], size)
+            start = end
+
+    def _small(self, blobs: list[Blob], size: int) -> Iterator[tuple[Blob, IO[bytes]]]:
+        request = "".join(f"{blob.id}\n" for blob in blobs).encode()
+        most = size + _HEADER * len(blobs)
+        out = self._git("cat-file", "--batch", purpose="read a tree's files", stdin=request, most=most)
+        stream = io.BytesIO(out)
+        for blob in blobs:
+            header = stream.readline().decode().split()
+            yield blob, io.BytesIO(stream.read(int(header[2])))
+            stream.read(1)
+
+    def _large(self, blob: Blob) -> Iterator[tuple[Blob, IO[bytes]]]:
+        """Yield a blob that git writes to the disk piece by piece."""
+        path = self._folder / "large"
+        words = ("-c", f"core.bigFileThreshold={AT_ONCE}", "cat-file", "blob", blob.id)
+        self._git(*words, purpose="read a large file", output=path)
+        with path.open("rb") as stream:
+            yield blob, stream
+        path.unlink()

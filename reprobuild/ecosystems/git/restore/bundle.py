@@ -1,0 +1,82 @@
+"""The bundle of a captured repository, whose header must say exactly what capture.json says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import escaped
+from reprobuild.infra.untrusted.git_packs import check_pack
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.snapshot.capture_model import Bundle, Repository
+from reprobuild.snapshot.parsers.capture_json import DAMAGED
+
+# https://git-scm.com/docs/gitformat-bundle
+_MAGIC = b"# v"
+_HEADERS = {"sha1": b"# v2 git bundle\n", "sha256": b"# v3 git bundle\n@object-format=sha256\n"}
+_ID_SIZES = {"sha1": 20, "sha256": 32}
+
+# A capture has budgets of some hundred megabytes; git takes the pack from memory.
+LARGEST = 4 << 30
+_PIECE = 1 << 20
+
+
+def damaged(one: Repository, what: str) -> SnapshotError:
+    """Return the error for a captured repository that is not what a capture writes; the caller raises it."""
+    return SnapshotError(f"the captured repository {one.name}: {escaped(what)}", hint=DAMAGED)
+
+
+def read_pack(one: Repository, folder: Path) -> bytes:
+    """Return the pack of a repository's bundle; empty where a remote had all there is.
+
+    Args:
+        folder: the snapshot.
+
+    Raises:
+        SnapshotError: no bundle could be written, or it is not the one that capture.json describes.
+    """
+    bundle = one.bundle
+    if bundle is None:
+        return b""
+    if bundle.file is None:
+        raise SnapshotError(
+            f"the changes of {one.name} were not captured ({escaped(bundle.reason)})",
+            hint="capture it again; `capture.json` says which budget was too small",
+        )
+    path = folder / bundle.file
+    if path.is_symlink() or not path.is_file():
+        raise damaged(one, f"{bundle.file} is missing or no file")
+    prerequisites = b"".join(f"-{oid}\n".encode() for oid in one.prerequisites)
+    refs = b"".join(f"{oid} refs/reprobuild/{ref}\n".encode() for ref, oid in sorted(bundle.refs.items()))
+    header = _HEADERS[one.object_format] + prerequisites + refs + b"\n"
+    with open_plain(path, links=False)[0] as stream:
+        data = _checked(one, bundle, stream)
+    if not data.startswith(header + b"PACK"):
+        raise damaged(one, f"{bundle.file} holds other refs or prerequisites than capture.json says")
+    if one.head is not None and bundle.refs.get("head") != one.head:
+        raise damaged(one, f"{bundle.file} holds another HEAD than capture.json says")
+    pack = data[len(header) :]
+    try:
+        check_pack(pack, _ID_SIZES[one.object_format])
+    except ValueError as err:
+        raise damaged(one, f"{bundle.file}: {err}") from None
+    return pack
+
+
+def _checked(one: Repository, bundle: Bundle, stream: IO[bytes]) -> bytes:
+    """Return the content of a bundle that is the one of capture.json; another one is not taken into memory."""
+    size = os.fstat(stream.fileno()).st_size
+    if size > LARGEST:
+        raise damaged(one, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
+    digest = hashlib.sha256()
+    if stream.read(len(_MAGIC)) == _MAGIC:
+        stream.seek(0)
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    if digest.hexdigest() != bundle.sha256:
+        raise damaged(one, f"{bundle.file} is not the file that was written")
+    stream.seek(0)
+    return stream.read(size)

@@ -1,0 +1,81 @@
+"""Where the commits of a captured repository are that are not in its bundle: the user's word, or a captured remote."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra import secrets
+from reprobuild.infra.display import escaped
+from reprobuild.infra.git.command import is_local, is_safe
+from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.parsers.capture_json import unquoted
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # of a remote, as part of a ref
+
+
+class Address(Struct, frozen=True):
+    """A path or address, the remote whose branches it has, and whether the user named it."""
+
+    place: str
+    remote: str
+    named: bool
+
+
+def addresses(one: Repository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
+    """Return where to ask for commits that a remote had.
+
+    Args:
+        one: the captured repository.
+        named: the user's word, which counts alone.
+        remotes: without that word, ask the remotes. A path may be anybody's repository: it needs the word.
+    """
+    if named is not None:
+        return (Address(named, "origin", True),)
+    if not remotes or not one.prerequisites:
+        return ()
+    return tuple(
+        Address(remote.url, remote.name, False)
+        for remote in one.remotes
+        if is_remote_name(remote.name) and is_safe(remote.url) and not is_local(remote.url)
+    )
+
+
+def is_remote_name(name: str) -> bool:
+    """Tell whether a name can be that of a remote, and of a folder of refs."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name and not name.endswith((".", ".lock"))
+
+
+def shown(place: str) -> str:
+    """Return an address for the eyes: without user and password."""
+    return secrets.without_logins(place)
+
+
+def missing(one: Repository, oid: str, asked: Sequence[Address], refused: Sequence[str]) -> SnapshotError:
+    """Return the error for a commit that no address has; the caller raises it."""
+    if any(address.named for address in asked):
+        where = f"not in {escaped(shown(asked[0].place))}"
+    else:
+        said = "".join(f"\n  {secrets.redact(escaped(line))}" for line in refused)
+        where = f"not in the snapshot: a remote had it{said}"
+    known = ", ".join(shown(remote.url) for remote in one.remotes)
+    return SnapshotError(
+        f"commit {oid[:12]} of {one.name} is {where}",
+        hint=f"name a clone or an address that has it: --source {_option(one)}; the remotes were: "
+        f"{escaped(known) or 'none'}",
+    )
+
+
+def _option(one: Repository) -> str:
+    """Return the word of `--source` for the clone of this machine, where it still is at its captured place."""
+    folder = unquoted(one.folder).decode("utf-8", "surrogateescape")
+    try:
+        there = folder.startswith("/") and (Path(folder) / ".git").exists()
+    except (OSError, ValueError):  # somebody else's, or no name of a folder here
+        there = False
+    return shlex.quote(f"{one.name}={escaped(folder)}") if there else f"{shlex.quote(one.name)}=PATH|URL"

@@ -1,0 +1,287 @@
+"""A captured repository, made again: on a clone of its remote, or from its bundle alone.
+
+The files are written from git's objects one by one, by names that have been checked; nothing is checked out, so
+that no filter or hook runs and every byte is as it was captured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
+from reprobuild.ecosystems.git.restore.files import File, bare_repositories, list_files, write_files
+from reprobuild.ecosystems.git.restore.origins import Address, addresses, is_remote_name, missing, shown
+from reprobuild.ecosystems.git.restore.paths import check_path, inside
+from reprobuild.errors import ReproError, SnapshotError
+from reprobuild.infra import proc
+from reprobuild.infra.display import escaped
+from reprobuild.infra.git import command as program
+from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.parsers.capture_json import unquoted
+
+_QUIET = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C.UTF-8",
+    "HOME": "/nonexistent",
+}
+# What decides how bytes on the disk and in the repository belong together; nothing else of a configuration is taken.
+_SETTINGS = {
+    "core.autocrlf": r"true|false|input",
+    "core.eol": r"lf|crlf|native",
+    "core.filemode": r"true|false",
+    "core.symlinks": r"true|false",
+    "core.ignorecase": r"true|false",
+    "core.precomposeunicode": r"true|false",
+}
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    """One work tree that was made: where, on which commit, and the address that had the commits of the remote.
+
+    `address` has neither user nor password, so that it can be shown.
+
+    `bare` has the folders in it that are git repositories of their own without a work tree: git follows their
+    configuration where a command starts in them.
+    """
+
+    name: str
+    folder: Path
+    head: str | None
+    branch: str | None
+    address: str | None
+    bare: tuple[str, ...]
+
+
+def restore(
+    repositories: Sequence[Repository], name: str, folder: Path, target: Path, env: Mapping[str, str],
+    origins: Mapping[str, str] | None = None, *, remotes: bool = False,
+) -> tuple[Restored, ...]:  # fmt: skip
+    """Make a captured repository, and those inside of it, again.
+
+    Every file has its bytes, its executable bit or link text; HEAD, the index and the files not captured by git are
+    as they were, so `git status` says what it said.
+
+    Args:
+        repositories: of `read_captured`.
+        name: of the one to make, or of a distribution that was installed from it.
+        folder: the snapshot.
+        target: where; it must not be there yet, or be empty.
+        env: the user's environment, for git's credentials.
+        origins: by name of a repository, the path or address of one that has the commits that a remote had; not
+            needed for those whose bundle is complete.
+        remotes: where no origin is named, ask the captured remotes that are on other machines.
+
+    Raises:
+        SnapshotError: the capture is damaged, hostile or incomplete, or no address has a commit.
+        EngineError: git is absent or failed.
+    """
+    made = []
+    todo = [(_named(repositories, name), target)]
+    while todo:
+        one, place = todo.pop()
+        inner = {unquoted(child.path): child for child in repositories if child.parent == one.name}
+        for path in inner:
+            check_path(path, one.name)
+        asked = addresses(one, (origins or {}).get(one.name), remotes=remotes)
+        made.append(_Restored(one, folder, place, env).make(asked, set(inner)))
+        todo += [
+            (child, inside(place, path, child.name)) for path, child in sorted(inner.items(), reverse=True)
+        ]
+    return tuple(made)
+
+
+def _named(repositories: Sequence[Repository], name: str) -> Repository:
+    """Return the repository of a name, else the one that a distribution of this name is installed from."""
+    for one in repositories:
+        if one.name == name:
+            return one
+    wanted = canonicalize_name(name)
+    for one in repositories:
+        if wanted in map(canonicalize_name, one.distributions):
+            return one
+    raise SnapshotError(
+        f"no repository `{escaped(name)}` was captured",
+        hint=f"there are: {', '.join(one.name for one in repositories) or 'none'}",
+    )
+
+
+class _Restored:
+    """One work tree in the making."""
+
+    def __init__(self, one: Repository, folder: Path, target: Path, env: Mapping[str, str]) -> None:
+        self.one = one
+        self.folder = folder
+        self.target = target
+        self.env = {"PATH": env.get("PATH", ""), **_QUIET}
+        self.fetch_env = program.fetching(env)
+
+    def make(self, asked: Sequence[Address], inner: set[bytes]) -> Restored:
+        """Do all of it; see `restore`."""
+        pack = read_pack(self.one, self.folder)
+        if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
+            raise SnapshotError(
+                f"`{escaped(str(self.target))}` is not empty", hint="name a folder that is not there yet"
+            )
+        self._init()
+        address = self._bring(asked)
+        self._mark_shallow()
+        if pack:
+            self._unpack(pack)
+        files = self._files(self.one.worktree, inner)
+        self._files(self.one.index, set())
+        write_files(self, files)
+        self._index()
+        self._head()
+        branch = unquoted(self.one.branch).decode("utf-8", "replace") if self.one.branch else None
+        return Restored(
+            name=self.one.name, folder=self.target, head=self.one.head, branch=branch,
+            address=shown(address.place) if address else None, bare=bare_repositories(files, inner),
+        )  # fmt: skip
+
+    def git(
+        self, *words: str, purpose: str, stdin: bytes | None = None, most: int = proc.MOST_OUTPUT,
+        output: Path | None = None,
+    ) -> bytes:  # fmt: skip
+        """Return the output of git in the new work tree."""
+        argv = ["git", *program.OPTIONS, *words]
+        return proc.run(
+            argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target, most=most, output=output
+        )
+
+    def refused(self, what: str) -> SnapshotError:
+        """Return the error that names this repository; the caller raises it."""
+        return damaged(self.one, what)
+
+    def _init(self) -> None:
+        self.target.mkdir(parents=True, exist_ok=True)
+        words = ("init", "--quiet", "--template=", f"--object-format={self.one.object_format}", ".")
+        self.git(*words, purpose=f"make {self.target}")
+        for key, value in self.one.settings.items():
+            if not re.fullmatch(_SETTINGS.get(key, r"(?!)"), value):
+                raise self.refused(f"the setting {key}={value} is not one that a capture takes")
+            self.git("config", key, value, purpose="set what decides about line ends")
+        if self.one.attributes:
+            (self.target / ".git" / "info").mkdir(exist_ok=True)
+            (self.target / ".git" / "info" / "attributes").write_text(self.one.attributes + "\n")
+        for remote in self.one.remotes:
+            if is_remote_name(remote.name) and program.is_safe(remote.url):
+                self.git("config", f"remote.{remote.name}.url", remote.url, purpose="note a remote")
+                spec = f"+refs/heads/*:refs/remotes/{remote.name}/*"
+                self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
+
+    def _bring(self, asked: Sequence[Address]) -> Address | None:
+        """Get the commits that a remote had, and return the address that has them all."""
+        refused: list[str] = []
+        for address in asked:
+            try:
+                self._fetch(address)
+            except ReproError as err:
+                if address.named:
+                    raise
+                refused.append(f"{shown(address.place)}: {escaped(str(err).splitlines()[0])}")
+                continue
+            if not self._absent():
+                return address
+            refused.append(f"{shown(address.place)}: it does not have the commit")
+        if absent := self._absent():
+            raise missing(self.one, absent[0], asked, refused)
+        return None
+
+    def _absent(self) -> list[str]:
+        return self._lacking(self.one.prerequisites)
+
+    def _fetch(self, address: Address) -> None:
+        program.check_address(address.place, SnapshotError)
+        spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
+        self._take(address, spec, purpose=f"fetch {shown(address.place)}")
+        for oid in self._absent():
+            try:
+                self._take(address, oid, purpose=f"fetch commit {oid[:12]}")
+            except proc.Failed:
+                continue  # said below, for all of them
+
+    def _take(self, address: Address, ref: str, purpose: str) -> None:
+        program.fetch(
+            self.target / ".git",
+            address.place,
+            ref,
+            env=self.fetch_env,
+            purpose=purpose,
+            configured=address.named,
+        )
+
+    def _lacking(self, oids: Sequence[str]) -> list[str]:
+        stdin, most = program.asked_for(oids)
+        words = ("cat-file", "--batch-check=%(objectname)")
+        return program.lacking(self.git(*words, purpose="look for commits", stdin=stdin, most=most))
+
+    def _mark_shallow(self) -> None:
+        if absent := self._lacking(self.one.shallow):
+            (self.target / ".git" / "shallow").write_text("".join(f"{oid}\n" for oid in absent))
+
+    def _unpack(self, pack: bytes) -> None:
+        assert self.one.bundle is not None
+        refs = self.one.bundle.refs
+        try:
+            self.git("index-pack", "--stdin", "--fix-thin", purpose="unpack the bundle", stdin=pack)
+            self.git("rev-list", "--objects", "--quiet", *refs.values(), purpose="look for missing objects")
+            for ref in ("index", "worktree"):
+                found = (
+                    self.git("rev-parse", f"{refs[ref]}^{{tree}}", purpose="read a commit").decode().strip()
+                )
+                if found != getattr(self.one, ref):
+                    raise self.refused(f"its {ref} is another one than capture.json says")
+        except (proc.Failed, KeyError):
+            raise self.refused("its bundle is damaged or lacks objects") from None
+
+    def _files(self, tree: str, inner: Collection[bytes]) -> list[File]:
+        """Return the files of a tree, whose paths and sizes have been found to be harmless."""
+        return list_files(self, tree, set(inner))
+
+    def _index(self) -> None:
+        self.git("read-tree", self.one.index, purpose="restore the index")
+        rows = [
+            f"{mode} {oid} {stage}\t".encode() + unquoted(path)
+            for mode, oid, stage, path in self.one.unmerged
+        ]
+        for _, _, _, path in self.one.unmerged:
+            check_path(unquoted(path), self.one.name)
+        if rows:
+            stdin = b"\0".join(rows) + b"\0"
+            self.git("update-index", "-z", "--index-info", purpose="restore conflicts", stdin=stdin)
+        for flag, paths in self.one.flags.items():
+            for path in paths:
+                check_path(unquoted(path), self.one.name)
+            names = b"".join(unquoted(path) + b"\0" for path in paths)
+            if not names:
+                continue
+            words: tuple[str, ...] = ("update-index", f"--{flag}", "-z", "--stdin")
+            if flag == "intent-to-add":
+                words = ("add", "-f", "-N", "--pathspec-from-file=-", "--pathspec-file-nul")
+            self.git(*words, purpose="restore marks of the index", stdin=names)
+
+    def _head(self) -> None:
+        if self.one.branch is None:
+            if self.one.head is None:
+                raise self.refused("it has neither a commit nor a branch")
+            self.git("update-ref", "--no-deref", "HEAD", self.one.head, purpose="restore HEAD")
+            return
+        branch = unquoted(self.one.branch).decode("utf-8", "surrogateescape")
+        try:
+            if not branch.startswith("refs/heads/"):
+                raise ValueError
+            self.git("check-ref-format", branch, purpose="check the branch")
+        except (proc.Failed, ValueError):
+            raise self.refused(f"its branch {branch!r} is no name of a branch") from None
+        self.git("symbolic-ref", "HEAD", branch, purpose="restore HEAD")
+        if self.one.head is not None:
+            self.git("update-ref", branch, self.one.head, purpose="restore the branch")

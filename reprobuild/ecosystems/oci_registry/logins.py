@@ -1,0 +1,269 @@
+"""The user's own logins for registries, from the files that `docker login` and `podman login` write.
+
+The files are read by the Docker SDK, which also asks the user's credential helpers. A login goes to the host that it is
+for, and to the token server that this host names, through TLS; never to where an answer redirects. netrc and the logins
+of indexes are no part of it: the token goes to the registry, which may name any host for its token server, and so would
+get what the user may do there.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import threading
+import urllib.parse
+import urllib.request
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import docker.auth
+import docker.credentials
+import docker.errors
+import msgspec
+from msgspec import Meta, Struct
+
+from reprobuild.ecosystems.oci_registry.reference import is_loopback
+from reprobuild.errors import FetchError
+from reprobuild.infra import proc
+from reprobuild.infra.http.client import Elsewhere, Net
+
+# What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
+_SERVED = re.compile(r"/v2/(?P<name>.+?)/(?:(?:manifests|referrers)/[^/]+|blobs/(?P<sent>uploads/)?[^/]*)")
+_LARGEST_TOKEN = 1 << 20
+# It goes into a header.
+_Token = Annotated[str, Meta(pattern=r"\A[!-~]*\Z", max_length=_LARGEST_TOKEN)]
+
+
+class _Answer(Struct, frozen=True):
+    """What a token server answers: https://distribution.github.io/distribution/spec/auth/token/."""
+
+    token: _Token | None = None
+    access_token: _Token | None = None
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """A name and a password, and the file that they come from."""
+
+    user: str
+    password: str
+    file: Path
+
+
+class Logins:
+    """The gate of `net` for registries. Threads may share it.
+
+    Args:
+        env: the user's environment, which says where the files are.
+        hub: the address of Docker's own registry, whose logins stand under another name. Not that of another one that
+            stands in its place.
+    """
+
+    def __init__(self, env: Mapping[str, str], hub: str) -> None:
+        self._env = env
+        self._hub = urllib.parse.urlsplit(hub).netloc
+        self._known: dict[tuple[str, str], str] = {}
+        self._alone = threading.Lock()
+
+    def serves(self, url: str) -> bool:
+        """Tell whether an address is a registry's."""
+        return _SERVED.fullmatch(urllib.parse.urlsplit(url).path) is not None or self._place(url) is not None
+
+    def known(self, url: str) -> str | None:
+        """Return the `Authorization` that a repository was answered with before."""
+        place = self._place(url)
+        return self._known.get(place) if place else None
+
+    def answer(self, url: str, challenge: str, net: Net) -> str | None:
+        """Return the `Authorization` that a registry asks for, None where there is no login that would do.
+
+        https://distribution.github.io/distribution/spec/auth/token/
+
+        Raises:
+            FetchError: a file of logins or a helper is broken, or the token server refuses the login.
+        """
+        place = self._place(url)
+        if place is None:
+            return None
+        scheme, _, rest = challenge.partition(" ")
+        with self._alone:
+            login = self._login(*place)
+            if scheme.lower() == "basic":
+                given = _basic(login) if login else None
+            elif scheme.lower() == "bearer":
+                given = f"Bearer {self._token(url, place, _fields(rest), login, net)}"
+            else:
+                given = None
+            if given is not None:
+                self._known[place] = given
+        return given
+
+    def remedy(self, url: str) -> str:
+        """Return what to do where a registry refuses access."""
+        place = self._place(url)
+        if place is None:
+            return ""
+        host = self._named(place[0])
+        word = shlex.quote(host)
+        found = self._login(*place)
+        if found:
+            return (
+                f"the login of {found.file} for {host} is wrong, or may not read this: `docker login {word}`"
+            )
+        return f"no login for {host} was found; give one with `docker login {word}` or `podman login {word}`"
+
+    def _token(
+        self, url: str, place: tuple[str, str], fields: Mapping[str, str], login: Login | None, net: Net
+    ) -> str:
+        stated = fields.get("realm", "")
+        realm = _split(stated)
+        host = realm.netloc.rpartition("@")[2] if realm else stated.rpartition("@")[2]
+        plain = realm and realm.scheme == urllib.parse.urlsplit(url).scheme == "http" and is_loopback(host)
+        safe = realm and host and (realm.scheme == "https" or plain) and not _SERVED.fullmatch(realm.path)
+        if not realm or not safe:
+            raise FetchError(
+                f"{place[0]} names the token server {host[:200]!r}, which a login is not sent to",
+                hint="the registry must name its token server by an https address",
+            )
+        query = {key: fields[key] for key in ("service",) if key in fields}
+        found = _SERVED.fullmatch(urllib.parse.urlsplit(url).path)
+        actions = "pull" if found and not found["sent"] else "pull,push"
+        query["scope"] = fields.get("scope") or f"repository:{place[1]}:{actions}"
+        if login:
+            quoted = (urllib.parse.quote(word, safe="") for word in (login.user, login.password))
+            host = f"{':'.join(quoted)}@{host}"
+        asked = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
+        try:
+            page = net.page(asked, accept="application/json", most=_LARGEST_TOKEN, alone=True)
+            answer = msgspec.json.decode(page.content, type=_Answer)
+            token = answer.token or answer.access_token
+        except Elsewhere:
+            raise
+        except FetchError as err:
+            raise FetchError(str(err), hint=self.remedy(url)) from None
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            token = None
+        if not token:
+            raise FetchError(f"the token server of {place[0]} gave no token", hint=self.remedy(url))
+        return token
+
+    def _place(self, url: str) -> tuple[str, str] | None:
+        """Return host and repository of an address that a registry serves safely, None for every other.
+
+        Where it takes blobs is the registry's to say: what is below a repository that was answered before is a part of
+        that one, unless a step upwards leads out of it.
+        """
+        parts = urllib.parse.urlsplit(url)
+        safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
+        if not safe or {".", ".."} & set(urllib.parse.unquote(parts.path).split("/")):
+            return None
+        if found := _SERVED.fullmatch(parts.path):
+            return parts.netloc, found["name"]
+        answered = (place for place in list(self._known) if place[0] == parts.netloc)
+        above = [place for place in answered if parts.path.startswith(f"/v2/{place[1]}/")]
+        return max(above, key=lambda place: len(place[1]), default=None)
+
+    def _named(self, host: str) -> str:
+        return "docker.io" if host == self._hub else host
+
+    def _login(self, host: str, name: str) -> Login | None:
+        """Return the login for a repository: of the first file that has one, the closest in it."""
+        for file in login_files(self._env):
+            if file.is_file() and (found := self._of_file(file, self._named(host), name)):
+                return found
+        return None
+
+    def _of_file(self, file: Path, host: str, name: str) -> Login | None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a helper that is missing, which is an error below
+                config = _Logins.load_config(str(file), None, credstore_env=proc.absolute_path(self._env))
+                found = _closest(config, host, name)
+        except docker.errors.DockerException as err:
+            raise FetchError(
+                f"the login for {host} cannot be had from {file}: {_words(err)}",
+                hint="mend or remove that file's entry, or log in again with `docker login`",
+            ) from None
+        except (ValueError, TypeError, AttributeError, KeyError, OSError):
+            raise FetchError(
+                f"{file} is not a file of logins",
+                hint="mend or remove it, or log in again with `docker login`",
+            ) from None
+        if not found:
+            return None
+        user, password = (found.get(key) or found.get(key.title()) for key in ("username", "password"))
+        if not isinstance(user, str) or not isinstance(password, str):
+            raise FetchError(
+                f"{file} holds an identity token for {host}, and no password",
+                hint="log in with a name and an access token of the registry: `docker login --username NAME`",
+            )
+        return Login(user=user, password=password, file=file)
+
+
+def login_files(env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield where logins may stand, the first one that has one decides.
+
+    https://docs.podman.io/en/latest/markdown/podman-login.1.html, `--authfile`, and
+    https://docs.docker.com/reference/cli/docker/#change-the-docker-directory
+    """
+    if env.get("REGISTRY_AUTH_FILE"):
+        yield Path(env["REGISTRY_AUTH_FILE"])
+        return
+    home = Path(env.get("HOME") or "/nonexistent")
+    if env.get("XDG_RUNTIME_DIR"):
+        yield Path(env["XDG_RUNTIME_DIR"]) / "containers/auth.json"
+    yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "containers/auth.json"
+    yield Path(env.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+
+
+class _Logins(docker.auth.AuthConfig):
+    """A file of logins whose helpers are looked for as all programs are: the SDK takes this process's PATH as it is."""
+
+    def _get_store_instance(self, name: str) -> docker.credentials.Store:
+        store: docker.credentials.Store = super()._get_store_instance(name)  # type: ignore[misc]  # untyped in the SDK
+        store.exe = proc.which(store.program, store.environment or {})
+        return store
+
+
+def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[str, object] | None:
+    """Return the entry of a repository, of a folder above it (podman has such), or of the host."""
+    parts = name.split("/")
+    for length in range(len(parts), 0, -1):
+        key = "/".join((host, *parts[:length]))
+        if config.auths.get(key):
+            entry: Mapping[str, object] = config.auths[key]
+            return entry
+    ours = re.compile(rf"(https?://)?{re.escape(host)}(/v[12]/?)?")
+    config["auths"] = {
+        key: entry for key, entry in config.auths.items() if ours.fullmatch(key) or "docker.io" in key
+    }
+    found: Mapping[str, object] | None = config.resolve_authconfig(host)
+    return found
+
+
+def _words(err: Exception) -> str:
+    """Return what went wrong, without what a helper said: it may hold anything."""
+    text = str(err)
+    if "not installed" in text:
+        return text[text.index("docker-credential") :].partition("'")[0].rstrip('")')
+    return "the credential helper failed" if "store" in text.lower() else "its entry is broken"
+
+
+def _fields(challenge: str) -> dict[str, str]:
+    """Return the words of a challenge; those without a value say nothing (and the parser fails at them)."""
+    items = [item for item in urllib.request.parse_http_list(challenge) if item.partition("=")[2]]
+    return urllib.request.parse_keqv_list(items)
+
+
+def _split(address: str) -> urllib.parse.SplitResult | None:
+    """Return the parts of what a server gives for an address, None where it is none (`https://[x`)."""
+    try:
+        return urllib.parse.urlsplit(address)
+    except ValueError:
+        return None
+
+
+def _basic(login: Login) -> str:
+    return "Basic " + base64.b64encode(f"{login.user}:{login.password}".encode()).decode()

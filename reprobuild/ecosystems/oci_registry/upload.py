@@ -1,0 +1,96 @@
+"""A blob on its way to a registry, in one piece, and on from what the registry has where that breaks off.
+
+https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md, "Pushing a blob in chunks".
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Callable
+from typing import IO
+
+from reprobuild.ecosystems.oci_registry.manifest import shown
+from reprobuild.errors import ShipError
+from reprobuild.infra.http.client import Again, Answer, Body, Net, NotFound
+
+_RANGE = re.compile(r"(?:bytes=)?0-(\d{1,18})")
+_ELSEWHERE = "a registry behind a proxy must know its own address (`http: host:` of its configuration)"
+
+
+class Upload:
+    """One blob that is sent.
+
+    Args:
+        net: with the user's logins.
+        begin: the address at which uploads begin.
+        stream: what is sent; it can be sought in.
+        size: of it, in bytes.
+        sent: called with the number of bytes that go out.
+    """
+
+    def __init__(
+        self, net: Net, begin: str, stream: IO[bytes], size: int, sent: Callable[[int], None]
+    ) -> None:
+        self._net, self._begin, self._stream, self._size, self._sent = net, begin, stream, size, sent
+        self._place = ""
+        self._highest = 0
+
+    def finished(self) -> str:
+        """Send all of it, and return the address at which the upload is to be closed.
+
+        Raises:
+            FetchError: the registry cannot be reached, or refuses. ShipError: it leads elsewhere.
+            OSError: the stream cannot be read.
+        """
+        return self._net.patiently(self._begin, self._step)
+
+    def _step(self) -> str:
+        start = self._known() if self._place else 0
+        moved, self._highest = start > self._highest, max(start, self._highest)
+        if not start:
+            self._place = self._led(self._net.send("POST", self._begin, good=(202,)))
+        if start == self._size:
+            return self._place
+        headers = {"Content-Type": "application/octet-stream"}
+        if start:
+            headers["Content-Range"] = f"{start}-{self._size - 1}"
+        body = Body(self._stream, start, self._size, self._sent)
+        try:
+            answer = self._net.send(
+                "PATCH", self._place, good=(202,), body=body, headers=headers, patient=False
+            )
+        except Again as again:
+            raise Again(again.final, wait=again.wait, place=again.place, moved=moved) from None
+        self._place = self._led(answer)
+        return self._place
+
+    def _known(self) -> int:
+        """Return how many bytes of an upload that broke off the registry has; 0 where it knows nothing of it."""
+        try:
+            answer = self._net.send("GET", self._place, good=(204, 200))
+        except NotFound:
+            return 0
+        found = _RANGE.fullmatch(answer.headers.get("range", ""))
+        have = int(found[1]) + 1 if found and found[1] != "0" else 0  # `0-0` says nothing or one byte
+        if have > self._size:
+            return 0
+        self._place = self._led(answer) if "location" in answer.headers else self._place
+        return have
+
+    def _led(self, answer: Answer) -> str:
+        """Return where to go on. Blobs and logins go to the registry itself, wherever else it may lead.
+
+        Raises:
+            ShipError: it leads to another host, or says nothing.
+        """
+        location = answer.headers.get("location", "")
+        try:
+            target = urllib.parse.urljoin(self._begin, location)
+            if location and urllib.parse.urlsplit(target)[:2] == urllib.parse.urlsplit(self._begin)[:2]:
+                return target
+        except ValueError:  # no address at all
+            pass
+        host = urllib.parse.urlsplit(self._begin).netloc
+        place = shown(location.partition("?")[0].rpartition("@")[2]) or "nowhere"
+        raise ShipError(f"{host} wants what is sent to it elsewhere: {place}", hint=_ELSEWHERE)

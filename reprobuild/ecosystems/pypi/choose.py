@@ -1,0 +1,166 @@
+"""Which file a version is: one index, and of its files the one that pip would take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from reprobuild.ecosystems.pypi.files import Distribution, FileLists, Offer
+from reprobuild.ecosystems.pypi.indexes import Index
+from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.versions import is_valid
+from reprobuild.lock.lock import Artefact
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """One file of one place. `passed` are the offers before it that have the project, and `later` the best files after
+    it that have other names; `rival` is the one of these that pip, which knows no order of indexes, would have taken.
+    `clash` is a file of the same name and other bytes elsewhere, and `unsure` are those of the same name that nothing
+    can be compared with."""
+
+    file: Distribution
+    place: Index
+    passed: tuple[Offer, ...] = ()
+    later: tuple[Distribution, ...] = ()
+    rival: Distribution | None = None
+    clash: Distribution | None = None
+    unsure: tuple[Distribution, ...] = ()
+
+
+def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice | None:
+    """Return the file of the first index that has one that fits, a wheel before a source; None where none has.
+
+    Args:
+        offers: what each index has of the version, in the order of preference.
+        files: gives the hashes of files.
+        target: what it must fit.
+    """
+    for place, offer in enumerate(offers):
+        found = choose_wheel(offer.files, target) or choose_sdist(offer.files, target)
+        if found is None:
+            continue
+        after = offers[place + 1 :]
+        clash, unsure = _compared(found, [*offers[:place], *after], files)
+        return Choice(
+            file=found, place=offer.index, passed=tuple(one for one in offers[:place] if one.known),
+            later=_others(found, after, target), rival=_rival(found, offer.index, after, target),
+            clash=clash, unsure=unsure,
+        )  # fmt: skip
+    return None
+
+
+def _others(found: Distribution, offers: Iterable[Offer], target: Target) -> tuple[Distribution, ...]:
+    """Return the best file of each offer, where it has another name than the one that was found."""
+    best = (
+        choose_wheel(one.files, target) or (None if found.tags else choose_sdist(one.files, target))
+        for one in offers
+    )
+    return tuple(item for item in best if item and item.filename != found.filename)
+
+
+def _rival(found: Distribution, place: Index, offers: Iterable[Offer], target: Target) -> Distribution | None:
+    """Return what pip would have taken instead. uv takes the first of its own indexes, and a rule is ours."""
+    asked = [one for one in offers if not (place.uv or one.index.uv or one.index.ruled)]
+    others = [item for item in _others(found, asked, target) if item.tags]
+    best = max(others, key=lambda item: _merit(item, target), default=None)  # the first of equals
+    return best if best and (not found.tags or _merit(best, target) > _merit(found, target)) else None
+
+
+def _compared(
+    chosen: Distribution, others: Iterable[Offer], files: FileLists
+) -> tuple[Distribution | None, tuple[Distribution, ...]]:
+    """Return a file of another index with the chosen one's name and other bytes, and those that may have others."""
+    named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
+    return _compared_with(chosen, named, files)
+
+
+def _compared_with(
+    chosen: Distribution, named: Iterable[Distribution], files: FileLists
+) -> tuple[Distribution | None, tuple[Distribution, ...]]:
+    unsure = []
+    for item in named:
+        mine, other = files.facts_of(chosen), files.facts_of(item)
+        if differing(mine, other):
+            return item, ()
+        if mine.keys() & other.keys() <= {"size"}:
+            unsure.append(item)
+    return None, tuple(unsure)
+
+
+def having(offer: Offer, hashes: Collection[str], files: FileLists) -> Offer:
+    """Return an offer with the files that have one of these sha256, or of which none is published."""
+    known = ((item, files.hash_of(item)) for item in offer.files)
+    kept = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
+    return msgspec.structs.replace(offer, files=kept)
+
+
+def hashed(choice: Choice, sha256: str, files: FileLists) -> Choice:
+    """Return a choice whose file had no published hash, with the one that it has, compared with the same names."""
+    file = msgspec.structs.replace(
+        choice.file, sha256=sha256, hashes={**choice.file.hashes, "sha256": sha256}
+    )
+    clash, unsure = _compared_with(file, choice.unsure, files)
+    return msgspec.structs.replace(choice, file=file, clash=clash, unsure=unsure)
+
+
+def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+    """Return by which known fact two files differ; where both have a sha256, nothing else counts."""
+    both = [name for name in mine if name in other]
+    counting = ["sha256"] if "sha256" in both else both
+    return next((name for name in counting if mine[name] != other[name]), None)
+
+
+def choose_wheel(found: Iterable[Distribution], target: Target) -> Distribution | None:
+    """Return the wheel pip would take among files of one version: first index, not yanked, best tag, newest build."""
+    rank = target.ranks()
+    fitting = (
+        item for item in found
+        if not item.tags.isdisjoint(rank) and python_fits(item.requires_python, target.python)
+    )  # fmt: skip
+    return max(fitting, key=lambda item: (-item.rank, _merit(item, target)), default=None)
+
+
+def _merit(wheel: Distribution, target: Target) -> tuple[bool, int, tuple[int, str]]:
+    """Return by what pip compares wheels of one version that fit; the greatest wins."""
+    rank = target.ranks()
+    return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
+
+
+def choose_sdist(found: Iterable[Distribution], target: Target) -> Distribution | None:
+    """Return the source distribution of one version: not yanked, and `.tar.gz` before `.zip` (PEP 625)."""
+    fitting = [item for item in found if not item.tags and python_fits(item.requires_python, target.python)]
+    return min(
+        fitting, default=None,
+        key=lambda item: (item.yanked is not None, not item.filename.endswith(".tar.gz"), item.filename),
+    )  # fmt: skip
+
+
+def python_fits(requires: str | None, python: str) -> bool:
+    """Tell whether a `requires-python` allows a version."""
+    try:
+        return not requires or SpecifierSet(requires).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True  # pip ignores what it cannot read, too
+
+
+def newest(name: str, specifier: str, files: FileLists, target: Target) -> tuple[str, Artefact] | None:
+    """Return (version, file) of the newest release that fits, for what a build needs and no freeze names.
+
+    No release of a later index is taken, however new: it may be somebody else's.
+
+    Args:
+        name: the distribution.
+        specifier: the versions allowed, as in a requirement; empty for any.
+    """
+    allowed = SpecifierSet(specifier)
+    found = files.releases(name)
+    versions = {item.version for item in found if is_valid(item.version) and item.yanked is None}
+    for version in allowed.filter(sorted(versions, key=Version, reverse=True)):
+        wheel = choose_wheel([item for item in found if item.version == version], target)
+        if wheel:
+            return version, files.artefact(wheel)
+    return None

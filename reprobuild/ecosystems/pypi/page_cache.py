@@ -1,0 +1,90 @@
+"""Pages of indexes for as long as their servers allow: a lock that is made again asks for none of them.
+
+What came with a login is never kept (`net` says how long a page is fresh), nor a list whose links may hold a secret.
+All of it is one value of the store, in which only what is still fresh stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.infra.http.client import split_credentials, told_address
+from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, Text, Word
+from reprobuild.store.store import Store
+
+_KEY = hashlib.sha256(b"pages of indexes, 1").hexdigest()
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """One file as a place lists it. `hashes` are by algorithm; `yanked` is None, or the reason (may be empty)."""
+
+    filename: FileName
+    url: Href
+    hashes: dict[Word, Hex] = {}
+    size: int = 0
+    requires_python: Line | None = None
+    yanked: Text | None = None
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """The files of a page whose names have some text in them, until a time in seconds since 1970.
+
+    `some` tells whether the page has any files at all.
+    """
+
+    until: int
+    some: bool
+    files: tuple[Listed, ...]
+
+
+def _may_tell(url: str) -> bool:
+    return "?" in url or told_address(url) != url or split_credentials(url)[1] is not None
+
+
+class PageMemory:
+    """What was read of pages, by address and by the text that was looked for. Threads may share it.
+
+    Args:
+        store: where it is kept.
+        now: in seconds since 1970.
+    """
+
+    def __init__(self, store: Store, now: int) -> None:
+        self._store, self._now = store, now
+        self._guard = threading.Lock()
+        self._known: dict[str, Kept] | None = None
+        self._new = False
+
+    def get(self, url: str, needle: str) -> Kept | None:
+        """Return what is known of a page and is still fresh."""
+        with self._guard:
+            return self._all().get(f"{url} {needle}")
+
+    def put(self, url: str, needle: str, fresh: int, files: Sequence[Listed], *, some: bool) -> None:
+        """Keep what a page says for a number of seconds; nothing whose links hold a login, a token or a query."""
+        if fresh <= 0 or any(_may_tell(one.url) for one in files):
+            return
+        with self._guard:
+            kept = Kept(until=self._now + fresh, some=some, files=tuple(files))
+            self._all()[f"{url} {needle}"], self._new = kept, True
+
+    def save(self) -> None:
+        """Write what came new to the store."""
+        with self._guard:
+            if self._new:
+                self._store.remember(_KEY, msgspec.to_builtins(self._all()))
+                self._new = False
+
+    def _all(self) -> dict[str, Kept]:
+        if self._known is None:
+            try:
+                read = msgspec.convert(self._store.recall(_KEY) or {}, dict[Key, Kept])
+            except msgspec.ValidationError:  # of another version, or damaged
+                read = {}
+            self._known = {key: kept for key, kept in read.items() if kept.until > self._now}
+        return self._known

@@ -1,0 +1,69 @@
+"""pip's own default index and its settings, asked of pip: `pip config list`.
+
+https://pip.pypa.io/en/stable/cli/pip_config/. Starting pip takes a third of a second, so it can be asked before the
+answer is needed: what imports little imports this.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+
+from reprobuild.errors import LockError
+from reprobuild.infra import proc
+from reprobuild.infra.proc import with_absolute
+
+# In one process: its default index, and `pip config list`.
+_ASK = (
+    "from pip._internal.cli.main import main; from pip._internal.models.index import PyPI; "
+    "print(PyPI.simple_url, flush=True); raise SystemExit(main(['config', 'list']))"
+)
+_RANK = {"global": 0, "download": 1, "install": 2, ":env:": 3}
+_SECONDS = 60
+
+
+class Asking:
+    """pip, asked in a process of its own from the beginning on; the block ends it where nobody took its answer."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._asked = proc.Begun(
+            proc.own_code(_ASK),
+            env=with_absolute(env, "PIP_CONFIG_FILE"),
+            cwd=proc.SAFE,
+            purpose="ask pip for the indexes of this machine",
+            missing=LockError,
+        )
+        self._lines: list[str] | None = None
+
+    def __enter__(self) -> Asking:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._asked.end()
+
+    def answer(self) -> tuple[str, dict[str, list[str]]]:
+        """Return pip's default index and its settings: environment over `install` over `global`, as pip does.
+
+        Raises:
+            LockError: pip cannot be asked.
+        """
+        if self._lines is None:
+            try:
+                self._lines = self._asked.result(_SECONDS).decode().splitlines()
+            except proc.Failed as err:
+                hint = f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
+                raise LockError(str(err), hint=hint) from None
+        settings: dict[str, tuple[int, list[str]]] = {}
+        default, *lines = self._lines
+        for line in lines:
+            key, equals, value = line.partition("=")
+            section, _, name = key.rpartition(".")
+            if not equals or section not in _RANK:
+                continue
+            if _RANK[section] >= settings.get(name, (-1, []))[0]:
+                settings[name] = (_RANK[section], str(ast.literal_eval(value)).split())
+        return default, {name: value for name, (_, value) in settings.items()}

@@ -1,0 +1,168 @@
+"""What the distributions of an environment require of each other: the metadata of their wheels, read once for each.
+
+https://packaging.python.org/en/latest/specifications/core-metadata/ has the fields,
+https://packaging.python.org/en/latest/specifications/dependency-specifiers/ the requirements.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.errors import BuildError
+from reprobuild.infra.display import shown
+from reprobuild.infra.http.client import split_credentials
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.metadata import read_metadata
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import Artefact, Wheel
+from reprobuild.store.store import Store
+
+VERSION = 1  # of what is remembered
+MOST = 5000  # requirements of one wheel, of all its extras together
+LONGEST = 2000  # characters of one requirement
+_QUOTED = re.compile("[\"']([^\"']+)[\"']")
+# A marker may nest until Python's own parser gives up.
+UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
+UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
+
+_Text = Annotated[str, Meta(max_length=LONGEST)]
+_Texts = tuple[_Text, ...]
+
+
+def with_requires(wheels: Sequence[Wheel], target: Target, store: Store) -> tuple[Wheel, ...]:
+    """Return the wheels, each with its requirements that hold in their environment.
+
+    A requirement of an extra holds if another wheel asks for the distribution with that extra (a freeze does not tell
+    what a person asked for with an extra). One that nobody can read stays as it is.
+
+    Args:
+        wheels: of one environment, all in the store.
+        target: what markers are judged by: the captured interpreter, never the one that runs.
+        store: it holds the wheels, and remembers what is in them.
+
+    Raises:
+        FetchError: a wheel is not in the store.
+        BuildError: a wheel is hostile or damaged.
+    """
+    markers = environment_of(target.python, target.machine)
+    waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
+    holding: dict[str, list[_One]] = {name: [] for name in waiting}
+    asked: dict[str, set[str]] = {name: {""} for name in waiting}
+    unseen: dict[str, set[str]] = {name: {""} for name in waiting}
+    turns = list(waiting)
+    while turns:  # extras ask for further ones
+        name = turns.pop()
+        new, unseen[name] = unseen[name], set()
+        met = {one for one in waiting[name] if one.holds(new, markers)}
+        waiting[name] = [one for one in waiting[name] if one not in met]
+        holding[name] += met
+        for one in met:
+            if one.project in asked and not one.extras <= asked[one.project]:
+                unseen[one.project] |= one.extras - asked[one.project]
+                asked[one.project] |= one.extras
+                turns.append(one.project)
+    return tuple(
+        msgspec.structs.replace(wheel, requires=tuple(sorted({one.text for one in holding[wheel.name]})))
+        for wheel in wheels
+    )
+
+
+def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
+    """Return the requirements in the metadata of a wheel, as they stand there; none where it has no metadata.
+
+    Raises:
+        FetchError: the wheel is not in the store.
+        BuildError: the wheel is hostile or damaged.
+    """
+    key = hashlib.sha256(f"requires {VERSION} {file.sha256}".encode()).hexdigest()
+    try:
+        return msgspec.convert(store.recall(key), type=_Texts)
+    except msgspec.ValidationError:  # not there yet, or damaged
+        found = _read(file, store)
+        store.remember(key, found)
+        return found
+
+
+def environment_of(python: str, machine: str) -> Mapping[str, str]:
+    """Return all variables that markers may ask for; what no snapshot tells (the kernel's release) is empty.
+
+    Args:
+        python: the version of the image's interpreter, `3.11.2`.
+        machine: in the kernel's words, `x86_64`.
+    """
+    return {
+        "implementation_name": "cpython", "implementation_version": python, "os_name": "posix",
+        "platform_machine": machine, "platform_python_implementation": "CPython", "platform_release": "",
+        "platform_system": "Linux", "platform_version": "", "python_full_version": python,
+        "python_version": ".".join(python.split(".")[:2]), "sys_platform": "linux",
+    }  # fmt: skip
+
+
+def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") -> bool:
+    """Tell whether a requirement with this marker holds; one that nobody can decide does not.
+
+    pip does not install that either: it stops. Args: `markers` is of `environment_of`.
+    """
+    try:
+        return marker is None or marker.evaluate({**markers, "extra": extra})
+    except UNDECIDABLE:
+        return False
+
+
+def _read(file: Artefact, store: Store) -> tuple[str, ...]:
+    origin = file.filename
+    with zips.open_zip(store.verified(file.sha256, origin), origin) as (archive, members):
+        found = [name for name in members if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
+        try:
+            texts = [zips.read_text(archive, members[name], origin) for name in found[:1]]
+            raw = read_metadata(texts[0], origin).get("requires_dist", []) if texts else []
+        except zips.UNREADABLE as err:
+            raise BuildError(f"{origin} is damaged at {found[0]}: {err}", hint=HOSTILE) from None
+    if len(raw) > MOST:
+        raise BuildError(f"{origin} has {len(raw)} requirements, and at most {MOST} are read", hint=HOSTILE)
+    return tuple(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in raw)
+
+
+class _One:
+    """One requirement: `text` is how the lock has it, `project` and `extras` what it asks for, as PEP 503 writes it."""
+
+    def __init__(self, written: str) -> None:
+        self.project, self.extras, self._marker = "", frozenset[str](), None
+        self._names: frozenset[str] = frozenset()
+        try:
+            found = Requirement(written)
+        except UNREADABLE:
+            self.text = shown(written)
+            return
+        self.text = _text(found)
+        self.project = str(canonicalize_name(found.name))
+        self.extras = frozenset(str(canonicalize_name(extra)) for extra in found.extras)
+        self._marker = found.marker
+        # Only an extra that a marker names can change its answer.
+        self._names = frozenset(
+            str(canonicalize_name(name)) for name in _QUOTED.findall(str(found.marker or ""))
+        )
+
+    def holds(self, extras: AbstractSet[str], markers: Mapping[str, str]) -> bool:
+        """Tell whether it holds with one of these extras, `""` being none; what nobody can read does."""
+        return any(applies(self._marker, markers, extra) for extra in extras & {"", *self._names})
+
+
+def _text(requirement: Requirement) -> str:
+    """Return a requirement without its marker; what may hold a secret is left out of an address."""
+    parts = [requirement.name, f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""]
+    if requirement.url:
+        return f"{''.join(parts)} @ {shown(split_credentials(requirement.url)[0].partition('?')[0])}"
+    return "".join([*parts, str(requirement.specifier)])

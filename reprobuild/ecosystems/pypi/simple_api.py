@@ -1,0 +1,311 @@
+"""What one place offers: the pages of Simple APIs, folders, and pages of links, each read once.
+
+JSON (PEP 691) is read by `msgspec`, HTML (PEP 503) by `mousebender`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import re
+import shlex
+import urllib.parse
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import mousebender.simple as simple
+import msgspec
+from msgspec import Struct
+
+from reprobuild.ecosystems.pypi.indexes import Index
+from reprobuild.ecosystems.pypi.page_cache import Listed as Listed
+from reprobuild.ecosystems.pypi.page_cache import PageMemory
+from reprobuild.ecosystems.pypi.page_text import check_list, joined, read_anchors
+from reprobuild.errors import FetchError
+from reprobuild.infra.http.client import Forbidden, Net, NotFound, Page, Refused, Unreached, local_path
+from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, Word
+
+_JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
+# Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
+LARGEST = 64 << 20
+_LARGEST_READ = 16 << 20  # of the links to files that are looked for
+_LARGEST_HEAD = 1 << 20
+_ANCHOR = re.compile(r"(?=<a\s)")
+_LOGIN = (
+    "put the credentials where pip finds them (its configuration, or ~/.netrc); an index that answers so where it "
+    "has nothing is not asked for what is decided: --index"
+)
+_BAD = (
+    msgspec.MsgspecError,
+    ValueError,
+    KeyError,
+    RecursionError,
+    simple.UnsupportedMIMEType,
+    simple.UnsupportedAPIVersion,
+)
+
+
+class NoList(FetchError):
+    """A place gives no list of the files of a project.
+
+    Args:
+        what: the failure.
+        hint: the next step for the reader.
+        place: the address of the place.
+    """
+
+    def __init__(self, what: str, *, hint: str, place: str) -> None:
+        super().__init__(what, hint=hint)
+        self.place = place
+
+
+class Pages:
+    """The pages of all places, each asked once.
+
+    Args:
+        net: how to get there.
+        memory: what is still fresh of earlier runs.
+        silent: addresses of indexes that answer 403 where there is nothing, as places of rules do: those that stand on
+            S3, where nobody may list what there is (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html).
+    """
+
+    def __init__(
+        self, net: Net, memory: PageMemory | None = None, silent: tuple[re.Pattern[str], ...] = ()
+    ) -> None:
+        self._net = net
+        self._memory = memory
+        self._silent = silent
+        self._pages: dict[str, Page | None] = {}
+        self._links: dict[str, list[Listed]] = {}
+        self._refused: set[str] = set()
+        self._lost: dict[str, FetchError] = {}  # by address of a place or a page, which is asked no more
+
+    def files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
+        """Return the files whose name has the needle in it, and whether the place has the project at all.
+
+        A page of links does not tell whose its files are: those of other projects are among them.
+
+        Raises:
+            NoList: the place cannot be reached, or is none.
+            FetchError: the network is forbidden.
+        """
+        address = _address(index, project)
+        if lost := self._lost.get(index.url) or self._lost.get(address):
+            raise _no_list(index, lost)
+        try:
+            return self._files(index, project, needle)
+        except Unreached as err:
+            what = str(err).replace(address, index.url, 1)
+            self._lost[index.url] = FetchError(what, hint=_way_on(index) or err.hint)
+            raise _no_list(index, self._lost[index.url]) from None
+        except FetchError as err:
+            if self._net.offline:
+                raise
+            self._lost[address] = err
+            raise _no_list(index, err) from None
+
+    def _files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
+        if index.links:
+            listed = self._of_links(index)
+            return [item for item in listed if needle in item.filename], bool(listed)
+        url = _address(index, project)
+        if self._memory and (kept := self._memory.get(url, needle)):
+            return list(kept.files), kept.some
+        page = self._page(index, url, project)
+        if page is None:
+            return [], False
+        try:
+            found, some = _read_project(page, project, needle)
+        except _BAD as err:
+            raise FetchError(
+                f"{index.url} does not answer as a Simple API: {err}", hint="check pip's index-url"
+            ) from None
+        if self._memory:
+            self._memory.put(url, needle, page.fresh, found, some=some)
+        return found, some
+
+    def refused(self, index: Index, project: str) -> str | None:
+        """Return the address for a project if it answered 403, which was taken to mean that there is nothing."""
+        url = _address(index, project)
+        return url if url in self._refused else None
+
+    def save(self) -> None:
+        """Let the next run know what is still fresh then."""
+        if self._memory:
+            self._memory.save()
+
+    def _is_silent(self, index: Index) -> bool:
+        return index.ruled or any(one.fullmatch(index.url.rstrip("/")) for one in self._silent)
+
+    def _page(self, index: Index, url: str, project: str) -> Page | None:
+        if url not in self._pages:
+            try:
+                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED, most=LARGEST)
+            except NotFound:
+                self._pages[url] = None
+            except Refused as err:
+                if not isinstance(err, Forbidden) or not self._is_silent(index):
+                    what = f"the index {index.url} gives no list of the files of {project}: {err}"
+                    raise FetchError(what, hint=f"{_LOGIN} {project}=URL") from None
+                self._pages[url] = None
+                self._refused.add(url)
+        return self._pages[url]
+
+    def _of_links(self, index: Index) -> list[Listed]:
+        if index.url not in self._links:
+            self._links[index.url] = self._read_links(index)
+        return self._links[index.url]
+
+    def _read_links(self, index: Index) -> list[Listed]:
+        place = index.url
+        if place.startswith("file:") and local_path(place).is_dir():
+            paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
+            found = (_listed(filename=path.name, url=path.as_uri()) for path in paths)
+            return [item for item in found if item is not None]
+        try:
+            page = self._net.page(place, accept="text/html", most=LARGEST)
+        except NotFound:
+            return []
+        except Refused as err:
+            if not isinstance(err, Forbidden) or not self._is_silent(index):
+                raise
+            self._refused.add(place)
+            return []
+        anchors = [
+            (url, anchor)
+            for anchor in read_anchors(page.content.decode(errors="replace"))
+            if (url := joined(page.url, anchor.get("href", ""))) and anchor.get("href")
+        ]
+        found = (
+            _listed(
+                filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
+                hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
+                yanked=anchor.get("data-yanked"),
+            )
+            for url, anchor in anchors
+        )  # fmt: skip
+        return [item for item in found if item is not None]
+
+
+def _no_list(index: Index, err: FetchError) -> NoList:
+    return NoList(str(err), hint=err.hint, place=index.url)
+
+
+def _way_on(index: Index) -> str:
+    """Return how to name a mirror of a service; empty for an index of the machine's own configuration."""
+    if not index.service:
+        return ""
+    return f"check the network and the proxy settings, or name a mirror: --service {shlex.quote(index.service)}=URL"
+
+
+def _address(index: Index, project: str) -> str:
+    return index.url if index.links else f"{index.url}/{project}/"
+
+
+class _File(Struct, frozen=True, rename="kebab"):
+    filename: FileName
+    url: Href
+    hashes: dict[Word, Hex] = {}
+    requires_python: Line | None = None
+    size: int | None = None
+    yanked: bool | Text = False
+
+
+class _Meta(Struct, frozen=True, rename="kebab"):
+    api_version: Line = "1.0"
+
+
+class _Project(Struct, frozen=True):
+    name: Line
+    files: tuple[_File, ...]
+    meta: _Meta = _Meta()
+
+
+class _Entries(Struct, frozen=True):
+    """As `_Project`, of a page that has odd entries."""
+
+    name: Line
+    files: tuple[msgspec.Raw, ...]
+    meta: _Meta = _Meta()
+
+
+_PROJECT = msgspec.json.Decoder(_Project)
+_ENTRIES = msgspec.json.Decoder(_Entries)
+_FILE = msgspec.json.Decoder(_File)
+
+
+def _decoded(content: bytes) -> _Project:
+    """Return what a page of JSON says. An odd entry, as one with a strange file name, loses no other."""
+    try:
+        return _PROJECT.decode(content)
+    except msgspec.ValidationError:
+        page = _ENTRIES.decode(content)
+    return _Project(name=page.name, meta=page.meta, files=tuple(_plain(page.files)))
+
+
+def _plain(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
+    for entry in entries:
+        with contextlib.suppress(msgspec.ValidationError):
+            yield _FILE.decode(entry)
+
+
+def _listed(**fields: object) -> Listed | None:
+    """Return a file as a place lists it, None where its name or its address is none."""
+    try:
+        return msgspec.convert(fields, type=Listed)
+    except msgspec.ValidationError:
+        return None
+
+
+def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], bool]:
+    media = page.content_type.split(";")[0].strip() or "text/html"
+    if "json" in media:
+        if media not in _JSON:
+            raise simple.UnsupportedMIMEType(media)
+        read = _decoded(page.content)
+        version, some = read.meta.api_version, bool(read.files)
+        found = [_of_json(page.url, file) for file in read.files if needle in file.filename]
+    else:
+        text = page.content.decode()
+        check_list(text)
+        head, *anchors = _ANCHOR.split(text)
+        # Parsing ten thousand links takes seconds.
+        text, some = "".join(anchor for anchor in anchors if needle in anchor), bool(anchors)
+        if len(head) > _LARGEST_HEAD or len(text) > _LARGEST_READ:
+            raise ValueError("it is no list of files of a project: it is too long")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", simple.APIVersionWarning)
+            details = simple.parse_project_details(head + text, media, project)
+        version = str(details.get("meta", {}).get("api-version", "1.0"))
+        found = [_of_html(page.url, dict(file)) for file in details["files"] if needle in file["filename"]]
+    if version.partition(".")[0] != "1":
+        raise simple.UnsupportedAPIVersion(version)
+    return [item for item in found if item is not None], some
+
+
+def _of_json(page: str, file: _File) -> Listed | None:
+    url = joined(page, file.url)
+    if url is None:
+        return None
+    yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
+    return _listed(
+        filename=file.filename, url=url, hashes=file.hashes, size=file.size or 0,
+        requires_python=file.requires_python, yanked=yanked,
+    )  # fmt: skip
+
+
+def _of_html(page: str, file: Mapping[str, Any]) -> Listed | None:
+    url = joined(page, file["url"])
+    if url is None:
+        return None
+    yanked = file.get("yanked", False)
+    return _listed(
+        filename=file["filename"], url=url, hashes=file.get("hashes", {}), requires_python=file.get("requires-python"),
+        yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
+    )  # fmt: skip
+
+
+def _fragment_hashes(url: str) -> dict[str, str]:
+    algorithm, equals, value = urllib.parse.urlsplit(url).fragment.partition("=")
+    return {algorithm: value} if equals else {}

@@ -1,0 +1,189 @@
+"""Files that a container wrote, read from its tar or put into a folder of this machine: they may be gigabytes.
+
+What a container writes is hostile: only regular files are taken, links are not followed, and a name that leads out of
+the folder, or that no person could read, is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import BuildError, EngineError
+from reprobuild.infra.directory_fd import files_below
+from reprobuild.infra.untrusted.tars import UNREADABLE
+from reprobuild.infra.untrusted.write_below import move_below, open_below
+
+CHUNK = 1 << 20
+LARGEST = 256 << 20  # bytes of all files that are read into memory; lists of a capture have some megabytes
+_ROOM = "free space there, or let TMPDIR name a folder with more room"
+_PLAIN = "let the command write plain files, in few folders"
+_STRANGE = "let the command write it under a plain name"
+
+
+class Pieces:
+    """A file to be read from its start to its end, of the pieces of an answer."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, fewer only at the end."""
+        found = [self._rest]
+        there = len(self._rest)
+        while there < size and (piece := next(self._pieces, None)) is not None:
+            found.append(piece)
+            there += len(piece)
+        data = b"".join(found)
+        self._rest = data[size:]
+        return data[:size]
+
+
+def keep_tar(stream: IO[bytes], folder: Path) -> None:
+    """Write the regular files of a tar, which is read once from its start to its end, below a folder.
+
+    Their names lose the first part, that of the folder they were read from.
+
+    Raises:
+        EngineError: a name is hostile, the tar is damaged, or the folder cannot take a file.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for info in tar:
+                opened = tar.extractfile(info) if info.isreg() else None
+                if opened:
+                    _room_for(info.size, folder)
+                    name = info.name.partition("/")[2]
+                    with _possible(folder, name), open_below(folder, name) as target:
+                        shutil.copyfileobj(opened, target, CHUNK)
+    except UNREADABLE as err:
+        raise _damaged(err) from None
+
+
+def keep_folder(source: Path, folder: Path) -> None:
+    """Move the regular files below one folder into another, which may be on another file system.
+
+    Raises:
+        EngineError: a name is hostile, the folders are too deep, or the folder cannot take a file.
+    """
+    for path, above, number in _written(source):
+        with _possible(folder, path):
+            move_below(path.rpartition("/")[2], folder, path, above=above, file=number)
+
+
+def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield what `files_below` does, and say in the words of a container why it cannot."""
+    try:
+        yield from files_below(folder)
+    except OSError as err:
+        raise EngineError(f"what a container wrote cannot be read: {err.strerror}", hint=_PLAIN) from None
+
+
+def _room_for(size: int, folder: Path) -> None:
+    """Refuse a file before it fills the disk of this machine: one of holes is as long as its command likes."""
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise EngineError(
+            f"what a container wrote cannot be kept in {folder}: a file has {size} bytes, and {free} are free",
+            hint=_ROOM,
+        )
+
+
+@contextlib.contextmanager
+def _possible(folder: Path, name: str) -> Iterator[None]:
+    """Say in the words of a container why a file cannot be kept."""
+    strange = EngineError(f"a container wrote a file with a strange name: {ascii(name)[:200]}", hint=_STRANGE)
+    if not name.isprintable():
+        raise strange
+    try:
+        yield
+    except BuildError:
+        raise strange from None
+    except OSError as err:
+        raise EngineError(
+            f"what a container wrote cannot be kept in {folder}: {err.strerror}", hint=_ROOM
+        ) from None
+
+
+def folder_tar(path: str) -> bytes:
+    """Return a tar with one empty folder, which everybody may write to: a container's own, for its results."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        info = tarfile.TarInfo(path.strip("/"))
+        info.type, info.mode = tarfile.DIRTYPE, 0o777
+        tar.addfile(info)
+    return stream.getvalue()
+
+
+def read_files(stream: IO[bytes]) -> dict[str, bytes]:
+    """Return the regular files of a tar of one folder, by their path relative to it.
+
+    Raises:
+        EngineError: they are too large together, or the tar is damaged.
+    """
+    found: dict[str, bytes] = {}
+    whole = 0
+    try:
+        with tarfile.open(fileobj=stream) as tar:
+            for info in tar:
+                opened = tar.extractfile(info) if info.isreg() else None
+                if opened:
+                    whole += info.size
+                    refuse_large(whole)
+                    found[info.name.partition("/")[2]] = opened.read()
+    except UNREADABLE as err:
+        raise _damaged(err) from None
+    return found
+
+
+def spool_small(pieces: Iterable[bytes], spool: IO[bytes]) -> None:
+    """Write the pieces of a tar that `read_files` is to read.
+
+    Raises:
+        EngineError: it is too large.
+    """
+    whole = 0
+    for piece in pieces:
+        whole += len(piece)
+        refuse_large(whole)
+        spool.write(piece)
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """Return the regular files below a folder, by their path relative to it. No link is followed.
+
+    Raises:
+        EngineError: they are too large together, or too deep.
+    """
+    found: dict[str, bytes] = {}
+    whole = 0
+    for path, _, number in _written(folder):
+        with os.fdopen(os.dup(number), "rb") as stream:
+            whole += os.fstat(number).st_size
+            refuse_large(whole)
+            found[path] = stream.read(LARGEST)
+    return found
+
+
+def refuse_large(size: int) -> None:
+    """Refuse files for the memory of this process that have more bytes than any list of a capture.
+
+    Raises:
+        EngineError: so it is.
+    """
+    if size > LARGEST:
+        raise EngineError(
+            f"a container wrote more than {LARGEST >> 20} MiB where lists of a capture are expected",
+            hint="its programs are not those of reprobuild: build the image again from its lock",
+        )
+
+
+def _damaged(err: Exception) -> EngineError:
+    return EngineError(f"what a container wrote cannot be read: {err}", hint="see the log of the engine")

@@ -1,0 +1,144 @@
+"""Apptainer's own files in an image: the least of /.singularity.d that it needs, and its mount points.
+
+https://apptainer.org/docs/user/latest/environment_and_metadata.html. Seen with Apptainer 1.4.5: `99-base.sh`
+is the place where `--env` and `APPTAINERENV_*` are put in, and where `--nv` finds its libraries; without
+`startscript` there is no `instance start`, without `test` no `test`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reprobuild.errors import BuildError
+from reprobuild.image.tree_digest import Tree, runtime_part
+from reprobuild.infra.tar import Entry
+from reprobuild.recipe.image_config import environment_lines, runscript_lines
+
+FOLDER = ".singularity.d"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ENVIRONMENT, BASE = f"{FOLDER}/env/90-environment.sh", f"{FOLDER}/env/99-base.sh"
+RUN, START, TEST = (f"{FOLDER}/{name}" for name in ("runscript", "startscript", "test"))
+
+_SHEBANG = "#!/bin/sh\n"
+_LIBRARIES = f"""{_SHEBANG}# Libraries that --nv, --rocm and APPTAINER_CONTAINLIBS bring in are found.
+for _reprobuild_library in /{FOLDER}/libs/*; do
+    if [ -e "$_reprobuild_library" ]; then
+        LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}/{FOLDER}/libs"
+        export LD_LIBRARY_PATH
+        break
+    fi
+done
+unset _reprobuild_library
+"""
+# The modes are those that Apptainer 1.4.5 gives when it builds.
+_MOUNT_POINTS = {
+    "dev": 0o755, "etc": 0o755, "home": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777,
+    "var": 0o755, "var/tmp": 0o1777,
+}  # fmt: skip
+_MOUNT_FILES = ("etc/hosts", "etc/resolv.conf")
+
+Own = list[tuple[Entry, bytes]]
+
+
+def apptainer_files(tree: Tree, config: Mapping[str, Any], definition: str) -> Own:
+    """Return what an image lacks to be Apptainer's.
+
+    Args:
+        tree: of the image.
+        config: the `config` object of the OCI image configuration.
+        definition: the text of the definition file.
+
+    Raises:
+        BuildError: the image has a /.singularity.d, or a variable that no shell can set.
+    """
+    if FOLDER in tree:
+        raise BuildError(
+            f"the image has a /{FOLDER} of its own, which would be mixed with that of this SIF",
+            hint=f"build it without /{FOLDER}: a SIF is made of an image that was none before",
+        )
+    check_names(config)
+    own: Own = [(_folder(path, mode), b"") for path, mode in _MOUNT_POINTS.items() if path not in tree]
+    own += [_file(path, b"", 0o644) for path in _MOUNT_FILES if path not in tree]
+    own += [(_folder(path), b"") for path in (FOLDER, f"{FOLDER}/env", f"{FOLDER}/libs")]
+    own += [
+        _file(path, text.encode("utf-8", "surrogateescape"), 0o755) for path, text in scripts(config).items()
+    ]
+    own.append(_file(f"{FOLDER}/labels.json", encode(labels(config)), 0o644))
+    own.append(_file(f"{FOLDER}/Singularity", definition.encode(), 0o644))
+    return own
+
+
+def check_names(config: Mapping[str, Any]) -> None:
+    """Refuse variables that no shell can set.
+
+    Raises:
+        BuildError: with the name of the first.
+    """
+    for pair in config.get("Env") or ():
+        name, _, value = pair.partition("=")
+        if not NAME.fullmatch(name) or "\0" in value:
+            raise BuildError(
+                f"the image sets the variable {name!r}, which a shell cannot set",
+                hint="a SIF and a .sqsh set variables by shell: take this one out of the image's configuration",
+            )
+
+
+def scripts(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return {path: text} of the scripts that Apptainer runs or reads."""
+    return {
+        ENVIRONMENT: _script(environment_lines(config)),
+        BASE: _LIBRARIES,
+        RUN: _script(runscript_lines(config)),
+        START: _SHEBANG,
+        TEST: _script([f"exec /{RUN} true"]),
+    }
+
+
+def labels(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels of an image configuration."""
+    return {str(name): str(value) for name, value in sorted((config.get("Labels") or {}).items())}
+
+
+def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
+    """Return `inspect-metadata.json`, from which `apptainer inspect` answers without starting a container."""
+    text = scripts(config)
+    attributes = {
+        "deffile": definition.rstrip("\n"),
+        "environment": {f"/{path}": text[path].rstrip("\n") for path in (ENVIRONMENT, BASE)},
+        "labels": labels(config),
+        "runscript": text[RUN].rstrip("\n"),
+        "startscript": text[START].rstrip("\n"),
+        "test": text[TEST].rstrip("\n"),
+    }
+    return encode({"data": {"attributes": attributes}, "type": "container"})
+
+
+def oci_config(config: Mapping[str, Any]) -> bytes:
+    """Return `oci-config.json`: the part of the image configuration that the tree digest is taken over, and labels.
+
+    With it a SIF holds all that its image is. https://github.com/opencontainers/image-spec/blob/main/config.md
+    """
+    part = {**runtime_part(config), "Labels": labels(config)}
+    for name in ("ExposedPorts", "Volumes"):
+        part[name] = {each: {} for each in part[name]}
+    return encode({name: value for name, value in part.items() if value})
+
+
+def encode(value: Any) -> bytes:
+    """Return JSON in one form; bytes of a variable that are not UTF-8 are escaped."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+
+
+def _script(lines: Sequence[str]) -> str:
+    return _SHEBANG + "".join(f"{line}\n" for line in lines)
+
+
+def _folder(path: str, mode: int = 0o755) -> Entry:
+    return Entry(path=path, type="directory", mode=mode)
+
+
+def _file(path: str, content: bytes, mode: int) -> tuple[Entry, bytes]:
+    return Entry(path=path, type="file", mode=mode, size=len(content)), content

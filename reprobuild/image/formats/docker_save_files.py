@@ -1,0 +1,122 @@
+"""manifest.json and `repositories` beside index.json, as `docker save` writes them: all must state one image.
+
+A Docker with containerd's image store reads the index, one with the classic store manifest.json, and `repositories`
+where that is missing; Dockers before 1.10 read `repositories` alone.
+https://github.com/moby/docker-image-spec/blob/main/spec/v1.md
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reprobuild.image.oci.members import Files
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted.json_documents import CONFIG, SAVED, parse_image_json
+
+SAVED_MANIFEST = "manifest.json"
+REPOSITORIES = "repositories"
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+def check_saved(files: Files, raw: bytes, config: str, layers: Sequence[tuple[str, str]]) -> None:
+    """Check that manifest.json states the image of the index.
+
+    Args:
+        files: those of the image.
+        raw: the bytes of manifest.json.
+        config: the sha256 (hex) of the configuration that the index leads to.
+        layers: digest and diff_id (hex) of each layer.
+
+    Raises:
+        ValueError: it states another image, or several.
+        OSError: a file that it names is missing.
+    """
+    listed = parse_image_json(raw, SAVED)
+    if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], dict):
+        raise ValueError(f"{SAVED_MANIFEST} does not state one image, and index.json does")
+    names = [listed[0].get("Config"), *(listed[0].get("Layers") or ())]
+    wanted = [(config,), *layers]
+    digests = _Digests(files)
+    if len(names) != len(wanted) or not all(map(digests.agree, names, wanted)):
+        raise ValueError(f"{SAVED_MANIFEST} and index.json state different images")
+
+
+class _Digests:
+    """The sha256 (hex) of files; the bytes of each are read once, whatever its names."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._known: dict[tuple[int, int] | None, str] = {}
+
+    def of(self, name: str) -> str:
+        place = self._files.place(name)
+        if place not in self._known:
+            found = hashlib.sha256()
+            with self._files.open(name) as stream:
+                while chunk := stream.read(CHUNK):
+                    found.update(chunk)
+            self._known[place] = found.hexdigest()
+        return self._known[place]
+
+    def agree(self, name: Any, digests: tuple[str, ...]) -> bool:
+        """Tell whether a file has one of these digests; the bytes of a blob are checked where they are used."""
+        return isinstance(name, str) and (name == f"blobs/sha256/{digests[0]}" or self.of(name) in digests)
+
+
+def check_repositories(files: Files, layers: Sequence[str], read: Callable[[str], bytes]) -> None:
+    """Check that `repositories`, where it is there, leads to the layers of the image, or to none.
+
+    Newer Dockers write it without what it leads to, Podman with links to the layers.
+
+    Args:
+        files: those of the image.
+        layers: the names of its layers in `files`, the lowest first.
+        read: returns the bytes of a small file.
+
+    Raises:
+        ValueError: engines would load another image by it.
+        OSError: a file cannot be read.
+    """
+    if not files.has(REPOSITORIES):
+        return
+    if not files.has(SAVED_MANIFEST):
+        raise ValueError(
+            f"engines load another image by its {REPOSITORIES}, since it has no {SAVED_MANIFEST}"
+        )
+    chains = [_chain(files, top, len(layers), read) for top in _tops(read(REPOSITORIES))]
+    digests = _Digests(files)
+    for chain in filter(None, chains):
+        same = len(chain) == len(layers) and all(
+            files.place(old) == files.place(new) or digests.of(old) == digests.of(new)
+            for old, new in zip(chain, layers, strict=True)
+        )
+        if not same:
+            raise ValueError(f"its {REPOSITORIES} leads to other layers than {SAVED_MANIFEST}")
+
+
+def _tops(raw: bytes) -> list[str]:
+    """Return the identifiers of the uppermost layers that `repositories` names."""
+    found = parse_image_json(raw, {})
+    tags = [each for each in found.values() if isinstance(each, dict)] if isinstance(found, dict) else []
+    tops = sorted(
+        {top for each in tags for top in each.values() if isinstance(top, str) and _ID.fullmatch(top)}
+    )
+    if len(tops) > 1:
+        raise ValueError(f"its {REPOSITORIES} names {len(tops)} images")
+    return tops
+
+
+def _chain(files: Files, top: str, most: int, read: Callable[[str], bytes]) -> list[str]:
+    """Return the layers from the lowest to the uppermost; nothing where one is missing, which no Docker loads."""
+    found: list[str] = []
+    current: Any = top
+    while current and len(found) <= most:
+        name, description = f"{current}/layer.tar", f"{current}/json"
+        if not (isinstance(current, str) and files.has(name) and files.has(description)):
+            return []
+        found.append(name)
+        current = parse_image_json(read(description), CONFIG).get("parent")
+    return found[::-1]

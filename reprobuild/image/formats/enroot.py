@@ -1,0 +1,48 @@
+"""enroot's own files in an image: /etc/rc, /etc/environment and /etc/fstab.
+
+https://github.com/NVIDIA/enroot/blob/main/doc/image-format.md. They replace what the image has there, as
+`enroot import` does. enroot reads all three when a container starts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from reprobuild.image.formats.apptainer_files import Own, check_names
+from reprobuild.infra.tar import Entry
+from reprobuild.recipe.image_config import runscript_lines, sorted_settings
+
+# What enroot does not hand on as it stands: it fills `${NAME}` in from the host, takes a pair of quotes off,
+# reads line by line, and keeps ENROOT_* for itself.
+_CHANGED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}|^[\"'].*[\"']\s*$|[\n\r]", re.DOTALL)
+
+
+def enroot_files(config: Mapping[str, Any]) -> Own:
+    """Return the three files for an image configuration.
+
+    A variable that /etc/environment cannot carry is set by /etc/rc, which is what starts the entrypoint.
+
+    Raises:
+        BuildError: a variable cannot be set by a shell.
+    """
+    check_names(config)
+    plain: list[tuple[str, str]] = []
+    changed: list[tuple[str, str]] = []
+    for pair in sorted_settings(config.get("Env") or ()):
+        name, _, value = pair.partition("=")
+        (changed if _CHANGED.search(value) or name.startswith("ENROOT_") else plain).append((name, value))
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in changed]
+    rc = [*exports, *runscript_lines(config)]
+    texts = {
+        "etc/environment": "".join(f"{name}={value}\n" for name, value in plain),
+        "etc/fstab": "",
+        "etc/rc": "".join(f"{line}\n" for line in rc),
+    }
+    own: Own = []
+    for path, text in texts.items():
+        content = text.encode("utf-8", "surrogateescape")
+        own.append((Entry(path=path, type="file", mode=0o644, size=len(content)), content))
+    return own

@@ -1,0 +1,184 @@
+"""An image as one file: a SIF for Apptainer, a squashfs for enroot; from an OCI layout of any builder.
+
+The bytes depend on the image's tree and configuration, the definition file, and the versions of `mksquashfs`
+and its compressor. Owners are kept, so that the file holds the tree whose digest the image has; Apptainer
+shows every file as the caller's to who has no privileges.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from reprobuild.image.formats import sif
+from reprobuild.image.formats.apptainer_files import apptainer_files, inspect_metadata, oci_config
+from reprobuild.image.formats.enroot import enroot_files
+from reprobuild.image.formats.flatten import Flat, flattened
+from reprobuild.image.formats.squashfs_write import Compressor, find_program, write_squashfs
+from reprobuild.image.model import Image
+from reprobuild.image.oci.read import Layout, read_layout
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.store.store import Store
+
+Kind = Literal["sif", "sqsh"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def filename(kind: Kind) -> str:
+    """Return the name of a file in the folder of results."""
+    return f"image.{kind}"
+
+
+def kept_singles(
+    image: Image, former: Image | None, out: Path, store: Store, say: Callable[[str], None]
+) -> Image:
+    """Return the image with the files of an earlier run that are still its own; any other under their names goes.
+
+    The folder may be of others. A file is kept where this store remembers that it was written from the image,
+    whatever the folder says of it.
+
+    Args:
+        image: as it was built now.
+        former: what the folder of results told before.
+        out: the folder of results.
+        store: what `remember_singles` was given.
+        say: is told what is removed.
+    """
+    kept: dict[str, str] = {}
+    for kind in KINDS:
+        path = out / filename(kind)
+        if not os.path.lexists(path):
+            continue
+        if former and former.manifest != image.manifest and getattr(former, kind):
+            why = "it was of another image"
+        elif (digest := _digest_of(path)) and store.recall(_key(image, kind, digest)):
+            kept[kind] = digest
+            continue
+        else:
+            why = f"it is not known to be of this image; write it with --{kind}"
+        path.unlink()
+        say(f"removed {path}: {why}")
+    return msgspec.structs.replace(image, **kept)
+
+
+def remember_singles(image: Image, store: Store) -> None:
+    """Note in a store the files that were written from an image."""
+    for kind in KINDS:
+        if digest := getattr(image, kind):
+            store.remember(_key(image, kind, digest), True)
+
+
+def _key(image: Image, kind: Kind, digest: str) -> str:
+    return hashlib.sha256(f"single file of an image, 1 {kind} {image.manifest} {digest}".encode()).hexdigest()
+
+
+def _digest_of(path: Path) -> str:
+    """Return the digest of a plain file; nothing for a link and for what cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open_plain(path, links=False)[0] as stream:
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return f"sha256:{digest.hexdigest()}"
+
+
+def write_singles(
+    image: Image, out: Path, kinds: Collection[Kind], definition: str, env: Mapping[str, str],
+    say: Callable[[str], None], *, compressor: Compressor = "zstd",
+) -> dict[str, str]:  # fmt: skip
+    """Write `out/image.sif`, `out/image.sqsh` or both, each whole or not at all.
+
+    Args:
+        image: its layout stands in `out`.
+        out: the folder of results, which needs space for the unpacked image meanwhile.
+        kinds: which files.
+        definition: the text of the definition file, for the SIF.
+        env: the user's environment.
+        say: is told what is done, and what is not in the files.
+        compressor: `gzip` for kernels that know no zstd.
+
+    Returns:
+        {kind: "sha256:..."}.
+
+    Raises:
+        BuildError: the layout is damaged, or holds what cannot be in such a file.
+        EngineError: `mksquashfs` is absent, too old, or failed.
+    """
+    find_program(env)
+    digests: dict[str, str] = {}
+    with flattened(read_layout(out / image.layout), out) as flat:
+        if flat.devices:
+            names = ", ".join(f"/{path}" for path in flat.devices[:3])
+            say(f"left out: {len(flat.devices)} device nodes ({names}), which are the host's at run time")
+        for kind in KINDS:
+            if kind in kinds:
+                say(f"image: {filename(kind)}")
+                digests[kind] = f"sha256:{_write(kind, flat, out, definition, env, compressor)}"
+    return digests
+
+
+def write_sif(layout: Layout, out: Path, definition: str, env: Mapping[str, str]) -> str:
+    """Write `out/image.sif` of a layout, whole or not at all, and return its sha256 in hex; see `write_singles`."""
+    find_program(env)
+    with flattened(layout, out) as flat:
+        return _write("sif", flat, out, definition, env, "zstd")
+
+
+def _write(
+    kind: Kind, flat: Flat, out: Path, definition: str, env: Mapping[str, str], compressor: Compressor
+) -> str:
+    part = _part(out, filename(kind))
+    try:
+        if kind == "sif":
+            _write_sif(flat, part, definition, env, compressor)
+        else:
+            pieces = flat.stream(enroot_files(flat.config))
+            write_squashfs(pieces, part, root=flat.tree[""], epoch=flat.epoch, env=env, compressor=compressor)
+        digest = _sha256(part)
+        part.rename(out / filename(kind))
+    finally:
+        part.unlink(missing_ok=True)
+    return digest
+
+
+def _write_sif(
+    flat: Flat, part: Path, definition: str, env: Mapping[str, str], compressor: Compressor
+) -> None:
+    sif.architecture_code(flat.architecture)  # an unknown one is said before anything is compressed
+    small = [
+        (sif.DEFINITION, "", definition.encode()),
+        (sif.JSON, "inspect-metadata.json", inspect_metadata(flat.config, definition)),
+        (sif.JSON, "oci-config.json", oci_config(flat.config)),
+    ]
+    pieces = flat.stream(apptainer_files(flat.tree, flat.config, definition))
+    write_squashfs(
+        pieces, part, root=flat.tree[""], epoch=flat.epoch, env=env, offset=sif.system_offset(small),
+        compressor=compressor,
+    )  # fmt: skip
+    with part.open("r+b") as file:
+        sif.write_head(file, small, flat.architecture)
+    sif.read_sif(part)
+
+
+def _part(out: Path, name: str) -> Path:
+    """Return a new file beside the one that is to be, with the permissions that the user's umask gives."""
+    path = out / f".{name}.{uuid.uuid4().hex[:8]}"
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o777))
+    return path
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

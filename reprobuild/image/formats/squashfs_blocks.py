@@ -1,0 +1,158 @@
+"""Packed blocks of a squashfs: each is one stream of its packer, and metadata are blocks of 8 KiB.
+
+https://dr-emann.github.io/squashfs/squashfs.html has the format. `sqfs2tar` reads all frames of a block that zstd
+packed, and the kernel the first one alone, so bytes behind the first stream are refused. The kernel has one window of
+the size of a block, and its xz has neither CRC64 nor a delta filter (linux/fs/squashfs, linux/lib/xz); a stream that
+needs more is refused.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import IO
+
+import zstandard
+
+from reprobuild.image.formats.squashfs_xz import check_xz
+
+METADATA = 8192  # bytes of a block of metadata, unpacked
+DAMAGE = (struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OverflowError, OSError)
+_STORED = 0x8000
+_CACHED = 2048
+_MEMORY = 256 << 20  # of xz
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # not that of a skippable frame
+_ZSTD_BLOCK = 3  # bytes of the head of one of its own blocks
+_REPEATED = 1  # the type of such a block that has one byte
+_CHECKSUM = 4
+
+Unpack = Callable[[bytes, int], bytes]
+
+
+def unpacker(number: int, window: int) -> Unpack:
+    """Return the function that unpacks a block to at most so many bytes and one more.
+
+    Args:
+        number: of the packer in the superblock.
+        window: how many bytes back a stream may refer: the kernel keeps no more.
+
+    Raises:
+        ValueError: it is none of gzip, xz and zstd.
+    """
+    if number not in _UNPACKERS:
+        raise ValueError("it is packed by another program than gzip, xz or zstd, which are read here")
+    return partial(_UNPACKERS[number], window=max(window, METADATA))
+
+
+def _unzstd(packed: bytes, most: int, *, window: int) -> bytes:
+    if not packed.startswith(_ZSTD_MAGIC):
+        raise ValueError("a packed block is no frame of zstd")
+    if _frame_size(packed) != len(packed):
+        raise ValueError("a packed block has more than one frame")
+    parameters = zstandard.get_frame_parameters(packed)
+    if parameters.dict_id or parameters.window_size > window:
+        raise ValueError("a packed block needs a dictionary or a larger window than the kernel has")
+    # A frame may state any size, for which `decompress` would take the memory at once.
+    with zstandard.ZstdDecompressor(max_window_size=window).stream_reader(packed) as stream:
+        return stream.read(most + 1)
+
+
+def _frame_size(packed: bytes) -> int:
+    """Return the bytes of the first frame of zstd. https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1"""
+    parameters = zstandard.get_frame_parameters(packed)
+    at, last = zstandard.frame_header_size(packed), False
+    while not last:
+        head = int.from_bytes(packed[at : at + _ZSTD_BLOCK], "little")
+        if at + _ZSTD_BLOCK > len(packed):
+            raise EOFError("a frame is cut short")
+        last = bool(head & 1)
+        at += _ZSTD_BLOCK + (1 if head >> 1 & 3 == _REPEATED else head >> 3)
+    return at + _CHECKSUM * parameters.has_checksum
+
+
+def _gunzip(packed: bytes, most: int, *, window: int) -> bytes:  # deflate refers 32 KiB back at most
+    return _first(zlib.decompressobj(), packed, most)
+
+
+def _unxz(packed: bytes, most: int, *, window: int) -> bytes:
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    content = _first(stream, packed, most)
+    if stream.check not in (lzma.CHECK_NONE, lzma.CHECK_CRC32):
+        raise ValueError("a packed block has a check that the kernel does not know")
+    check_xz(packed, window)
+    return content
+
+
+def _first(stream: zlib._Decompress | lzma.LZMADecompressor, packed: bytes, most: int) -> bytes:
+    content = stream.decompress(packed, most + 1)
+    if stream.unused_data:
+        raise ValueError("a packed block has more than one stream")
+    return content
+
+
+_UNPACKERS: Mapping[int, Callable[..., bytes]] = {1: _gunzip, 4: _unxz, 6: _unzstd}
+
+
+class Table:
+    """A table of metadata: blocks of 8 KiB, packed one by one. A position is (block, offset in it)."""
+
+    def __init__(self, stream: IO[bytes], start: int, unpack: Unpack) -> None:
+        self._stream, self._start, self._unpack = stream, start, unpack
+        self._read_block = lru_cache(_CACHED)(self._read_at)
+
+    def _read_at(self, block: int) -> tuple[bytes, int]:
+        """Return the unpacked block that begins so many bytes after the table's start, and the next one's begin."""
+        self._stream.seek(self._start + block)
+        (header,) = struct.unpack("<H", self._stream.read(2))
+        packed = self._stream.read(header & (_STORED - 1))
+        content = packed if header & _STORED else self._unpack(packed, METADATA)
+        if len(content) > METADATA:
+            raise ValueError("a block of metadata is too long")
+        return content, block + 2 + (header & (_STORED - 1))
+
+    def read(self, block: int, offset: int, size: int) -> bytes:
+        """Return the bytes from so many bytes after the begin of a block."""
+        pieces = []
+        block, offset = self.after(block, offset)
+        while size:
+            content, following = self._read_block(block)
+            piece = content[offset : offset + size]
+            pieces.append(piece)
+            size -= len(piece)
+            if size and len(content) < METADATA:  # the last one; the kernel counts on all others being whole
+                raise ValueError("a table of metadata ends early")
+            block, offset = following, 0
+        return b"".join(pieces)
+
+    def after(self, block: int, offset: int) -> tuple[int, int]:
+        """Return the block and the offset in it of a place so many bytes after the begin of a block."""
+        while offset >= METADATA:
+            content, following = self._read_block(block)
+            if len(content) < METADATA:
+                raise ValueError("a table of metadata ends early")
+            block, offset = following, offset - METADATA
+        return block, offset
+
+
+class Rows:
+    """A table of rows of one size, whose blocks are found by a list of their positions in the file."""
+
+    def __init__(self, stream: IO[bytes], at: int, count: int, row: struct.Struct, unpack: Unpack) -> None:
+        self._stream, self._at, self._count, self._row = stream, at, count, row
+        self._blocks = Table(stream, 0, unpack)
+        self._each = METADATA // row.size
+
+    def __getitem__(self, index: int) -> tuple[int, ...]:
+        """Return a row.
+
+        Raises:
+            ValueError: the table has none of this number.
+        """
+        if not 0 <= index < self._count:
+            raise ValueError(f"a table of {self._count} rows has no row {index}")
+        self._stream.seek(self._at + index // self._each * 8)
+        (block,) = struct.unpack("<Q", self._stream.read(8))
+        return self._row.unpack(self._blocks.read(block, index % self._each * self._row.size, self._row.size))

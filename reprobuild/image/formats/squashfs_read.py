@@ -1,0 +1,163 @@
+"""A SIF or a squashfs as an image of one layer, through `sqfs2tar`, which writes what is in one as a tar.
+
+https://github.com/AgentD/squashfs-tools-ng. It reads owners, devices and attributes without privileges, which
+unpacking would need. A SIF of ours holds the runtime configuration; a squashfs holds none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reprobuild.errors import BuildError
+from reprobuild.image.formats.sif import JSON, MAGIC, Sif, read_sif
+from reprobuild.image.formats.squashfs_tables import check_tables
+from reprobuild.image.formats.squashfs_write import Compressor
+from reprobuild.image.oci.members import CUT_SHORT, Folder, bounded, written
+from reprobuild.image.oci.open import LARGEST_JSON, Opened, Packed, check_configuration
+from reprobuild.infra import proc
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted.json_documents import RUNTIME, parse_image_json
+
+SQUASHFS = b"hsqs"
+CONFIG = "oci-config.json"
+INSTALL = "install squashfs-tools-ng, which has it, or compare the folders of results"
+_MAGIC_AT = 32
+_COMPLAINT = 4096
+_SECONDS = 3600
+_COMPRESSOR_AT = 20
+_COMPRESSORS: Mapping[int, Compressor] = {1: "gzip", 6: "zstd"}
+
+
+def is_squashed(path: Path) -> bool:
+    """Say whether a file begins as a SIF or a squashfs does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        start = stream.read(_MAGIC_AT + len(MAGIC))
+    return start.startswith(SQUASHFS) or start[_MAGIC_AT:] == MAGIC
+
+
+def compressor_of(path: Path) -> Compressor | None:
+    """Return what compressed a SIF or a squashfs, None where it is none that we write, or the file is damaged.
+
+    https://dr-emann.github.io/squashfs/squashfs.html#_the_superblock
+    """
+    try:
+        offset = 0 if _begins(path, SQUASHFS) else read_sif(path).system.offset
+    except BuildError:
+        return None
+    with path.open("rb") as stream:
+        stream.seek(offset + _COMPRESSOR_AT)
+        return _COMPRESSORS.get(int.from_bytes(stream.read(2), "little"))
+
+
+def _begins(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(magic)) == magic
+
+
+def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
+    """Open a SIF or a squashfs.
+
+    Args:
+        path: the file.
+        scratch: an empty folder, for the unpacked image; it is needed as long as the image is.
+        env: the user's environment, for PATH.
+
+    Returns:
+        An image whose `manifest` is the sha256 of the file, since nothing in it names one.
+
+    Raises:
+        BuildError: it is damaged, unpacks to too much, or the kernel would find other files in it.
+        EngineError: `sqfs2tar` is absent.
+    """
+    plain = _begins(path, SQUASHFS)
+    document: dict[str, Any] = {"config": {}}
+    squashfs = path
+    if not plain:
+        sif = read_sif(path)
+        document = _document(path, sif)
+        squashfs = scratch / "system.sqsh"
+        _cut(path, sif.system.offset, sif.system.size, squashfs)
+    try:
+        check_tables(squashfs)
+    except ValueError as err:
+        raise BuildError(f"{path} is a damaged image: {err}", hint=CUT_SHORT) from None
+    tree = scratch / "tree.tar"
+    argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
+    _run_bounded(argv, env, path, tree)
+    layer = Packed(file=tree.name, diff_id=_sha256(tree))
+    return Opened(
+        name=str(path), form="squashfs" if plain else "SIF", files=Folder(scratch), layers=(layer,),
+        documents={"config": document}, config_digest="", manifest=f"sha256:{_sha256(path)}",
+    )  # fmt: skip
+
+
+def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target: Path) -> None:
+    """Write what the program prints, which a small file can make endless; it is ended at the bound."""
+    complaint = b""
+    with bounded(target, path) as write:
+
+        def take(stream: int, piece: bytes) -> None:
+            nonlocal complaint
+            if stream == 1:
+                write(piece)
+            else:
+                complaint = (complaint + piece)[-_COMPLAINT:]
+
+        code = proc.stream(argv, env=env, purpose=f"read {path}", sink=take, timeout=_SECONDS, hint=INSTALL)
+    if code:
+        said = complaint.decode(errors="replace").strip()
+        raise BuildError(
+            f"{path} is a damaged image: `{argv[0]}` ended with code {code}: {said}", hint=CUT_SHORT
+        )
+
+
+def _document(path: Path, sif: Sif) -> dict[str, Any]:
+    """Return what a SIF says besides its files, as an image configuration with its objects beside."""
+    objects = {}
+    config: Any = {}
+    found = False
+    with path.open("rb") as stream:
+        for each in sif.objects:
+            if each is sif.system:
+                continue
+            stream.seek(each.offset)
+            digest = hashlib.sha256()
+            left = each.size
+            while left and (chunk := stream.read(min(CHUNK, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+            objects[f"{each.id} {each.name}"] = f"{each.kind:#x} sha256:{digest.hexdigest()}"
+            if each.kind == JSON and each.name == CONFIG and found:
+                raise BuildError(f"{path} is a damaged image: it has two objects {CONFIG}", hint=CUT_SHORT)
+            if each.kind == JSON and each.name == CONFIG and each.size <= LARGEST_JSON:
+                stream.seek(each.offset)
+                config, found = _json(path, stream.read(each.size)), True
+    return {"architecture": sif.architecture, "config": config, "objects": objects}
+
+
+def _json(path: Path, raw: bytes) -> Any:
+    try:
+        return check_configuration({"config": parse_image_json(raw, RUNTIME)})["config"]
+    except (ValueError, RecursionError) as err:
+        raise BuildError(f"{path} is a damaged image: {CONFIG}: {err}", hint=CUT_SHORT) from None
+
+
+def _cut(path: Path, offset: int, size: int, target: Path) -> None:
+    with path.open("rb") as stream, written(target) as write:
+        stream.seek(offset)
+        while size and (chunk := stream.read(min(CHUNK, size))):
+            write(chunk)
+            size -= len(chunk)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

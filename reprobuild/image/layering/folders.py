@@ -1,0 +1,109 @@
+"""Folders of lower layers that a layer writes below, or states again.
+
+Engines that unpack each layer into a folder of its own make a folder that the layer has no entry for. Docker and Podman
+make it with the mode 0755 for root, and an overlay then shows that in the place of the lower layer's folder; containerd
+copies the mode of the lower one. Of attributes, an overlay shows those of the upper folder alone, and in one root, or
+where one layer has a folder twice, those that went before stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layering.order import DAMAGED
+from reprobuild.infra.tar import Entry
+
+# What engines give to a folder that has no entry. ko, Bazel and Jib leave entries out.
+_MODE = 0o755
+# `filesystem` of Fedora has a root that even its owner cannot write to. A root user passes by that.
+_ROOT_MODES = (_MODE, 0o555)
+
+
+class OwnFolders:
+    """The folders that one layer has, and those that it writes into."""
+
+    def __init__(self) -> None:
+        self._entries: set[str] = set()
+        self._above = {""}
+        self._above_whiteouts: set[str] = set()
+        self._removed: set[str] = set()
+
+    def add(self, entry: Entry, former: Entry | None) -> None:
+        """Take an entry in its place, where the tree had `former`.
+
+        Raises:
+            BuildError: it is a folder with other attributes than it has in this layer already, or lacks some that a
+                lower layer gave it.
+        """
+        if entry.path:
+            self._above.add(entry.path.rpartition("/")[0])
+        if entry.type == "directory":
+            if former is not None and former.type == "directory" and former.xattrs != entry.xattrs:
+                self._check_attributes(entry, former)
+            self._entries.add(entry.path)
+
+    def _check_attributes(self, entry: Entry, former: Entry) -> None:
+        if entry.path in self._entries:
+            raise BuildError(
+                f"a layer holds /{entry.path} twice, with other attributes: engines that unpack it keep both",
+                hint=DAMAGED,
+            )
+        if {name for name, _ in former.xattrs} - {name for name, _ in entry.xattrs}:
+            raise BuildError(
+                f"a layer holds /{entry.path} without attributes that a lower layer gave it: engines that unpack all "
+                "layers into one root keep them",
+                hint=DAMAGED,
+            )
+
+    def remove(self, place: str) -> None:
+        """Take a path that a whiteout removes."""
+        self._above_whiteouts.add(place.rpartition("/")[0])
+        self._removed.add(place)
+
+    def clear(self, folder: str) -> None:
+        """Take a folder with an opaque marker."""
+        self._above_whiteouts.add(folder)
+
+    def check(self, tree: Mapping[str, Entry]) -> None:
+        """Refuse folders that have no entry in this layer, and that engines make otherwise.
+
+        Raises:
+            BuildError: the layer writes below such a folder.
+        """
+        self._above.update(self._nearest(folder, tree) for folder in self._above_whiteouts)
+        seen: set[str] = set()
+        for folder in self._above:
+            while folder not in seen:
+                seen.add(folder)
+                if folder not in self._entries and _is_special(folder, tree.get(folder)):
+                    raise _implied(folder)
+                folder = folder.rpartition("/")[0]
+
+    def _nearest(self, folder: str, tree: Mapping[str, Entry]) -> str:
+        """Return the folder of a whiteout, or what stands above if the layer removes it or has another file there."""
+        above, is_removed = folder, False
+        while above not in tree:
+            is_removed = is_removed or above in self._removed
+            above = above.rpartition("/")[0]
+        if above != folder and not is_removed and tree[above].type == "directory":
+            raise BuildError(
+                f"a layer holds a whiteout in /{folder}, which no layer has: some engines make that folder",
+                hint=DAMAGED,
+            )
+        return above
+
+
+def _is_special(folder: str, entry: Entry | None) -> bool:
+    if entry is None or entry.type != "directory":
+        return False
+    modes = (_MODE,) if folder else _ROOT_MODES
+    return entry.mode not in modes or (entry.uid, entry.gid) != (0, 0) or bool(entry.xattrs)
+
+
+def _implied(folder: str) -> BuildError:
+    return BuildError(
+        f"a layer writes below /{folder} and has no entry for it, and a lower layer has that folder with a mode, owner "
+        "or attribute of its own: some engines show these, and others 0755 of root",
+        hint=DAMAGED,
+    )

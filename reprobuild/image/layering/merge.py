@@ -1,0 +1,266 @@
+"""Layers put over each other, as the OCI image specification says it ("Applying Changesets")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layering.folders import OwnFolders
+from reprobuild.image.layering.order import DAMAGED as DAMAGED
+from reprobuild.image.layering.order import Written
+from reprobuild.image.layering.overlay import OwnWrites
+from reprobuild.infra.tar import Entry
+from reprobuild.infra.untrusted.names import HOSTILE, check_name
+
+WHITEOUT = ".wh."
+OPAQUE = ".wh..wh..opq"
+
+_ODD = re.compile(r"(^|/)\.{0,2}(/|$)")  # such a path stays as it is, for those who refuse it
+_MOST_LINKS = 40  # as Linux has it, path_resolution(7)
+# Folders that no layer writes and that stand above a path: builders write nearly all. Each costs half a kilobyte.
+MOST_IMPLIED = 500_000
+MOST_IMPLIED_TEXT = 64 << 20
+# Names on the way to folders that are not there yet, or lie behind links.
+MOST_STEPS = 20_000_000
+
+Tree = dict[str, Entry]
+
+
+class Located(Entry, frozen=True, kw_only=True):
+    """An entry of a layer; a file's content begins at `offset` of the layer's tar."""
+
+    layer: int = 0
+    offset: int = 0
+
+
+def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, follow: bool = True) -> Tree:
+    """Return {path: entry} of layers put over each other, sorted by path; hard links are files.
+
+    `below` is the tree, merged before, that the layers stand on.
+
+    The rules are those of the OCI image specification, "Applying Changesets": the later entry wins,
+    directories merge, a whiteout removes what lower layers have, whatever its place in its layer. Our own layers hold
+    no whiteouts; images of other builders may. What stands below a symbolic link of its own layer comes to where
+    the link leads within the tree. With `follow` off it is refused, and the entries are no layer that engines unpack.
+
+    Raises:
+        BuildError: a hard link's target is not in its layer or has other metadata, a path is below what is not a
+            directory, links lead in a circle, following paths takes too much, a whiteout stands behind an entry of
+            its layer that engines delete by it, or engines make different trees of a layer (an opaque marker at the
+            root, `overlay`, `folders`).
+    """
+    growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
+    for listing in listings:
+        growing.begin_layer()
+        entries = [(entry.path.rpartition("/")[2].startswith(WHITEOUT), entry) for entry in listing]
+        for whiteout, entry in entries:
+            if not whiteout and entry.type == "directory" and growing.has_link(entry.path):
+                growing.put(entry)  # whiteouts below it do not mean where the link led
+        victims = {n: growing.remove(entry.path) for n, (whiteout, entry) in enumerate(entries) if whiteout}
+        last, written = max(victims, default=-1), Written()
+        for number, (whiteout, entry) in enumerate(entries):
+            if whiteout:
+                growing.follow_whiteout(entry.path, victims[number])
+                continue
+            place = growing.put(entry)
+            if number < last:
+                written.add((entry.path, place), number)
+        first = next((number for number, (whiteout, _) in enumerate(entries) if not whiteout), last)
+        for number, places in victims.items():
+            if number > first:
+                growing.check_order(entries[number][1].path, places, written, number)
+        growing.end_layer()
+    return dict(sorted(growing.tree.items()))
+
+
+class _Growing:
+    """A tree that layers are put on. Each path but the root's stands among the children of its folder."""
+
+    def __init__(self, below: Tree, *, follow: bool) -> None:
+        self.tree = dict(below)
+        self._follow = follow
+        self._children: dict[str, set[str]] = {}
+        self._implied, self._implied_text, self._steps = 0, 0, 0
+        self._own, self._folders = OwnWrites(), OwnFolders()
+        for path in self.tree:
+            self._join(path)
+
+    def begin_layer(self) -> None:
+        """Begin a layer over all that is there."""
+        self._own, self._folders = OwnWrites(), OwnFolders()
+
+    def end_layer(self) -> None:
+        """Refuse a layer of which engines make different trees."""
+        self._own.check_folders(self.tree)
+        if self._follow:
+            self._folders.check(self.tree)
+
+    def has_link(self, path: str) -> bool:
+        """Tell whether a path itself is a symbolic link."""
+        former = self.tree.get(path)
+        return former is not None and former.type == "symlink"
+
+    def put(self, entry: Entry) -> str:
+        """Put an entry in its place, with the folders above it; return the place."""
+        path = self._place(entry.path)
+        former = self.tree.get(path)
+        if former is not None and former.type == "directory" and entry.type != "directory":
+            self._own.tear(path)
+            self._clear(path)
+        self._make_parents(path)
+        self.tree[path] = self._resolved(entry, path)
+        self._own.add(self.tree[path], is_new=former is None)
+        self._folders.add(self.tree[path], former)
+        self._join(path)
+        return path
+
+    def remove(self, path: str) -> set[str]:
+        """Remove what a whiteout means, where that is there; return the path that it names, and its place."""
+        victim, place = self._victim(path)
+        if victim is None:
+            return set()
+        if not place and self._children.get(""):
+            raise BuildError(
+                "a layer holds an opaque marker at its root: engines that mount layers over each other ignore it, and "
+                "show the files of lower layers",
+                hint=DAMAGED,
+            )
+        below = self._clear(place)
+        if path.endswith(OPAQUE):
+            self._own.clear(place)
+            self._folders.clear(place)
+            return {victim, place}
+        self._own.remove(place, below)
+        self._folders.remove(place)
+        if place and place in self.tree:
+            del self.tree[place]
+            self._children[place.rpartition("/")[0]].discard(place)
+        return {victim, place}
+
+    def follow_whiteout(self, path: str, places: set[str]) -> None:
+        """Note a whiteout that leads elsewhere by now, through a link of its layer, if it deletes something there."""
+        victim, place = self._victim(path)
+        is_astray = victim is not None and place not in places and place in self.tree
+        if is_astray and not path.endswith(OPAQUE):  # see `check_order`
+            self._own.add_astray(path, place)
+
+    def check_order(self, path: str, places: set[str], written: Written, number: int) -> None:
+        """Refuse a whiteout behind entries that it would delete; `places` are what `remove` returned."""
+        victim, place = self._victim(path)
+        if victim is not None and path.endswith(OPAQUE):
+            written.check_opaque(path, {*places, place}, number)
+        elif victim is not None:
+            written.check_whiteout(path, {*places, place}, number)
+
+    def _victim(self, path: str) -> tuple[str | None, str]:
+        """Return the path that a whiteout names, and where that is now; None if it names no path."""
+        folder, _, name = path.rpartition("/")
+        if name == WHITEOUT or _ODD.search(path):
+            return None, ""
+        if name == OPAQUE:
+            return folder, self._real(folder)
+        victim = f"{folder}/{name[len(WHITEOUT) :]}".lstrip("/")
+        return victim, self._place(victim)
+
+    def _join(self, path: str) -> None:
+        if path:
+            self._children.setdefault(path.rpartition("/")[0], set()).add(path)
+
+    def _clear(self, folder: str) -> list[str]:
+        """Remove all below a folder, in time that grows with what is there and not with the tree; return the paths."""
+        removed, number = [folder], 0
+        while number < len(removed):
+            for child in self._children.pop(removed[number], ()):
+                del self.tree[child]
+                removed.append(child)
+            number += 1
+        return removed[1:]
+
+    def _make_parents(self, path: str) -> None:
+        above = path.rpartition("/")[0]
+        while above not in self.tree:
+            self._count_implied(above)
+            self.tree[above] = Entry(path=above, type="directory", mode=0o755)
+            self._own.add(self.tree[above], is_new=True)
+            self._join(above)
+            above = above.rpartition("/")[0]
+        if self.tree[above].type != "directory":
+            raise BuildError(
+                f"a layer writes below /{above}, which is a {self.tree[above].type}", hint=DAMAGED
+            )
+
+    def _count_implied(self, path: str) -> None:
+        self._implied += 1
+        self._implied_text += len(path)
+        if self._implied > MOST_IMPLIED or self._implied_text > MOST_IMPLIED_TEXT:
+            raise BuildError("its layers write below very many folders that none of them has", hint=HOSTILE)
+
+    def _resolved(self, entry: Entry, path: str) -> Entry:
+        """Return the entry as the digest sees it."""
+        if entry.type == "symlink":
+            return msgspec.structs.replace(entry, path=path, mode=0o777)
+        if entry.type != "hardlink":
+            return entry if entry.path == path else msgspec.structs.replace(entry, path=path)
+        place = self._place(entry.target)
+        target = self.tree.get(place)
+        if target is None or target.type == "directory":
+            raise BuildError(
+                f"/{entry.path} is a hard link to /{entry.target}, which is no file", hint=DAMAGED
+            )
+        if not _agree(entry, target):
+            raise BuildError(
+                f"/{entry.path} is a hard link to /{entry.target} with another mode, owner or attribute",
+                hint=DAMAGED,
+            )
+        if self._follow:
+            self._own.check_target(entry.path, entry.target, place)
+        return msgspec.structs.replace(target, path=path)
+
+    def _place(self, path: str) -> str:
+        """Return where a path is once the links above it are followed; a link at its end is not."""
+        above, _, name = path.rpartition("/")
+        known = self.tree.get(above)
+        if not self._follow or (known is not None and known.type == "directory") or _ODD.search(path):
+            return path
+        place = f"{self._real(above)}/{name}".lstrip("/")
+        if place != path:
+            check_name(place, "a layer, through its links,")
+        return place
+
+    def _real(self, path: str) -> str:
+        """Return where a folder is once all links are followed, never out of the tree."""
+        real, left, links = "", path.split("/")[::-1], 0
+        self._steps += len(left)
+        while left:
+            if self._steps > MOST_STEPS:
+                raise BuildError("its layers have very long ways to their folders", hint=HOSTILE)
+            part = left.pop()
+            if part == "..":
+                real = real.rpartition("/")[0]
+            elif part not in ("", "."):
+                step = f"{real}/{part}".lstrip("/")
+                entry = self.tree.get(step)
+                if entry is None or entry.type != "symlink":
+                    real = step
+                    continue
+                self._own.check_link(path, step)
+                links += 1
+                if links > _MOST_LINKS:
+                    raise BuildError(f"a layer writes below /{path}, whose links have no end", hint=DAMAGED)
+                real = "" if entry.target.startswith("/") else real
+                more = entry.target.split("/")[::-1]
+                self._steps += len(more)
+                left += more
+        return real
+
+
+def _agree(link: Entry, target: Entry) -> bool:
+    """Tell whether the header of a hard link says the same as its file's: engines apply it to both names.
+
+    GNU tar repeats no attributes. The mode of a symbolic link has no meaning.
+    """
+    same = (link.uid, link.gid) == (target.uid, target.gid) and link.xattrs in ((), target.xattrs)
+    return same and (target.type == "symlink" or link.mode == target.mode)

@@ -1,0 +1,133 @@
+"""Layers of which engines make different trees.
+
+Docker, Podman and containerd unpack each layer into a folder of its own, which overlayfs mounts over those below.
+Kaniko and drivers without overlays unpack all layers into one root. The OCI image specification does not say which is
+right where the two differ: such a layer is refused, since one digest would stand for two trees.
+https://docs.kernel.org/filesystems/overlayfs.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layering.order import DAMAGED
+from reprobuild.infra.tar import Entry
+
+
+class OwnWrites:
+    """What one layer has written and removed, as far as engines differ on it."""
+
+    def __init__(self) -> None:
+        self._links: set[str] = set()
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+        self._torn: set[str] = set()  # folders that became something else
+        self._lower_torn: list[str] = []
+        self._removed: dict[str, list[str]] = {}
+        self._whiteouts: set[str] = set()
+        self._opaque: set[str] = set()
+        self._astray: list[tuple[str, str]] = []
+
+    def add(self, entry: Entry, *, is_new: bool) -> None:
+        """Take an entry in its place; `is_new` where the tree had none there."""
+        if entry.type == "symlink":
+            self._links.add(entry.path)
+        elif entry.type == "directory" and is_new:
+            self._folders.add(entry.path)
+        if entry.type != "directory":
+            self._files.add(entry.path)
+
+    def tear(self, folder: str) -> None:
+        """Take a folder that an entry of another type replaces."""
+        self._torn.add(folder)
+        if folder not in self._folders:
+            self._lower_torn.append(folder)
+
+    def remove(self, place: str, below: list[str]) -> None:
+        """Take a path that a whiteout removes, with what lower layers have below it."""
+        self._whiteouts.add(place)
+        if below:
+            self._removed.setdefault(place, []).extend(below)
+
+    def clear(self, folder: str) -> None:
+        """Take a folder of which an opaque marker removes what lower layers have."""
+        self._opaque.add(folder)
+
+    def add_astray(self, whiteout: str, place: str) -> None:
+        """Take a whiteout that stands below a symbolic link of its own layer, and the path that it means by that."""
+        self._astray.append((whiteout, place))
+
+    def check_target(self, path: str, target: str, place: str) -> None:
+        """Refuse a hard link to a file of a lower layer, which is in `place`.
+
+        Raises:
+            BuildError: engines that unpack each layer into a folder of its own do not find the file.
+        """
+        if place not in self._files:
+            raise BuildError(
+                f"/{path} is a hard link to /{target} of a lower layer, which engines that unpack each layer alone do "
+                "not find",
+                hint=DAMAGED,
+            )
+
+    def check_link(self, path: str, link: str) -> None:
+        """Refuse a path that leads through a link of a lower layer.
+
+        Raises:
+            BuildError: an overlay has a folder in the place of the link, and one root follows the link.
+        """
+        if link not in self._links:
+            raise _ambiguous(f"writes below /{path}, and a lower layer has the symbolic link /{link}")
+
+    def check_folders(self, tree: Mapping[str, Entry]) -> None:
+        """Refuse folders that came back after the layer removed them, where lower layers have more in them.
+
+        Raises:
+            BuildError: an overlay shows what lower layers have there, and one root does not; or a whiteout deletes
+                where a link of its layer leads.
+        """
+        for whiteout, place in self._astray:
+            raise BuildError(
+                f"a layer holds the whiteout /{whiteout} below a symbolic link of its own: engines delete /{place} by "
+                "it",
+                hint=DAMAGED,
+            )
+        for folder in self._lower_torn:
+            if _is_folder(tree, folder):
+                raise _ambiguous(
+                    f"holds /{folder} as a folder and as another file, and a lower layer has the folder"
+                )
+        for folder, below in self._removed.items():
+            if _is_folder(tree, folder) and self._is_bare(tree, folder, below):
+                raise _ambiguous(
+                    f"holds /{folder} and its whiteout, and a lower layer has files in that folder"
+                )
+
+    def _is_bare(self, tree: Mapping[str, Entry], folder: str, below: Iterable[str]) -> bool:
+        """Tell whether an overlay shows one of these paths of lower layers."""
+        return any(path not in tree and not self._is_hidden(tree, folder, path) for path in below)
+
+    def _is_hidden(self, tree: Mapping[str, Entry], folder: str, path: str) -> bool:
+        """Tell whether the layer hides a path below a folder, even if it had no whiteout of the folder."""
+        hidden = False
+        while path != folder:
+            is_other = path in tree and not _is_folder(tree, path)
+            if path in self._torn:
+                return False  # the whiteouts below went with it
+            hidden = hidden or is_other or path in self._whiteouts
+            path = path.rpartition("/")[0]
+            hidden = hidden or path in self._opaque
+        return hidden and folder not in self._torn
+
+
+def _is_folder(tree: Mapping[str, Entry], path: str) -> bool:
+    return path in tree and tree[path].type == "directory"
+
+
+def _ambiguous(what: str) -> BuildError:
+    return BuildError(
+        f"a layer {what}: engines that mount layers over each other show another tree there than those that "
+        "unpack all layers into one root",
+        hint=DAMAGED,
+    )

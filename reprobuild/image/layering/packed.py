@@ -1,0 +1,101 @@
+"""Packed layers, unpacked as a stream, with their hashes checked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, cast
+
+import zstandard
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.budget import Allowance
+
+MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
+
+
+def checked_hex(digest: str) -> str:
+    """Return the hex digits of a sha256 digest.
+
+    Raises:
+        ValueError: it is none.
+    """
+    kind, _, value = digest.partition(":")
+    if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(f"{digest!r} is no sha256 digest")
+    return value
+
+
+class _Checked:
+    """Reads a stream, hashes what passes, and counts it."""
+
+    def __init__(self, stream: IO[bytes], count: Callable[[int], None] | None = None) -> None:
+        self._stream = stream
+        self._count = count
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(size)
+        self.digest.update(chunk)
+        if self._count is not None:
+            self._count(len(chunk))
+        return chunk
+
+
+@contextlib.contextmanager
+def open_packed(
+    open_blob: Callable[[str], Any],
+    kind: str,
+    diff_id: str,
+    origin: str,
+    *,
+    packed: str = "",
+    again: str = MAKE_AGAIN,
+    allowance: Allowance | None = None,
+) -> Iterator[IO[bytes]]:
+    """Give what a blob holds, uncompressed; what is not read is read at the end, and its hash checked.
+
+    Args:
+        open_blob: takes the mode "rb" and gives a context manager of the packed stream.
+        kind: the media type; its end says how the blob is packed.
+        diff_id: the sha256 (hex) of the uncompressed bytes; empty where nothing is stated.
+        origin: what the user knows the blob by.
+        packed: the sha256 (hex) of the packed bytes, to be checked, too.
+        again: what helps against damage.
+        allowance: of the image that the blob is of; no bound counts without.
+
+    Raises:
+        BuildError: the blob is missing or damaged, is not what its diff_id says, is of an unknown kind, or unpacks to
+            more than the image may.
+    """
+    packing = kind.rpartition("+")[2] if "+" in kind else "gzip" if kind.endswith(".gzip") else ""
+    if packing not in ("", "zstd", "gzip"):
+        raise BuildError(f"{origin} is of the unknown kind {kind}", hint=again)
+    try:
+        with open_blob("rb") as blob:
+            source = _Checked(cast("IO[bytes]", blob))
+            stream = cast("IO[bytes]", source if packed else blob)
+            if packing == "zstd":
+                stream = cast(
+                    "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+                )
+            elif packing == "gzip":
+                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+            plain = _Checked(stream, (lambda size: allowance.take_bytes(size, origin)) if allowance else None)
+            yield cast("IO[bytes]", plain)
+            for rest in (plain, source) if packed else (plain,):
+                while rest.read(CHUNK):
+                    pass
+    except (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE) as err:
+        if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of what is written with what was read
+            raise
+        raise BuildError(f"{origin} cannot be read: {err}", hint=again) from None
+    found = ((packed, source), (diff_id, plain))
+    if any(stated and checked.digest.hexdigest() != stated for stated, checked in found):
+        raise BuildError(f"{origin} is not what it states", hint=again)

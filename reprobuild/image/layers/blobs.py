@@ -1,0 +1,207 @@
+"""Layer blobs: items to a tar, hashed and compressed while it is written, kept in the store with a listing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import zstandard
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layers.content import Item
+from reprobuild.infra.tar import CHUNK, Entry, TarWriter, list_tar
+from reprobuild.infra.untrusted import tars, zips
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Line, Sha256
+from reprobuild.store.store import LARGEST_MEMORY, Store
+from reprobuild.store.tar_listing import decode_listing, encode_listing, keep_listing, known_listing
+
+LEVEL = 3
+# Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB whatever its size.
+DEPTH = 4
+DAMAGED = (*zips.UNREADABLE, *tars.UNREADABLE)
+
+
+class Layer(Struct, frozen=True, kw_only=True):
+    """A layer in the store.
+
+    `diff_id` is the sha256 of the tar, `blob` that of the compressed tar and `size` its length in bytes;
+    `listing` is the sha256 of the blob that lists the entries. `title` says what is in it.
+    """
+
+    title: Line
+    diff_id: Sha256
+    blob: Sha256
+    size: int
+    listing: Sha256
+
+
+def compressor(level: int = LEVEL) -> zstandard.ZstdCompressionObj:
+    """Return a zstd stream whose bytes depend on its input, the level and the library's version alone."""
+    return zstandard.ZstdCompressor(
+        level=level, threads=0, write_checksum=False, write_content_size=False, write_dict_id=False
+    ).compressobj()
+
+
+class Lane:
+    """Calls of one function, in order, in a thread of their own."""
+
+    def __init__(self, function: Callable[[bytes], object]) -> None:
+        self._function = function
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: deque[Future[object]] = deque()
+
+    def put(self, chunk: bytes) -> None:
+        self._waiting.append(self._pool.submit(self._function, chunk))
+        while len(self._waiting) > DEPTH:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+class LayerSink:
+    """A stream that takes a tar: one thread hashes it, another compresses it into `target`.
+
+    `known` is the tar's sha256 where the caller has it already. `finish` returns diff_id, digest and size of
+    the blob. Hashing, inflating and zstd release the
+    interpreter's lock, so that the threads do run at once.
+    """
+
+    def __init__(self, target: IO[bytes], level: int = LEVEL, known: str = "") -> None:
+        self._target = target
+        self._known = known
+        self._zstd = compressor(level)
+        self._diff_id, self._digest, self._size = hashlib.sha256(), hashlib.sha256(), 0
+        self._pieces: list[bytes] = []  # small writes are gathered; how bytes arrive does not change the blob
+        self._gathered = 0
+        hashing = () if known else (Lane(self._diff_id.update),)
+        self._lanes = (*hashing, Lane(self._compress))
+
+    def __enter__(self) -> LayerSink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for lane in self._lanes:
+            lane.close()
+
+    def write(self, data: bytes) -> int:
+        self._pieces.append(data)
+        self._gathered += len(data)
+        if self._gathered >= CHUNK:
+            self._emit()
+        return len(data)
+
+    def finish(self) -> tuple[str, str, int]:
+        self._emit()
+        for lane in self._lanes:
+            lane.finish()
+        self._keep(self._zstd.flush())
+        return self._known or self._diff_id.hexdigest(), self._digest.hexdigest(), self._size
+
+    def _emit(self) -> None:
+        chunk = b"".join(self._pieces)
+        self._pieces, self._gathered = [], 0
+        for lane in self._lanes:
+            lane.put(chunk)
+
+    def _compress(self, chunk: bytes) -> None:
+        self._keep(self._zstd.compress(chunk))
+
+    def _keep(self, packed: bytes) -> None:
+        self._target.write(packed)
+        self._digest.update(packed)
+        self._size += len(packed)
+
+
+def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, level: int = LEVEL) -> Layer:
+    """Write the items, in their order, as a layer with one time for all, and keep it in the store.
+
+    Raises:
+        BuildError: an item cannot be read, or its content is not what its source states.
+    """
+
+    def write(sink: LayerSink) -> list[Entry]:
+        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        for item in items:
+            _add(writer, item)
+        writer.close()
+        return writer.listing
+
+    return keep_layer(write, title, store, level)
+
+
+def keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Store, level: int) -> Layer:
+    """Keep the tar that `write` writes as a layer; `write` returns its listing."""
+    with store.scratch() as folder:
+        path = folder / "layer"
+        with path.open("wb") as target, LayerSink(target, level) as sink:
+            listing = write(sink)
+            diff_id, blob, size = sink.finish()
+        store.adopt(path, blob)
+    listed = store.add(encode_listing(listing))
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listed)
+
+
+def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh: bool = False) -> Layer:
+    """Keep the tar of the store with this sha256 as it is as a layer; `afresh` lists it whatever is remembered.
+
+    Raises:
+        BuildError: it is not a tar, or holds what no layer can hold.
+        FetchError: it is not in the store, or damaged.
+    """
+    path = store.verified(tar, title)
+    known = None if afresh else known_listing(tar, store)
+    listing = known or keep_listing(tar, _listed(path, title), store)
+    with store.scratch() as folder, path.open("rb") as stream:
+        layer = folder / "layer"
+        with layer.open("wb") as target, LayerSink(target, level, known=tar) as sink:
+            while chunk := stream.read(CHUNK):
+                sink.write(chunk)
+            diff_id, blob, size = sink.finish()
+        store.adopt(layer, blob)
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
+
+
+def _listed(tar: Path, title: str) -> list[Entry]:
+    with tar.open("rb") as stream:
+        try:
+            return list(list_tar(stream, title))
+        except tars.UNREADABLE as err:
+            raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
+
+
+def _add(writer: TarWriter, item: Item) -> None:
+    entry = item.entry
+    if item.open is None:
+        writer.add(entry)
+        return
+    try:
+        with item.open() as stream:
+            writer.add(entry, stream)
+    except DAMAGED as err:
+        raise BuildError(f"{item.origin}: {entry.path} cannot be read: {err}", hint=HOSTILE) from None
+    found = writer.listing[-1].sha256
+    if entry.sha256 and found != entry.sha256:
+        raise BuildError(
+            f"{item.origin}: {entry.path} has sha256 {found}, stated as {entry.sha256}", hint=HOSTILE
+        )
+
+
+def read_listing(layer: Layer, store: Store) -> list[Entry]:
+    """Return the entries of a layer in the store."""
+    path = store.verified(layer.listing, f"the listing of the layer `{layer.title}`")
+    return list(decode_listing(read_plain(path, LARGEST_MEMORY)))

@@ -1,0 +1,162 @@
+"""Items: the paths of a layer with where their content comes from, and the checks that all layers share."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.tar import CHUNK, Entry, entry_of, parents
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """One path of a layer.
+
+    `origin` is what the user knows its source by; `open` gives a file's content from its beginning.
+    """
+
+    entry: Entry
+    origin: str
+    open: Callable[[], IO[bytes]] | None = None
+
+
+def directory(path: str, origin: str) -> Item:
+    """Return a directory that belongs to root."""
+    return Item(entry=Entry(path=path, type="directory", mode=0o755), origin=origin)
+
+
+def link(path: str, target: str, origin: str) -> Item:
+    """Return a symbolic link that belongs to root."""
+    return Item(entry=Entry(path=path, type="symlink", mode=0o777, target=target), origin=origin)
+
+
+def text(path: str, content: bytes, origin: str, mode: int = 0o644) -> Item:
+    """Return a small file that belongs to root."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    entry = Entry(path=path, type="file", mode=mode, size=len(content), sha256=sha256)
+    return Item(entry=entry, origin=origin, open=lambda: io.BytesIO(content))
+
+
+def arranged(items: Iterable[Item]) -> list[Item]:
+    """Return one item per path, with every directory above, sorted by path.
+
+    The first of two items with equal content stays.
+
+    Raises:
+        BuildError: two items differ at one path, or one stands below what is not a directory.
+    """
+    chosen: dict[str, Item] = {}
+    for item in items:
+        former = chosen.setdefault(item.entry.path, item)
+        if former is not item and not _same(former, item):
+            raise conflict(item.entry.path, former.origin, item.origin)
+    for folder in parents(chosen):
+        above = chosen.get(folder)
+        if above is not None and above.entry.type != "directory":
+            below = next(item for path, item in chosen.items() if path.startswith(f"{folder}/"))
+            raise conflict(folder, above.origin, below.origin)
+        chosen.setdefault(folder, directory(folder, ""))
+    return [chosen[path] for path in sorted(chosen)]
+
+
+def conflict(path: str, first: str, second: str) -> BuildError:
+    """Return the error for one path that two origins fill differently."""
+    return BuildError(
+        f"{first} and {second} both write /{path}, with different content",
+        hint="no image can hold both: leave one out with `--drop NAME`, or pin versions that do not overlap",
+    )
+
+
+def _same(one: Item, other: Item) -> bool:
+    if one.entry.type != other.entry.type or one.entry.target != other.entry.target:
+        return False
+    return one.entry.type != "file" or (one.entry.size == other.entry.size and _hash(one) == _hash(other))
+
+
+def _hash(item: Item) -> str:
+    if item.entry.sha256 or item.open is None:
+        return item.entry.sha256
+    digest = hashlib.sha256()
+    with item.open() as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> Iterator[list[Item]]:
+    """Give the members of an uncompressed tar as items; the tar stays open meanwhile.
+
+    Modes become 0755 (directories, and files that their owner may execute) or 0644, owners root; a hard
+    link becomes a file with the content of its target, which stands before it.
+
+    Args:
+        path: the tar file.
+        origin: what the user knows it by.
+        prefix: the folder that the members are put into, without slashes at its ends.
+        below: the folder that every member must then be below.
+
+    Raises:
+        BuildError: it is not a tar, or a member is outside, unsafe, a device, or sets its user or group.
+    """
+    try:
+        tar = tarfile.TarFile(path, encoding="utf-8", errors="surrogateescape", tarinfo=tars.CarefulInfo)
+    except (*tars.UNREADABLE, OSError) as err:
+        raise BuildError(f"{origin} is not a tar: {err}", hint=HOSTILE) from None
+    with tar:
+        items: list[Item] = []
+        files: dict[str, tarfile.TarInfo] = {}
+        try:
+            for info in tars.members(tar, origin):
+                item = _tar_item(tar, info, origin, prefix, files)
+                if item is not None:
+                    items.append(item)
+        except tars.UNREADABLE as err:
+            raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
+        for item in items:
+            inside = item.entry.path.startswith(f"{below}/") if below else True
+            if not inside and item.entry.type != "directory":
+                raise BuildError(f"{origin} writes /{item.entry.path}, outside /{below}", hint=HOSTILE)
+        yield [item for item in items if not below or f"{item.entry.path}/".startswith(f"{below}/")]
+
+
+def _tar_item(
+    tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str, prefix: str, files: dict[str, tarfile.TarInfo]
+) -> Item | None:
+    """Return the item of one member, or None for the root of the tar; `files` are the files before it."""
+    entry = entry_of(info)
+    if not entry.path:
+        return None
+    check_path(entry.path, origin)
+    path = f"{prefix}/{entry.path}" if prefix else entry.path
+    if entry.type == "directory":
+        return directory(path, origin)
+    if entry.type == "symlink":
+        check_target(entry.target, entry.path, origin)
+        return link(path, entry.target, origin)
+    if entry.type not in ("file", "hardlink"):
+        raise ValueError(f"{entry.path} is a {entry.type}, and sources hold files, directories and links")
+    if entry.mode & (stat.S_ISUID | stat.S_ISGID):
+        raise ValueError(f"{entry.path} sets the user or group that runs it, which no source may")
+    if entry.type == "hardlink" and entry.target not in files:
+        raise ValueError(f"{entry.path} is a hard link to {entry.target!r}, which is no file before it")
+    real = files[entry.target] if entry.type == "hardlink" else info
+    files[entry.path] = real
+
+    def content() -> IO[bytes]:
+        stream = tar.extractfile(real)
+        assert stream is not None
+        return stream
+
+    mode = 0o755 if info.mode & 0o100 else 0o644
+    return Item(entry=Entry(path=path, type="file", mode=mode, size=real.size), origin=origin, open=content)

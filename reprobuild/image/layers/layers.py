@@ -1,0 +1,190 @@
+"""Layers: made from their recipes, or remembered. A layer is a function of its recipe alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import msgspec
+
+from reprobuild.errors import FetchError
+from reprobuild.image.layers.blobs import LEVEL, Layer, copy_layer, read_listing, write_layer
+from reprobuild.image.layers.content import Item, arranged, conflict, link, tar_items, text
+from reprobuild.image.layers.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
+from reprobuild.image.layers.wheel import wheel_entries
+from reprobuild.infra.cancel import Halt
+from reprobuild.infra.flock import alone
+from reprobuild.infra.tar import Entry
+from reprobuild.infra.untrusted.names import check_path
+from reprobuild.store.store import Store
+
+WORKERS = 2
+
+Progress = Callable[[str, float], None]
+
+
+@contextlib.contextmanager
+def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[Item]]:
+    """Give the items of a recipe, sorted, one for each path, with all parents.
+
+    Raises:
+        BuildError: a part is damaged, hostile, or writes a path that another fills differently.
+        FetchError: the store lacks a part.
+    """
+    with contextlib.ExitStack() as stack:
+        items: list[Item] = []
+        for part in recipe.parts:
+            match part:
+                case WheelPart():
+                    path = store.verified(part.sha256, part.filename)
+                    url = json.loads(part.direct_url) if part.direct_url else None
+                    entries = wheel_entries(path, part.filename, recipe.python, direct_url=url)
+                    items += stack.enter_context(entries)
+                case TarPart():
+                    path = store.verified(part.sha256, part.origin)
+                    tar = tar_items(path, part.origin, prefix=part.prefix, below=part.below)
+                    items += stack.enter_context(tar)
+                case GivenPart():
+                    items.append(_given(part, recipe.title))
+                case BasePart():
+                    raise AssertionError("a base is copied, not taken apart")
+        omit = set(recipe.omit)
+        yield arranged(item for item in items if item.entry.path not in omit)
+
+
+def _given(part: GivenPart, title: str) -> Item:
+    check_path(part.path, title)
+    if part.target is not None:
+        return link(part.path, part.target, title)
+    if part.content is not None:
+        return text(part.path, part.content, title)
+    uid, gid = part.owner
+    entry = Entry(path=part.path, type="directory", mode=part.mode, uid=uid, gid=gid)
+    return Item(entry=entry, origin=title)
+
+
+def make_layer(
+    recipe: Recipe, store: Store, level: int = LEVEL, halt: Halt | None = None, *, afresh: bool = False
+) -> Layer:
+    """Return the layer of a recipe: the one in the store if it is whole, else made now.
+
+    Another process that makes the same layer is waited for, on another machine, too, where locks reach it: jobs that
+    share a store make each layer once.
+
+    Args:
+        halt: ends the waiting.
+        afresh: it is made now whatever the store remembers, and remembered as it comes out: whoever compares what
+            comes out with what came out before learns nothing from what is remembered.
+
+    Raises:
+        BuildError: see `recipe_items`.
+        FetchError: the store lacks a part.
+        Halted: so it was said.
+    """
+    key = recipe.key(level)
+    if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
+        return known
+    with alone(store.root / "making" / key, halt or Halt()):
+        if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
+            return known
+        if recipe.base:
+            layer = copy_layer(recipe.base, recipe.title, store, level, afresh=afresh)
+        else:
+            with recipe_items(recipe, store) as items:
+                layer = write_layer(items, recipe.title, recipe.epoch, store, level)
+        store.remember(key, msgspec.to_builtins(layer))
+        return layer
+
+
+def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[Entry] | None:
+    """Return the entries of a recipe's layer where it was made before, and None elsewhere."""
+    layer = _recalled(store.recall(recipe.key(level)), recipe.title, store, blob=False)
+    return read_listing(layer, store) if layer else None
+
+
+def _recalled(value: Any, title: str, store: Store, *, blob: bool = True) -> Layer | None:
+    """Return a remembered layer whose blobs are there and undamaged; it is named by its present title."""
+    try:
+        layer = msgspec.structs.replace(msgspec.convert(value, Layer), title=title)
+        store.verified(layer.listing, f"the listing of the layer `{title}`")
+        if blob:
+            store.verified(layer.blob, f"the layer `{title}`")
+    except (msgspec.ValidationError, FetchError):
+        return None
+    return layer
+
+
+def make_layers(
+    recipes: Sequence[Recipe], store: Store, *, level: int = LEVEL, progress: Progress | None = None,
+    afresh: bool = False,
+) -> list[Layer]:  # fmt: skip
+    """Make the layers, two at a time, the longest first; return them in the order of the recipes.
+
+    Threads do: hashing, inflating and zstd leave the interpreter to the others. For `afresh` see `make_layer`.
+
+    Raises:
+        BuildError, FetchError: see `make_layer`; the first failure in the order of recipes.
+    """
+    order = sorted(range(len(recipes)), key=lambda index: -_weight(recipes[index], store))
+    halt = Halt()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        futures = {
+            index: pool.submit(make_layer, recipes[index], store, level, halt, afresh=afresh)
+            for index in order
+        }
+        names = {future: recipes[index].title for index, future in futures.items()}
+        try:
+            for done, future in enumerate(as_completed(names), start=1):
+                if progress is not None:
+                    progress(names[future], done / len(names))
+        except BaseException:  # an interrupt ends those that wait for another process
+            halt.say()
+            raise
+        return [futures[index].result() for index in range(len(recipes))]
+
+
+def _weight(recipe: Recipe, store: Store) -> int:
+    paths = [store.blob(part.sha256) for part in recipe.parts if not isinstance(part, GivenPart)]
+    return sum(path.stat().st_size for path in paths if path.is_file())
+
+
+def settle_overlaps(
+    recipes: Sequence[Recipe], listings: Sequence[Sequence[Entry]], store: Store
+) -> list[Recipe]:
+    """Return the recipes so that no layer hides what an earlier one wrote.
+
+    Where two layers have a path with equal content and unequal modes, the first in order wins and the
+    other omits it. Directories merge, and a file of the base may be written over.
+
+    Raises:
+        BuildError: two layers fill one path differently.
+    """
+    first: dict[str, tuple[Entry, Recipe]] = {}
+    settled = []
+    for recipe, listing in zip(recipes, listings, strict=True):
+        omit = []
+        for entry in listing:
+            former, owner = first.setdefault(entry.path, (entry, recipe))
+            if former is entry or former == entry:
+                continue
+            over_base = bool(owner.base)
+            if former.type == entry.type and (over_base or entry.type == "directory"):
+                continue
+            if (former.type, former.sha256, former.target) != (entry.type, entry.sha256, entry.target):
+                raise conflict(
+                    entry.path, _owner(owner, entry.path, store), _owner(recipe, entry.path, store)
+                )
+            omit.append(entry.path)
+        settled.append(msgspec.structs.replace(recipe, omit=tuple(omit)) if omit else recipe)
+    return settled
+
+
+def _owner(recipe: Recipe, path: str, store: Store) -> str:
+    """Return the name of the part that writes a path."""
+    if recipe.base:
+        return f"the base {recipe.title}"
+    with recipe_items(recipe, store) as items:
+        return next(item.origin for item in items if item.entry.path == path) or recipe.title

@@ -1,0 +1,211 @@
+"""The plan: which layers a sealed lock becomes, and what each is made of. No content is read here.
+
+Every layer brings the directories above its files, root's and 0755, so the merged tree is the same however
+files are split.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import zstandard
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import BuildError
+from reprobuild.image.layers.content import conflict
+from reprobuild.image.layers.wheel import direct_url_text, site_packages
+from reprobuild.infra.tar import Entry
+from reprobuild.lock.lock import PREFIX, Artefact, Lock, Source
+from reprobuild.recipe.layer_order import order_wheels
+from reprobuild.recipe.payload import origin
+from reprobuild.store.store import Store
+
+# Goes into the key of every layer: raise it when other bytes come from the same parts.
+RECIPE = 1
+
+
+class BasePart(Struct, frozen=True, tag="base"):
+    """The base tar as it is; such a part stands alone."""
+
+    sha256: str
+
+
+class WheelPart(Struct, frozen=True, tag="wheel"):
+    """An installed wheel; `direct_url` is the text of that file, or empty for none."""
+
+    filename: str
+    sha256: str
+    direct_url: str = ""
+
+
+class TarPart(Struct, frozen=True, tag="tar"):
+    """The members of a tar, put into `prefix`; all must then be below `below`."""
+
+    origin: str
+    sha256: str
+    prefix: str = ""
+    below: str = ""
+
+
+class GivenPart(Struct, frozen=True, tag="given"):
+    """One path whose content is here: a directory, a link (`target`), or a small file (`content`).
+
+    `mode` and `owner` (uid, gid) are a directory's.
+    """
+
+    path: str
+    target: str | None = None
+    content: bytes | None = None
+    mode: int = 0o755
+    owner: tuple[int, int] = (0, 0)
+
+
+Part = BasePart | WheelPart | TarPart | GivenPart
+
+
+class Recipe(Struct, frozen=True, kw_only=True):
+    """What one layer is made of. `omit` are paths that an earlier layer has with another mode."""
+
+    title: str
+    parts: tuple[Part, ...]
+    python: str
+    epoch: int
+    omit: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """The sha256 of the base tar, or empty for a layer that is no base."""
+        return self.parts[0].sha256 if self.parts and isinstance(self.parts[0], BasePart) else ""
+
+    def key(self, level: int) -> str:
+        """Return the key under which the store remembers the layer."""
+        parts = msgspec.to_builtins(self.parts)
+        zstd = ["zstd", level, *zstandard.ZSTD_VERSION]
+        made_from = ["layer", RECIPE, parts, PREFIX, self.python, self.epoch, sorted(self.omit), zstd]
+        return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+
+
+def plan(lock: Lock, store: Store) -> list[Recipe]:
+    """Return the layers of a sealed lock in order, without our own files: base, interpreter, wheels, sources.
+
+    The store is asked for the sizes of wheels, which a lock need not know.
+    """
+    assert lock.realised is not None
+    python = lock.interpreter.minor
+    bytecode = {item.artefact: item.tar for item in lock.realised.bytecode}
+
+    def recipe(title: str, *parts: Part) -> Recipe:
+        return Recipe(title=title, parts=parts, python=python, epoch=lock.epoch)
+
+    def with_bytecode(part: Part, file: Artefact, below: str) -> list[Part]:
+        tar = bytecode.get(file.sha256)
+        found = [TarPart(f"the bytecode of {file.filename}", tar, below=below)] if tar else []
+        return [part, *found]
+
+    base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.installed)} packages"
+    recipes = [recipe(base, BasePart(lock.realised.base))]
+    if lock.realised.interpreter:
+        home = lock.interpreter.home
+        tree = TarPart("the tree of the interpreter", lock.realised.interpreter, below=home[1:])
+        recipes.append(recipe(f"{home}: Python {lock.interpreter.version}", tree))
+    if parts := skeleton(lock):
+        recipes.append(recipe(f"{PREFIX}: Python {python}", *parts))
+    urls = _direct_urls(lock.sources)
+    wheels: dict[str, list[Part]] = {}
+    sizes: dict[str, int] = {}
+    for wheel in (*lock.wheels, *lock.realised.wheels):
+        if wheel.role == "environment":
+            made_here = wheel in lock.realised.wheels
+            url = urls.get(canonicalize_name(wheel.name), "") if made_here else ""
+            part = WheelPart(wheel.file.filename, wheel.file.sha256, url)
+            sizes[wheel.file.filename] = _size(store.blob(wheel.file.sha256))
+            wheels[wheel.file.filename] = with_bytecode(part, wheel.file, PREFIX[1:])
+    order = order_wheels(sizes)
+    recipes += [recipe(name, *wheels[name]) for name in order.alone]
+    if order.together:
+        together = [part for name in order.together for part in wheels[name]]
+        recipes.append(recipe(f"{len(order.together)} wheels", *together))
+    for source in sorted(lock.sources, key=lambda source: source.name):
+        place = source.path.strip("/")
+        files = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
+        title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
+        # With the source, so that its next change remakes this layer alone.
+        origins = [origin(source, lock)] if source.watched else []
+        given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
+        built = lock.parts(source)
+        added = [TarPart(f"what was compiled in {source.name}", built.parts, prefix=place)] if built else []
+        whole: list[Part] = [GivenPart(place), *given, *with_bytecode(files, source.file, place), *added]
+        recipes.append(recipe(title, *whole))
+    return recipes
+
+
+def _size(blob: Path) -> int:
+    return blob.stat().st_size if blob.is_file() else 0  # what is missing is told when it is read
+
+
+def skeleton(lock: Lock) -> list[GivenPart]:
+    """Return the parts that make the prefix a virtual environment, as PEP 405 describes one; conda's is none."""
+    if lock.interpreter.kind == "conda":
+        return []
+    python = lock.interpreter.minor
+    executable, prefix = lock.interpreter.executable, PREFIX[1:]
+    settings = (
+        f"home = {executable.rpartition('/')[0]}\n"
+        f"include-system-site-packages = {str(lock.interpreter.shared).lower()}\n"
+        f"version = {lock.interpreter.version}\n"
+    )
+    return [
+        GivenPart(f"{prefix}/bin/python", target=executable),
+        GivenPart(f"{prefix}/bin/python3", target="python"),
+        GivenPart(f"{prefix}/bin/python{python}", target="python"),
+        GivenPart(f"{prefix}/pyvenv.cfg", content=settings.encode()),
+        GivenPart(site_packages(python)),
+    ]
+
+
+def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
+    """Return {project: text of direct_url.json} of the editable sources: PEP 610, "editable"."""
+    found = {}
+    for source in sources:
+        if source.editable:
+            url = "file://" + "/".join(part for part in (source.path, source.subdirectory) if part)
+            text_ = direct_url_text({"dir_info": {"editable": True}, "url": url}).decode()
+            found[str(canonicalize_name(source.name))] = text_
+    return found
+
+
+def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, Entry]) -> Recipe:
+    """Return the last layer: our own files, and the working folder where nothing brought it.
+
+    Args:
+        lock: the sealed lock.
+        files: {path: content}, with or without a leading slash.
+        tree: the merged tree of all other layers.
+
+    Raises:
+        BuildError: the working folder is a file or below a link, or a path of ours is taken.
+    """
+    parts = [GivenPart(path.strip("/"), content=content) for path, content in sorted(files.items())]
+    for part in parts:
+        if part.path in tree:
+            raise conflict(part.path, "another layer", "reprobuild itself")
+    steps = [step for step in lock.workdir.split("/") if step]
+    for folder in ("/".join(steps[: depth + 1]) for depth in range(len(steps))):
+        present = tree.get(folder)
+        if present is None:
+            parts.append(GivenPart(folder))
+        elif present.type == "directory":  # as it is: a layer's parents would be root's and 0755
+            parts.append(GivenPart(folder, mode=present.mode, owner=(present.uid, present.gid)))
+        elif present.type != "symlink" or folder != "/".join(steps):
+            raise BuildError(
+                f"the working folder {lock.workdir} cannot be: /{folder} is a {present.type}",
+                hint=f"leave out the system package that brings /{folder} with `--drop NAME`",
+            )
+    return Recipe(
+        title="reprobuild's own files", parts=tuple(parts), python=lock.interpreter.minor, epoch=lock.epoch
+    )

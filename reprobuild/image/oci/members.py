@@ -1,0 +1,274 @@
+"""Where the files of an image lie: a folder, or a tar that is read in place; names to bytes, nothing unpacked."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import posixpath
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tarfile import TarInfo
+from typing import IO, Protocol, cast
+
+import zstandard
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.untrusted.names import check_total
+from reprobuild.infra.untrusted.strings import RelativePath, is_valid
+
+NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
+CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
+DAMAGED = (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE)
+# Links in an archive that lead to links; `docker save` makes one.
+MOST_LINKS = 8
+MOST_DEEP = 32  # parts of a name; images need three
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give a function that writes to a new scratch file; its errors are no errors of what is read meanwhile.
+
+    Raises:
+        BuildError: the file cannot be written, as where no space is left.
+    """
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[stream.write(left) :]  # a raw file may take less than all
+        except OSError as err:
+            raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
+
+    try:
+        stream = path.open("wb", buffering=0)
+    except OSError as err:
+        raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
+    with stream:
+        yield write
+
+
+class Files(Protocol):
+    """The files of an image by name, as "index.json"."""
+
+    def has(self, name: str) -> bool:
+        """Say whether there is a file of that name."""
+        ...
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        """Return a pair that names of the same bytes share, None if there is no file of that name."""
+        ...
+
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has.
+
+        Raises:
+            OSError: there is none.
+        """
+        ...
+
+    def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """Give a file's bytes from its beginning.
+
+        Raises:
+            OSError: there is none.
+        """
+        ...
+
+
+class Folder:
+    """The files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def has(self, name: str) -> bool:
+        return is_valid(name, RelativePath) and (self._folder / name).is_file()
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        if not self.has(name):
+            return None
+        found = (self._folder / name).stat()
+        return found.st_dev, found.st_ino
+
+    def size(self, name: str) -> int:
+        return (self._folder / name).stat().st_size
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        if not self.has(name):  # a named pipe would wait for ever
+            raise FileNotFoundError(f"{name} is missing")
+        with (self._folder / name).open("rb") as stream:
+            yield stream
+
+
+class Part:
+    """Reads `size` bytes of a stream, from where it stands."""
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream = stream
+        self._left = size
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(chunk)
+        return chunk
+
+
+class Archive:
+    """The members of an uncompressed tar, by name; links between members are followed, and only those.
+
+    Programs that unpack it must see the same files: a name stands in it once, and leads through no link.
+
+    Raises:
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.layers.layer_members`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._places: dict[str, tuple[int, int]] = {}
+        self._links: dict[str, str] = {}
+        folders = set()
+        with path.open("rb") as stream:
+            for info, _ in layer_members(stream, str(path)):
+                name = _plain(info.name)
+                if info.isdir():
+                    folders.add(name)
+                elif name in self._links or (name in self._places and not self._is_again(info)):
+                    raise ValueError(f"it holds {name[:100]!r} twice")
+                elif info.isreg():
+                    self._places.setdefault(name, (info.offset_data, info.size))
+                elif info.issym():
+                    target = posixpath.join(posixpath.dirname(name), info.linkname)
+                    self._links[name] = posixpath.normpath(target)
+                elif info.islnk():
+                    self._links[name] = _plain(info.linkname)
+        self._check_folders(folders)
+
+    def _is_again(self, info: TarInfo) -> bool:
+        """Tell whether a member is the file of its name once more, as some builders write equal layers."""
+        offset, size = self._places[_plain(info.name)]
+        return (
+            info.isreg()
+            and info.size == size
+            and self._digest(offset, size) == self._digest(info.offset_data, size)
+        )
+
+    def _digest(self, offset: int, size: int) -> bytes:
+        with self._path.open("rb") as stream:
+            stream.seek(offset)
+            part, digest = Part(stream, size), hashlib.sha256()
+            while chunk := part.read(CHUNK):
+                digest.update(chunk)
+        return digest.digest()
+
+    def _check_folders(self, folders: set[str]) -> None:
+        """Refuse a name that is a folder, too, or that leads through a file or a link."""
+        for name in (*folders, *self._places, *self._links):
+            above = name if name in folders else posixpath.dirname(name)
+            while above:
+                if above in self._places or above in self._links:
+                    raise ValueError(f"it holds {above[:100]!r} as a folder, and as a file or a link")
+                above = posixpath.dirname(above)
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        for _ in range(MOST_LINKS):
+            if name in self._places:
+                return self._places[name]
+            name = self._links.get(name, "")
+        return None
+
+    def has(self, name: str) -> bool:
+        return self.place(name) is not None
+
+    def size(self, name: str) -> int:
+        place = self.place(name)
+        if place is None:
+            raise FileNotFoundError(f"{name} is missing")
+        return place[1]
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        place = self.place(name)
+        if place is None:
+            raise FileNotFoundError(f"{name} is missing")
+        with self._path.open("rb") as stream:
+            stream.seek(place[0])
+            yield cast("IO[bytes]", Part(stream, place[1]))
+
+
+def _plain(name: str) -> str:
+    """Return the path of a member; no program takes it for another.
+
+    Raises:
+        ValueError: it leads out, which some programs follow, some cut and some refuse; or it is too deep.
+    """
+    parts = name.split("/")
+    if len(parts) > MOST_DEEP:
+        raise ValueError(f"the name {name[:100]!r} has more than {MOST_DEEP} parts")
+    if name.startswith("/") or ".." in parts:
+        raise ValueError(f"the name {name[:100]!r} leads out of it")
+    return posixpath.normpath(name)
+
+
+def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
+    """Return the uncompressed bytes of a stream that begins with `start`, and the name of its packing.
+
+    Decided by the first bytes, as engines decide: the media type is only a claim, and `docker save` has none.
+    """
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        return cast("IO[bytes]", reader), "zstd"
+    if start.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=stream)), "gzip"
+    return stream, "none"
+
+
+@contextlib.contextmanager
+def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give a function that writes what `path` unpacks to into a scratch file; a small one may hold very many bytes.
+
+    Raises:
+        BuildError: they are more than `guard.names.most_bytes`, or than the disk has room for.
+    """
+    packed, total = path.stat().st_size, 0
+    with written(target) as write:
+        room = shutil.disk_usage(target.parent).free
+
+        def take(chunk: bytes) -> None:
+            nonlocal total
+            total += len(chunk)
+            check_total(total, packed, str(path))
+            if total > room:
+                raise BuildError(f"{path} has more bytes than {target.parent} has room for", hint=NO_SPACE)
+            write(chunk)
+
+        yield take
+
+
+def open_archive(path: Path, scratch: Path) -> Archive:
+    """Return the members of a tar file; one that is packed with gzip or zstd is unpacked into `scratch` first.
+
+    Raises:
+        BuildError: it is no tar, or is damaged.
+    """
+    unpacked = path
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(4)
+            stream.seek(0)
+            content, packing = inflated(stream, start)
+            if packing != "none":
+                unpacked = scratch / "archive.tar"
+                with bounded(unpacked, path) as write:
+                    while chunk := content.read(CHUNK):
+                        write(chunk)
+        return Archive(unpacked)
+    except DAMAGED as err:
+        raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

@@ -1,0 +1,244 @@
+"""Any image as one value: an OCI layout or the archive of `docker save`, in a folder or a tar, by any builder.
+
+https://github.com/opencontainers/image-spec/blob/main/image-layout.md,
+https://github.com/moby/docker-image-spec/blob/main/spec/v1.2.md (section "Combined Image JSON + Filesystem
+Changeset Format").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.formats.docker_save_files import SAVED_MANIFEST, check_repositories, check_saved
+from reprobuild.image.oci.indexes import list_images
+from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, Files, Folder, open_archive
+from reprobuild.image.oci.write import REFERENCE
+from reprobuild.infra.untrusted import json_documents
+
+LARGEST_JSON = 4 << 20  # registries take no manifest that is larger; each byte costs up to 36 in memory
+_DIGESTS = re.compile(r"[0-9a-f]{64}")
+DEEPEST_JSON = 50
+GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
+ONE_IMAGE = "export one image, of one platform, into the file"
+
+
+class Packed(Struct, frozen=True, kw_only=True):
+    """A layer as it lies in an image: its file, what the manifest says of it, and the sha256 of its tar.
+
+    `digest` and `diff_id` are hex; `digest` is empty where no manifest names one (`docker save`).
+    """
+
+    file: str
+    diff_id: str
+    digest: str = ""
+    media_type: str = ""
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """An image that can be read.
+
+    `name` is what the user called it, `form` what it turned out to be. `documents` are its JSON files by
+    role: `index`, `manifest`, `config`. `manifest` and `config_digest` are "sha256:" and hex; `manifest` is
+    empty where the form has none.
+    """
+
+    name: str
+    form: str
+    files: Files
+    documents: dict[str, Any]
+    layers: tuple[Packed, ...]
+    config_digest: str
+    manifest: str = ""
+    reference: str = ""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The runtime part of the configuration."""
+        return cast("Mapping[str, Any]", self.documents["config"].get("config") or {})
+
+
+def open_path(path: Path, scratch: Path, name: str = "") -> Opened:
+    """Open a folder or a file.
+
+    Args:
+        path: a folder of results, a layout, or a tar of either form, packed or not.
+        scratch: an empty folder, to unpack a packed tar; it is needed as long as the image is.
+        name: what to call it; else the path.
+
+    Raises:
+        UsageError: there is nothing, or it holds no image.
+        BuildError: it is damaged, or holds several images.
+    """
+    called = name or str(path)
+    if path.is_dir():
+        results = (path / "image" / "index.json").is_file()
+        files: Files = Folder(path / "image" if results else path)
+        form = "folder of results" if results else "OCI layout"
+    elif path.is_file():
+        files, form = open_archive(path, scratch), "OCI archive"
+    else:
+        raise UsageError(f"there is no image at {called}", hint=GIVE)
+    if files.has("index.json"):
+        return _parsed(lambda: _read_oci(files, called, form), called)
+    if files.has("manifest.json"):
+        return _parsed(lambda: _read_docker(files, called), called)
+    raise UsageError(f"{called} holds no image: neither index.json nor manifest.json", hint=GIVE)
+
+
+def _parsed(read: Any, name: str) -> Opened:
+    try:
+        return cast(Opened, read())
+    except (*DAMAGED, KeyError, TypeError, AttributeError, RecursionError) as err:
+        what = str(err) or type(err).__name__
+        raise BuildError(f"{name} is a damaged image: {what}", hint=CUT_SHORT) from None
+
+
+def _read_oci(files: Files, name: str, form: str) -> Opened:
+    index = _object(_small(files, "index.json"), json_documents.INDEX)
+    found = _the_image(files, index, name)
+    manifest = _object(_blob(files, found["digest"]), json_documents.MANIFEST)
+    config = _configuration(_blob(files, manifest["config"]["digest"]))
+    diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
+    layers = tuple(
+        Packed(
+            file=f"blobs/sha256/{_hex(layer['digest'])}", digest=_hex(layer["digest"]), diff_id=diff_id,
+            media_type=str(layer.get("mediaType", "")),
+        )
+        for layer, diff_id in zip(manifest["layers"], diff_ids, strict=True)
+    )  # fmt: skip
+    _absent(files, layers)
+    if files.has(SAVED_MANIFEST):
+        pairs = [(layer.digest, layer.diff_id) for layer in layers]
+        check_saved(files, _small(files, SAVED_MANIFEST), _hex(manifest["config"]["digest"]), pairs)
+    check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
+    return Opened(
+        name=name, form=form, files=files, layers=layers, manifest=found["digest"],
+        documents={"index": index, "manifest": manifest, "config": config},
+        config_digest=manifest["config"]["digest"],
+        reference=str((found.get("annotations") or {}).get(REFERENCE, "")),
+    )  # fmt: skip
+
+
+def _the_image(files: Files, index: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the descriptor of the one image whose manifest is there."""
+    found = list_images(
+        index,
+        lambda digest: files.has(f"blobs/sha256/{_hex(digest)}"),
+        lambda digest: _object(_blob(files, digest), json_documents.INDEX),
+    )
+    if len({item["digest"] for item in found}) > 1:
+        platforms = [item.get("platform") or {} for item in found]
+        names = sorted(f"{p.get('os', '?')}/{p.get('architecture', '?')}" for p in platforms)
+        raise BuildError(f"{name} holds {len(found)} images ({', '.join(names[:8])})", hint=ONE_IMAGE)
+    if not found:
+        raise ValueError("its index names no image that is there")
+    return found[0]
+
+
+def _read_docker(files: Files, name: str) -> Opened:
+    listed = _shallow(json_documents.parse_image_json(_small(files, "manifest.json"), json_documents.SAVED))
+    if len(listed) != 1:
+        raise BuildError(f"{name} holds {len(listed)} images", hint=ONE_IMAGE)
+    (found,) = listed
+    raw = _small(files, found["Config"])
+    digest = hashlib.sha256(raw).hexdigest()
+    if not set(_DIGESTS.findall(found["Config"])) <= {digest}:
+        raise ValueError(f"the bytes of {found['Config']} are others")
+    config = _configuration(raw)
+    diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
+    pairs = zip(found["Layers"], diff_ids, strict=True)
+    layers = tuple(Packed(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
+    _absent(files, layers)
+    check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
+    return Opened(
+        name=name, form="docker archive", files=files, layers=layers,
+        documents={"index": listed, "config": config},
+        config_digest=f"sha256:{digest}",
+        reference=str(next(iter(found.get("RepoTags") or ()), "")),
+    )  # fmt: skip
+
+
+def _absent(files: Files, layers: tuple[Packed, ...]) -> None:
+    for layer in layers:
+        if not files.has(layer.file):
+            raise ValueError(f"the layer {layer.file} is missing")
+
+
+def _small(files: Files, name: str) -> bytes:
+    with files.open(name) as stream:
+        content = stream.read(LARGEST_JSON + 1)
+    if len(content) > LARGEST_JSON:
+        raise ValueError(f"{name} is larger than {LARGEST_JSON} bytes")
+    return content
+
+
+def _blob(files: Files, digest: str) -> bytes:
+    content = _small(files, f"blobs/sha256/{_hex(digest)}")
+    if hashlib.sha256(content).hexdigest() != _hex(digest):
+        raise ValueError(f"the bytes of {digest} are others")
+    return content
+
+
+def _object(raw: bytes, fields: json_documents.Fields) -> dict[str, Any]:
+    value = _shallow(json_documents.parse_image_json(raw, fields))
+    if not isinstance(value, dict):
+        raise ValueError("a JSON file of it is no object")
+    return value
+
+
+def _shallow(value: Any) -> Any:
+    """Return a JSON value that is not nested deeper than an image needs."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST_JSON:
+            raise ValueError(f"its JSON is nested deeper than {DEEPEST_JSON}")
+        inner = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list)))
+        level = [item for items in inner for item in items]
+    return value
+
+
+def _configuration(raw: bytes) -> dict[str, Any]:
+    """Return the image configuration, checked."""
+    return check_configuration(_object(raw, json_documents.CONFIG))
+
+
+def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an image configuration as it is.
+
+    Raises:
+        ValueError: a runtime setting is of another type than the specification gives it, or it is too deep.
+    """
+    config = _shallow(document).get("config")
+    if config is not None and not isinstance(config, dict):
+        raise ValueError("its `config` is no object")
+    for key, value in (config or {}).items():
+        kind = _TYPES.get(key)
+        items = value if isinstance(value, list) else ()
+        if (
+            kind
+            and value is not None
+            and not (isinstance(value, kind) and all(isinstance(i, str) for i in items))
+        ):
+            raise ValueError(f"its {key} is no {kind.__name__}")
+    return document
+
+
+_TYPES: dict[str, type] = {
+    "Env": list, "Cmd": list, "Entrypoint": list, "ExposedPorts": dict, "Volumes": dict, "Labels": dict,
+    "User": str, "WorkingDir": str, "StopSignal": str,
+}  # fmt: skip
+
+
+def _hex(digest: str) -> str:
+    kind, _, value = digest.partition(":")
+    if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(f"{digest!r} is no sha256 digest")
+    return value

@@ -1,0 +1,93 @@
+"""Locks between processes, where the file system has them, and the name of this machine, where it has not.
+
+`flock` is kept by the kernel and goes away with its process, however that ends. On NFS it reaches other machines
+only with a lock daemon; with the mount option `nolock` it silently reaches none. So what is unfinished carries
+the machine's name, too, and where a lock is refused, nothing unfinished is shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from reprobuild.infra.cancel import Halt
+
+_POLL = 0.1
+
+
+@functools.cache
+def machine() -> str:
+    """Return a short name of this machine, for file names; another one has another."""
+    parts = [os.uname().nodename]
+    with contextlib.suppress(OSError):  # absent in small containers
+        parts.append(Path("/etc/machine-id").read_text())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def alone(path: Path, halt: Halt) -> Iterator[bool]:
+    """Wait until no other process of this kind is here; give whether that is known.
+
+    Args:
+        path: the file of the lock. It is removed at the end: those who wait notice.
+        halt: ends the waiting.
+
+    Raises:
+        Halted: so it was said.
+        OSError: the file cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    number = _locked(path, halt)
+    try:
+        yield number is not None
+    finally:
+        if number is not None:
+            path.unlink(missing_ok=True)
+            os.close(number)
+
+
+def _locked(path: Path, halt: Halt) -> int | None:
+    while True:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            held = _wait(number, halt)
+        except BaseException:
+            os.close(number)
+            raise
+        if not held:
+            os.close(number)
+            path.unlink(missing_ok=True)
+            return None
+        try:
+            if os.path.samestat(os.fstat(number), path.stat()):
+                return number
+        except FileNotFoundError:
+            pass
+        os.close(number)  # it was removed while this process waited: others meet at a new one
+
+
+def _wait(number: int, halt: Halt) -> bool:
+    """Lock an open file as soon as nobody else has, and tell whether that was possible."""
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            halt.sleep(_POLL)  # flock itself would wait as long as the other lives
+        except OSError:
+            return False
+        else:
+            return True
+
+
+def lock(number: int, kind: int) -> bool:
+    """Lock an open file (`fcntl.LOCK_SH`, ...), and tell whether that was possible; some file systems have no locks."""
+    try:
+        fcntl.flock(number, kind)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,186 @@
+"""How git is started where it reads what others wrote: no hook, no helper by an address, no wait without an end.
+
+An address may come from a snapshot. `NAME::REST` starts the program `git-remote-NAME`
+(https://git-scm.com/docs/gitremote-helpers), and `fd::0` one that waits for ever, so only git's own five transports are
+allowed (`protocol.allow` in https://git-scm.com/docs/git-config).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.errors import ReproError
+from reprobuild.infra import proc, secrets
+from reprobuild.infra.display import escaped
+from reprobuild.infra.git.credentials import REFUSED, handed, login_for, without_netrc
+from reprobuild.infra.proc.errors import failed
+
+PROTOCOLS = ("file", "git", "http", "https", "ssh")
+OPTIONS = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    "-c", "protocol.allow=never", *(word for name in PROTOCOLS for word in ("-c", f"protocol.{name}.allow=always")),
+)  # fmt: skip
+_FETCH = ("fetch", "--progress", "--no-tags", "--update-shallow", "--no-recurse-submodules")
+# A server that sends less than this by HTTP for so many seconds is left; the user's own settings go first.
+SLOWEST, PATIENCE = 1000, 120
+SILENCE = 180  # seconds without a word of progress, by any transport
+TOO_SLOW = "Operation too slow"  # libcurl's words
+_KEPT = 64 << 10  # of what git says
+_LACKING = " missing"
+_SCHEMES = (*PROTOCOLS, "ssh+git", "git+ssh")
+_HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
+_SCHEME = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
+_SHORT = re.compile(r"(?:[^@/:]*@)?([^@/:]+):(?!//)")  # HOST:PATH
+_OPTION = re.compile(r"-|[^/:]*://([^/]*@)?-|[^/:]*@-")
+_PROGRESS = re.compile(r"(remote: )?([A-Z][A-Za-z ]+:\s+\d+[%,. ]|Total \d+ |[A-Z][A-Za-z ]+: \d+$)")
+# `git rev-parse --local-env-vars`, less the settings: where the user's own repository is, which is not to be written.
+_PLACES = frozenset(
+    f"GIT_{name}" for name in (
+        "ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR", "DIR", "GRAFT_FILE", "IMPLICIT_WORK_TREE", "INDEX_FILE",
+        "INTERNAL_SUPER_PREFIX", "NAMESPACE", "NO_REPLACE_OBJECTS", "OBJECT_DIRECTORY", "PREFIX", "REPLACE_REF_BASE",
+        "SHALLOW_FILE", "WORK_TREE",
+    )
+)  # fmt: skip
+
+
+def check_address(place: str, error: type[ReproError]) -> None:
+    """Refuse an address that leads git to anything but its own transports.
+
+    Args:
+        place: an address, or a path.
+        error: the kind of error.
+
+    Raises:
+        ReproError: of the given kind.
+    """
+    if danger := _danger(place):
+        raise error(
+            f"git is not given the address {escaped(secrets.without_logins(place))}: {danger}",
+            hint=f"name a path, HOST:PATH, or an address of {', '.join(PROTOCOLS)}",
+        )
+
+
+def is_safe(place: str) -> bool:
+    """Tell whether `check_address` takes an address."""
+    return not _danger(place)
+
+
+def is_local(place: str) -> bool:
+    """Tell whether git reads an address from the disk: a path, or `file:`; `HOST:PATH` is ssh's."""
+    before, colon, _ = place.partition(":")
+    return not colon or "/" in before or before.lower() == "file"
+
+
+def _danger(place: str) -> str:
+    if helper := _HELPER.match(place):
+        return f"it would start the program `git-remote-{helper[1]}`"
+    scheme = _SCHEME.match(place)
+    if scheme and scheme[1] not in _SCHEMES:
+        return f"{scheme[1]} is not a transport of git's own"
+    return "a program would take it for an option" if _OPTION.match(place) else ""
+
+
+def asked_for(oids: Sequence[str]) -> tuple[bytes, int]:
+    """Return the input of `git cat-file --batch-check` for some objects, and the most bytes of its answer."""
+    stdin = "".join(f"{oid}\n" for oid in oids).encode()
+    return stdin, len(stdin) + len(_LACKING) * (len(oids) + 1)
+
+
+def lacking(answer: bytes) -> list[str]:
+    """Return the objects that are not there, from the answer of `git cat-file --batch-check=%(objectname)`."""
+    rows = answer.decode().splitlines()
+    return [row.removesuffix(_LACKING) for row in rows if row.endswith(_LACKING)]
+
+
+def fetching(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's environment for a fetch: with his logins and settings, and without his own repository."""
+    patient = {"GIT_HTTP_LOW_SPEED_LIMIT": str(SLOWEST), "GIT_HTTP_LOW_SPEED_TIME": str(PATIENCE)}
+    kept = {name: value for name, value in env.items() if name not in _PLACES}
+    own = env["GIT_ALLOW_PROTOCOL"].split(":") if env.get("GIT_ALLOW_PROTOCOL") else PROTOCOLS
+    allowed = ":".join(name for name in PROTOCOLS if name in own) or "none"
+    return {
+        **patient, **kept, "GIT_ALLOW_PROTOCOL": allowed, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8",
+    }  # fmt: skip
+
+
+def fetch(
+    repository: Path, place: str, *refs: str, env: Mapping[str, str], purpose: str, depth: int = 0,
+    configured: bool = False,
+) -> None:  # fmt: skip
+    """Fetch into a repository of ours; end git where it says nothing for `SILENCE` seconds.
+
+    Args:
+        repository: its `.git`, which is git's current directory.
+        place: an address that `check_address` takes, or an absolute path.
+        refs: what to fetch, and into which refs.
+        env: git's environment.
+        purpose: completes "could not ...".
+        depth: how many commits of each history; 0 for all.
+        configured: the user named the address, so that any entry of netrc may serve it.
+
+    Raises:
+        Failed: git exited with another code than 0. TimedOut: it was silent.
+    """
+    few = [f"--depth={depth}"] if depth else []
+    words = [f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
+    address = _effective(repository, place, env)
+    if not address.startswith(("http://", "https://")):
+        _fetch(repository, words, env, purpose)
+        return
+    with without_netrc(env) as own:
+        if login := login_for(address, env, configured=configured or _host(address) != _host(place)):
+            options, variables = handed(address, login)
+            try:
+                _fetch(repository, [*options, *words], {**own, **variables}, purpose)
+                return
+            except proc.Failed as err:
+                if not REFUSED.search(err.stderr):
+                    raise
+        _fetch(repository, words, own, purpose)
+
+
+def _host(address: str) -> str:
+    """Return the host that an address names; settings that change no more than the scheme name none."""
+    if short := _SHORT.match(address):
+        return short[1].lower()
+    with contextlib.suppress(ValueError):
+        return urllib.parse.urlsplit(address).hostname or ""
+    return ""
+
+
+def _effective(repository: Path, place: str, env: Mapping[str, str]) -> str:
+    """Return the address that git asks in the place of another (`url.BASE.insteadOf` of the user's settings)."""
+    argv = ["git", *OPTIONS, f"--git-dir={repository.absolute()}", "ls-remote", "--get-url", "--", place]
+    said = proc.run(argv, env=env, purpose="read the settings of git", cwd=repository)
+    return said.decode(errors="surrogateescape").rstrip("\n")
+
+
+def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpose: str) -> None:
+    said = bytearray()
+
+    def take(stream: int, data: bytes) -> None:
+        said.extend(data)
+        del said[:-_KEPT]
+
+    argv = ["git", *OPTIONS, *words]
+    code = proc.stream(
+        argv,
+        env=env,
+        purpose=purpose,
+        sink=take,
+        timeout=3600,
+        silence=SILENCE,
+        cwd=repository,
+        terminal=True,
+    )  # ssh asks for the passphrase of a key
+    if code:
+        raise failed(argv, purpose, code, _without_progress(bytes(said)))
+
+
+def _without_progress(said: bytes) -> bytes:
+    lines = re.split(r"[\r\n]+", said.decode(errors="replace"))
+    return "\n".join(line for line in lines if not _PROGRESS.match(line)).encode()

@@ -1,0 +1,124 @@
+"""Connections whose answers must begin in time: a timeout of a socket is that of one read, and ends no drip."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from reprobuild.infra.cancel import Halt
+from reprobuild.infra.http.deadline import WATCH, Due
+
+
+class Line(HTTPAdapter):
+    """Sends the requests of one thread; from connecting until the headers are whole, each has the same time.
+
+    SOCKS proxies have connections of their own, which only have the timeouts of reads.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.halt = Halt()
+        self._due: Due | None = None
+        self._guard = threading.Lock()
+        self._held: list[socket.socket] = []
+        self._cut = False
+        self._pools = _pools(self)
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Let direct connections be ours."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        """Let those to HTTP proxies be ours."""
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        if not proxy.lower().startswith("socks"):
+            manager.pool_classes_by_scheme = self._pools
+        return manager
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        """As of requests; `ReadTimeout` where the headers are not whole in time."""
+        self._cut = False
+        response = None
+        try:
+            with WATCH.within(self._seconds, self.cut) as self._due, self.halt.ending(self.cut):
+                response = super().send(request, *args, **kwargs)
+        except requests.RequestException:
+            if not self._cut:
+                raise
+        finally:
+            with self._guard:
+                for one in self._held:
+                    one.close()
+                self._held.clear()
+        if response is not None and not self._cut:
+            return response
+        if response is not None:  # http.client takes an end amid the headers for their end
+            response.close()
+        raise requests.ReadTimeout(f"no whole answer began in {self._seconds:.0f} s")
+
+    def renew(self) -> None:
+        """Begin the time of the request anew: a part of what it sends went out."""
+        if self._due is not None:
+            self._due.renew(self._seconds)
+
+    def cut(self) -> None:
+        """End the request that is under way in another thread."""
+        with self._guard:
+            self._cut = True
+            for one in self._held:
+                _end(one)
+
+    def hold(self, connected: socket.socket) -> None:
+        """Remember a connection until its headers are whole; TLS puts another object in the place of this one."""
+        own = socket.socket(fileno=os.dup(connected.fileno()))
+        with self._guard:
+            self._held.append(own)
+            if self._cut:
+                _end(own)
+
+
+def _end(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was faster
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _pools(line: Line) -> dict[str, type[HTTPConnectionPool]]:
+    class Plain(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            connected = super()._new_conn()
+            line.hold(connected)
+            return connected
+
+        def request(self, *args: Any, **kwargs: Any) -> None:
+            if self.sock is not None:  # one that is used again
+                line.hold(self.sock)
+            super().request(*args, **kwargs)
+
+    class Secure(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            connected = super()._new_conn()
+            line.hold(connected)
+            return connected
+
+        def request(self, *args: Any, **kwargs: Any) -> None:
+            if self.sock is not None:
+                line.hold(self.sock)
+            super().request(*args, **kwargs)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}

@@ -1,0 +1,290 @@
+"""The only HTTP client: pages and files, with patience, resume and the machine's proxies and certificates.
+
+`requests` reads proxies and certificates from the environment by its own documented rules.
+`file:` addresses are read from the disk, as pip's and uv's indexes may be folders.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+import requests
+import urllib3
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.cancel import Halt
+from reprobuild.infra.http.auth import Fixed, Gate, pass_gate
+from reprobuild.infra.http.credentials import login_for, origins, sendable
+from reprobuild.infra.http.download import Growing
+from reprobuild.infra.http.file_scheme import copy_local, local_page
+from reprobuild.infra.http.file_scheme import local_hash as local_hash
+from reprobuild.infra.http.file_scheme import local_path as local_path
+from reprobuild.infra.http.file_scheme import local_size as local_size
+from reprobuild.infra.http.model import CHUNK as CHUNK
+from reprobuild.infra.http.model import PAGE as PAGE
+from reprobuild.infra.http.model import Elsewhere as Elsewhere
+from reprobuild.infra.http.model import Forbidden as Forbidden
+from reprobuild.infra.http.model import NotFound as NotFound
+from reprobuild.infra.http.model import Page as Page
+from reprobuild.infra.http.model import Refused as Refused
+from reprobuild.infra.http.model import Unreached as Unreached
+from reprobuild.infra.http.model import WrongSize as WrongSize
+from reprobuild.infra.http.model import cause, origin
+from reprobuild.infra.http.model import split_credentials as split_credentials
+from reprobuild.infra.http.netrc import Netrc as Netrc
+from reprobuild.infra.http.redaction import Hidden
+from reprobuild.infra.http.redaction import told_address as told_address
+from reprobuild.infra.http.redirects import REDIRECTIONS as REDIRECTIONS
+from reprobuild.infra.http.redirects import Auth, Nobody, follow, refuse_elsewhere
+from reprobuild.infra.http.request import Answer as Answer
+from reprobuild.infra.http.request import Body as Body
+from reprobuild.infra.http.retry import Again as Again
+from reprobuild.infra.http.retry import Manners as Manners
+from reprobuild.infra.http.retry import Pace, fresh_for
+from reprobuild.infra.http.status import PARTS, is_private, judge, passes, spare
+from reprobuild.infra.http.stream import Stopped, pieces
+from reprobuild.infra.http.thread_session import Own
+
+T = TypeVar("T")
+_FOLLOWED = ("GET", "HEAD")
+_ENDLESS = "it may be hostile, or no index at all; name another address with --service"
+_LOOP = "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
+_UNREACHABLE = "check the network and the proxy settings, or name another address with --service"
+
+
+class Net:
+    """Access to the network, or the clear refusal of it. Threads may share it.
+
+    Args:
+        offline: refuse every address that is not a file.
+        credentials: (user, password) by address, as `https://example.org:8080/simple`; used for its scheme, host and
+            port alone.
+        manners: limits and patience.
+        distances: the least number of seconds between two requests, by host; snapshot archives throttle.
+        gate: logins of registries.
+        configured: addresses of the user's configuration. netrc's logins are sent there by http, at any port, and
+            from its `default` entry; elsewhere see `Netrc`.
+        hidden: tokens and signatures of addresses, which clients of one run share.
+        netrc: the user's, which they share, too; without it there is no login of netrc.
+    """
+
+    def __init__(
+        self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
+        manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
+        configured: Iterable[str] = (), hidden: Hidden | None = None, netrc: Netrc | None = None,
+    ) -> None:  # fmt: skip
+        self.offline = offline
+        self._gate = gate
+        self._credentials = dict(credentials or {})
+        self._manners = manners or Manners()
+        self._pace = Pace(self._manners, distances or {})
+        self._own = Own(self._manners)
+        self.hidden = hidden or Hidden()
+        self._configured = set(origins(configured))
+        self.netrc = netrc or Netrc({})
+
+    def learn(
+        self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({}),
+        configured: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """Use these logins, too, and addresses with a token in their path or their query.
+
+        Args:
+            credentials: as at the beginning.
+            tokens: {address: the same with the token}; what begins with the first is asked at the second, and only
+                there is it seen.
+            configured: as at the beginning.
+        """
+        self._configured.update(origins(configured))
+        self._credentials.update(credentials)
+        self.hidden.learn(tokens)
+
+    def page(self, url: str, *, accept: str = "*/*", most: int = 0, alone: bool = False) -> Page:
+        """Return the document at an address.
+
+        Args:
+            url: the address.
+            accept: the media types that are wanted.
+            most: how many bytes it may have, where the manners allow too many.
+            alone: somebody else named the address, and gets the answer. So no login goes along but one that stands
+                in it (not netrc's, none of an index, no token), and it may lead nowhere but within its own host.
+
+        Raises:
+            NotFound: there is none. Elsewhere: it is asked alone, and leads to another host.
+            FetchError: it cannot be reached, or has no end.
+        """
+        if url.startswith("file:"):
+            return local_page(url, most or self._manners.page)
+
+        def once() -> Page:
+            wanted = {"Accept": accept, "Accept-Encoding": "gzip, deflate"}
+            with self._ask(url, wanted, alone=alone) as response:
+                content = self._content(response, split_credentials(url)[0], most or self._manners.page)
+                return Page(
+                    url=split_credentials(response.url)[0],
+                    content_type=response.headers.get("Content-Type", ""),
+                    content=content,
+                    fresh=fresh_for(response.headers, login=is_private(response)),
+                )
+
+        return self._pace.patiently(url, once, self._own.halt)
+
+    def probe(self, url: str) -> None:
+        """Ask an address, and read the headers of its answer alone.
+
+        Raises:
+            NotFound, Refused: it answers so. FetchError: it cannot be reached, or answers nothing that was asked.
+        """
+
+        def once() -> None:
+            self._ask(url, {"Accept": "*/*"}).close()
+
+        self._pace.patiently(url, once, self._own.halt)
+
+    def download(
+        self,
+        url: str,
+        part: Path,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        size: int = 0,
+        halt: Halt | None = None,
+    ) -> str:
+        """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
+
+        Args:
+            url: the address.
+            part: the growing file; what is there is kept and completed.
+            progress: called with the number of bytes (of those already there, too).
+            size: how many bytes the file has, where that is known: no byte more is taken.
+            halt: ends it from another thread; what is there by then stays.
+
+        Raises:
+            Halted: so it was said. NotFound: there is none. WrongSize: it is larger or smaller.
+            FetchError: it cannot be reached.
+        """
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if url.startswith("file:"):
+            return copy_local(url, part, progress, size, self._manners.file)
+        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress, halt or Halt())
+
+        def once() -> str:
+            if not growing.complete:
+                wanted = growing.headers()
+                with self._ask(url, wanted, good=(200, *PARTS) if "Range" in wanted else (200,)) as response:
+                    growing.take(response)
+            return growing.digest
+
+        with self._own.ended_by(halt):
+            return self._pace.patiently(url, once, self._own.halt)
+
+    def send(
+        self, method: str, url: str, *, good: Container[int], body: Body | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}), most: int = 0, patient: bool = True,
+    ) -> Answer:  # fmt: skip
+        """Return what an address answers to a request of any method.
+
+        Only GET and HEAD follow redirections: what is sent goes to this address, or nowhere.
+
+        Args:
+            method: `PUT`, ...
+            url: the address.
+            good: the numbers of the answers that are wanted.
+            body: what is sent; it may take long, as long as it gets on.
+            headers: go along.
+            most: how many bytes of the answer's body are read; more are an error. With 0 none is read.
+            patient: try again what may pass; else `Again` is raised, for a caller who is patient himself.
+
+        Raises:
+            NotFound, Refused, FetchError: as those of `page`.
+        """
+
+        def once() -> Answer:
+            with self._ask(url, headers, method, body, good) as response:
+                content = self._content(response, split_credentials(url)[0], most) if most else b""
+                spare(response)
+                named = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(status=response.status_code, headers=named, content=content)
+
+        return self.patiently(url, once) if patient else once()
+
+    def patiently(self, url: str, once: Callable[[], T]) -> T:
+        """Call `once` until it raises no `Again`, or the manners' patience ends: then raise the last try's error."""
+        return self._pace.patiently(url, once, self._own.halt)
+
+    def _ask(
+        self, url: str, headers: Mapping[str, str], method: str = "GET", body: Body | None = None,
+        good: Container[int] = (200,), alone: bool = False,
+    ) -> requests.Response:  # fmt: skip
+        """Return the open answer, of which only the headers are read."""
+        url, own = split_credentials(url)
+        if self.offline:
+            raise FetchError(
+                f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
+            )
+        auth = sendable(own or (None if alone else login_for(url, self._credentials)))
+        gate = None if alone or auth else self._gate
+        stranger = alone or bool(self._gate and self._gate.serves(url))
+
+        def one(place: str, login: Auth) -> requests.Response:
+            if alone:
+                refuse_elsewhere(url, place)
+            self._pace.wait(place, self._own.halt)
+            if login is None and not stranger:
+                led = origin(place) != origin(url)
+                login = sendable(self.netrc.login(place, configured=self._configured, led=led))
+            response = self._own.session.request(
+                method, place if alone else self.hidden.whole(place), headers=dict(headers),
+                auth=login or Nobody(), stream=True, data=self._own.begun(body), allow_redirects=False,
+                timeout=(self._manners.connect, self._manners.read),
+            )  # fmt: skip
+            response.url = place  # what is told of it has no token
+            return response
+
+        def get(login: Fixed | None) -> requests.Response:
+            return follow(one, url, login or auth) if method in _FOLLOWED else one(url, login or auth)
+
+        try:
+            response = pass_gate(gate, url, self, get) if gate else get(None)
+        except requests.TooManyRedirects:
+            raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
+        # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
+            final = Unreached(f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE)
+            if passes(err):
+                raise Again(final) from None
+            raise final from None
+        try:
+            judge(response, url, self._gate, self._led(response, url), good=good)
+        except BaseException:
+            spare(response)
+            response.close()
+            raise
+        return response
+
+    def _content(self, response: requests.Response, url: str, most: int) -> bytes:
+        found, size, begun = [], 0, time.monotonic()
+        try:
+            for piece in pieces(
+                response, CHUNK, self._manners, self._manners.least, self._own.halt, decode=True
+            ):
+                found.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise FetchError(f"{url} gives more than {most} bytes", hint=_ENDLESS)
+                if time.monotonic() - begun > self._manners.page_time:
+                    raise FetchError(f"{url} gives no end in {self._manners.page_time:.0f} s", hint=_ENDLESS)
+        except Stopped as stopped:
+            raise Again(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
+        return b"".join(found)
+
+    def _led(self, response: requests.Response, url: str) -> str:
+        """Return where a redirection led to; what is asked there may hold a signature, so it is left out."""
+        if response.url == url or not response.history:
+            return ""
+        place = self.hidden.shown(response.url.partition("?")[0])
+        return f" (which leads to {split_credentials(place)[0]})"

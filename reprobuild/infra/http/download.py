@@ -1,0 +1,148 @@
+"""A file that grows over several answers, with the hash of what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import requests
+from requests.structures import CaseInsensitiveDict
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.atomic import naming
+from reprobuild.infra.cancel import Halt
+from reprobuild.infra.http.model import CHUNK, OTHER, PACKED, PAGE, WrongSize
+from reprobuild.infra.http.retry import Again, Manners
+from reprobuild.infra.http.stream import Stopped, pieces
+
+_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+_REST = "run the command again: it goes on where this one stopped"
+
+
+class Growing:
+    """The file at `part`: what is there is kept and completed.
+
+    Args:
+        url: where it comes from, without credentials.
+        part: the file.
+        size: of the whole, 0 where it is not known.
+        manners: limits, among them how large it may become where its size is not known.
+        progress: called with the number of bytes that came (those already there, too).
+        halt: ends it; what is there stays.
+    """
+
+    def __init__(
+        self, url: str, part: Path, size: int, manners: Manners, progress: Callable[[int], None], halt: Halt
+    ) -> None:
+        self._url, self._part, self._size, self._progress = url, part, size, progress
+        self._halt = halt
+        self._manners, self._most = manners, size or manners.file
+        self._digest = hashlib.sha256()
+        self._have = self._highest = 0
+        self._etag = ""
+        if part.exists():
+            with part.open("rb") as stream:
+                while chunk := stream.read(CHUNK):
+                    self._took(chunk)
+        if size and self._have > size:
+            self._restart()
+
+    @property
+    def digest(self) -> str:
+        """The sha256 (hex) of what is there."""
+        return self._digest.hexdigest()
+
+    @property
+    def complete(self) -> bool:
+        """Whether as much is there as was expected; False where that is not known."""
+        return bool(self._size) and self._have == self._size
+
+    def headers(self) -> dict[str, str]:
+        """Return what asks for the rest; of a file that changed since the first answer, for all of it."""
+        wanted = {"Accept-Encoding": "identity"}
+        if self._have:
+            wanted["Range"] = f"bytes={self._have}-"
+            if self._etag and not self._etag.startswith("W/"):
+                wanted["If-Range"] = self._etag
+        return wanted
+
+    def take(self, response: requests.Response) -> None:
+        """Write what an answer brings.
+
+        Raises:
+            WrongSize: it is another file. Again: it broke off, or does not fit what is there.
+            OSError: the disk is full.
+        """
+        if response.status_code == requests.codes.requested_range_not_satisfiable:
+            return  # there is no more: the hash tells whether it is the file
+        start, total = _place(response)
+        if start != self._have:
+            self._restart()
+            if start:
+                raise Again(self._broken("the server sent another part than was asked for"))
+        if self._size and total is not None and total != self._size:
+            raise WrongSize(
+                f"{self._url} has {total} bytes, and {self._size} are expected", hint=_why_other(response)
+            )
+        if total is not None and total > self._most:
+            raise self._endless()
+        self._etag = response.headers.get("ETag", "")
+        with naming(self._part), self._part.open("ab") as stream:
+            try:
+                for piece in pieces(
+                    response, CHUNK, self._manners, self._manners.least_of_file, self._halt, decode=False
+                ):
+                    stream.write(piece)
+                    self._took(piece)
+                    if self._have > self._most:
+                        raise self._endless()
+            except Stopped as stopped:
+                raise Again(self._broken(str(stopped)), moved=self._moved()) from None
+        if total is not None and self._have < total:
+            raise Again(self._broken("the server closed the connection"), moved=self._moved())
+
+    def _took(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+        self._have += len(chunk)
+        self._progress(len(chunk))
+        self._halt.check()
+
+    def _restart(self) -> None:
+        self._part.unlink(missing_ok=True)
+        self._digest, self._have, self._etag = hashlib.sha256(), 0, ""
+
+    def _moved(self) -> bool:
+        """Tell whether more is there than ever before; a server that always starts anew gets on once."""
+        moved = self._have >= self._highest + CHUNK
+        self._highest = max(self._highest, self._have)
+        return moved
+
+    def _endless(self) -> WrongSize:
+        return WrongSize(f"{self._url} gives more than {self._most} bytes", hint=OTHER)
+
+    def _broken(self, reason: str) -> FetchError:
+        of = f" of {self._size}" if self._size else ""
+        return FetchError(
+            f"the download of {self._url} broke off after {self._have}{of} bytes: {reason}", hint=_REST
+        )
+
+
+def _why_other(response: requests.Response) -> str:
+    headers: CaseInsensitiveDict[str] = response.headers
+    if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        return PACKED
+    return PAGE if headers.get("Content-Type", "").lower().startswith("text/html") else OTHER
+
+
+def _place(response: requests.Response) -> tuple[int, int | None]:
+    """Return where an answer's bytes begin in the file, and how large the file is, None where it is not said."""
+    headers: CaseInsensitiveDict[str] = response.headers
+    if response.status_code == requests.codes.partial_content:
+        found = _RANGE.fullmatch(headers.get("Content-Range", "").strip())
+        if found and found[1]:
+            return int(found[1]), None if found[2] == "*" else int(found[2])
+        return -1, None
+    length = headers.get("Content-Length", "")
+    return 0, int(length) if length.isascii() and length.isdigit() else None

@@ -1,0 +1,101 @@
+"""`file:` addresses: pip's and uv's indexes may be folders."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.atomic import FULL, naming
+from reprobuild.infra.http.model import CHUNK, OTHER, NotFound, Page, WrongSize
+from reprobuild.infra.untrusted.regular_files import open_plain
+
+
+def local_path(url: str) -> Path:
+    """Return the path that a `file:` address names."""
+    return Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+
+
+def local_page(url: str, most: int) -> Page:
+    """Return a file, or the index of a folder, as a page; NotFound where there is none, or too large a one."""
+    path = local_path(url)
+    if path.is_dir():
+        path = path / "index.html"
+        url = url.rstrip("/") + "/index.html"
+    try:
+        source, size = open_plain(path, links=True)
+        with source:
+            if size > most:
+                raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+            return Page(url=url, content_type="text/html", content=source.read(most))
+    except OSError as err:
+        raise NotFound(
+            f"{path} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
+        ) from None
+
+
+def local_size(url: str) -> int:
+    """Return the size of the file at a `file:` address.
+
+    Raises:
+        NotFound: there is none. FetchError: it is no plain file.
+    """
+    with _naming(url), open_plain(local_path(url), links=True)[0] as source:
+        return os.fstat(source.fileno()).st_size
+
+
+def local_hash(url: str) -> str:
+    """Return the sha256 (hex) of the file at a `file:` address; errors as of `local_size`."""
+    digest = hashlib.sha256()
+    with _naming(url), open_plain(local_path(url), links=True)[0] as source:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _naming(url: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise NotFound(f"{local_path(url)} does not exist", hint="it may have been removed") from None
+    except OSError as err:
+        raise FetchError(
+            f"{local_path(url)} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
+        ) from None
+
+
+def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int, most: int) -> str:
+    """Copy a file of this size (0: not known, but not above `most`), and return its sha256 (hex).
+
+    Raises:
+        NotFound: there is none. WrongSize: it has another size. FetchError: it is no plain file.
+    """
+    digest = hashlib.sha256()
+    try:
+        source, left = open_plain(local_path(url), links=True)
+        with source, naming(part), part.open("wb") as target:
+            if left > most or (size and left != size):
+                raise WrongSize(
+                    f"{local_path(url)} has {left} bytes, and {size or most} are expected", hint=OTHER
+                )
+            while left > 0 and (chunk := source.read(min(CHUNK, left))):
+                left -= len(chunk)
+                target.write(chunk)
+                digest.update(chunk)
+                progress(len(chunk))
+    except FileNotFoundError:
+        raise NotFound(f"{local_path(url)} does not exist", hint="it may have been removed") from None
+    except OSError as err:
+        if err.errno in FULL:
+            raise
+        raise FetchError(
+            f"{local_path(url)} cannot be copied: {err.strerror}", hint=os.strerror(err.errno or 0)
+        ) from None
+    return digest.hexdigest()

@@ -1,0 +1,66 @@
+"""The logins of netrc: each is for the host that its entry names, and for what this machine configures.
+
+https://www.gnu.org/software/inetutils/manual/html_node/The-_002enetrc-file.html
+"""
+
+from __future__ import annotations
+
+import netrc
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from reprobuild.infra.http.model import origin
+
+Login = tuple[str, str]
+Origin = tuple[str, "str | None", "int | None"]
+
+FILES = (".netrc", "_netrc")
+_DEFAULT = "default"  # of the entry for every other host
+_USUAL = ("https", 443)
+
+
+class Netrc:
+    """The entries of the user's netrc, read once.
+
+    Args:
+        env: the user's environment, whose `NETRC` names the file, else it is in `HOME`.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = {name: env[name] for name in ("HOME", "NETRC") if env.get(name)}
+        self._entries: dict[str, Login] | None = None
+
+    def login(self, url: str, *, configured: Collection[Origin], led: bool) -> Login | None:
+        """Return the login for an address, None where there is none.
+
+        An entry knows neither schemes nor ports. So an address that this machine does not configure gets the login of
+        its own entry alone, by https at the usual port, and where no redirection from another host led to it.
+
+        Args:
+            url: the address, without a login.
+            configured: what this machine's configuration names; it may be of http, and gets the `default` entry.
+            led: a redirection of another scheme, host or port led there.
+        """
+        scheme, host, port = place = origin(url)
+        known = place in configured
+        if not known and (led or (scheme, port) != _USUAL or host == _DEFAULT):
+            return None
+        if self._entries is None:
+            self._entries = _read(self._env)
+        return self._entries.get(host or "") or (self._entries.get(_DEFAULT) if known else None)
+
+
+def _read(env: Mapping[str, str]) -> dict[str, Login]:
+    """Return user and password by host; nothing where there is no file, or one that cannot be read."""
+    home = Path(env.get("HOME", "/nonexistent"))
+    places = [Path(env["NETRC"])] if "NETRC" in env else [home / name for name in FILES]
+    path = next((one for one in places if one.exists()), None)
+    if path is None:
+        return {}
+    try:
+        hosts = netrc.netrc(str(path)).hosts
+    except (netrc.NetrcParseError, OSError, UnicodeDecodeError):
+        return {}
+    return {
+        host: (login or account or "", password or "") for host, (login, account, password) in hosts.items()
+    }

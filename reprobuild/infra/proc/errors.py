@@ -1,0 +1,76 @@
+"""What is told of a program that failed: it was not started, ran too long, or exited with another code than 0."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.errors import EngineError, ReproError
+from reprobuild.infra.proc.programs import passed_over
+
+TAIL_LINES = 20
+
+
+class Failed(EngineError):
+    """A program ran and exited with another code than 0.
+
+    Attributes:
+        code: its exit code; negative for a signal.
+        stderr: all that it wrote to standard error.
+    """
+
+    def __init__(self, what: str, *, code: int, stderr: str) -> None:
+        super().__init__(what)
+        self.code = code
+        self.stderr = stderr
+
+
+class TimedOut(EngineError):
+    """A program ran past its time."""
+
+
+def unstarted(
+    err: OSError, argv: Sequence[str], env: Mapping[str, str], purpose: str, cwd: Path | None,
+    missing: type[ReproError], hint: str,
+) -> ReproError:  # fmt: skip
+    """Return the error for a program that could not be started."""
+    if cwd and str(err.filename) == str(cwd):
+        return EngineError(
+            f"could not {purpose}: {cwd}: {err.strerror}", hint="was the folder removed meanwhile?"
+        )
+    if not isinstance(err, FileNotFoundError):
+        return missing(
+            f"`{argv[0]}` cannot be run ({err.strerror}), and is needed to {purpose}",
+            hint=hint or f"check the permissions of `command -v {shlex.quote(argv[0])}`",
+        )
+    return missing(
+        f"`{argv[0]}` is not on PATH, and is needed to {purpose}",
+        hint=passed_over(argv[0], env) or hint or f"install {argv[0]}",
+    )
+
+
+def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False) -> TimedOut:
+    """Return the error for a program that ran past its time, or was silent for so long."""
+    return TimedOut(
+        f"could not {purpose}: `{argv[0]}` "
+        + (f"said nothing for {timeout:.0f} s" if silent else f"did not end within {timeout:.0f} s"),
+        hint="run the command by hand to see where it waits: " + shlex.join(argv),
+    )
+
+
+def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
+    """Return the error for a program that wrote more than is taken into memory."""
+    return EngineError(
+        f"could not {purpose}: `{argv[0]}` wrote more than {most >> 20} MiB to its standard output",
+        hint="nothing of it was used; a program that writes so much here is hostile, or broken",
+    )
+
+
+def failed(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> Failed:
+    """Return the error for a program that exited with `code`; the message ends with the tail of what it complained."""
+    stderr = complaint.decode(errors="replace")
+    tail = "\n".join(stderr.strip().splitlines()[-TAIL_LINES:])
+    return Failed(
+        f"could not {purpose}: `{argv[0]}` exited {code}\n{tail}".rstrip(), code=code, stderr=stderr
+    )

@@ -1,0 +1,64 @@
+"""Commands for the Python that runs this program, started so that no code of the current directory can run in it.
+
+`-I` leaves out the current directory, PYTHONPATH, PYTHONSTARTUP and the user's own `site-packages`
+(https://docs.python.org/3/using/cmdline.html#cmdoption-I). Where this program itself comes from one of these, the new
+Python gets that one directory as a value: its code runs already.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+from pathlib import Path
+
+from reprobuild.errors import EngineError
+from reprobuild.infra.proc.errors import Failed
+from reprobuild.infra.proc.run import run
+
+SAFE = Path("/")  # a current directory that holds no file of anybody
+INSTALL = (
+    "install reprobuild with pip into the Python that runs it (a checkout with `pip install --editable`)"
+)
+_STANDARD = str(Path(site.__file__).parent)
+_ABOVE = "import sys; sys.path.insert(0, {folder!r}); "
+# Before the system's `site-packages`, as Python itself has it.
+_USER_SITE = (
+    "import site, sys; k = sys.path[:]; site.addsitedir({folder!r}); "
+    "i = next((i for i, p in enumerate(k) if p in site.getsitepackages()), len(k)); "
+    "sys.path[:] = k[:i] + sys.path[len(k):] + k[i:]; "
+)
+
+
+def own_module(module: str, *words: str) -> list[str]:
+    """Return the command that runs a module of this Python's own packages."""
+    if not _prelude():
+        return [sys.executable, "-I", "-m", module, *words]
+    return own_code(
+        f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)", *words
+    )
+
+
+def own_code(code: str, *words: str) -> list[str]:
+    """Return the command that runs a line of code, which may import this Python's own packages."""
+    return [sys.executable, "-I", "-c", _prelude() + code, *words]
+
+
+def check_installed() -> None:
+    """Check that an isolated Python finds this program.
+
+    Raises:
+        EngineError: it does not.
+    """
+    try:
+        run(own_code("import reprobuild"), env={}, purpose="find reprobuild", timeout=60)
+    except Failed:
+        raise EngineError(f"`{sys.executable} -I` does not find reprobuild", hint=INSTALL) from None
+
+
+def _prelude() -> str:
+    """Return the line that brings the packages of this process where an isolated Python does not have them."""
+    own, standard = str(Path(__file__).parents[3]), sys.path.index(_STANDARD) if _STANDARD in sys.path else 0
+    if own in sys.path[:standard]:  # PYTHONPATH has it, or `python -m` in a checkout
+        return _ABOVE.format(folder=own)
+    folder = site.getusersitepackages()
+    return _USER_SITE.format(folder=folder) if Path(folder).is_absolute() and folder in sys.path else ""

@@ -1,0 +1,143 @@
+"""Programs whose output is taken whole, when they have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.errors import EngineError, ReproError
+from reprobuild.infra.proc.errors import failed, late, overflowed, unstarted
+from reprobuild.infra.proc.output import MOST_OUTPUT, Overflow, collect
+from reprobuild.infra.proc.programs import absolute_path, with_program
+from reprobuild.infra.proc.session import GRACE_SECONDS, end, kill, running
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    purpose: str,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    output: Path | None = None,
+    timeout: float = 3600,
+    missing: type[ReproError] = EngineError,
+    hint: str = "",
+    most: int = MOST_OUTPUT,
+    terminal: bool = False,
+    command: Sequence[str] = (),
+    grace: float = 0,
+) -> bytes:
+    """Run a program to its end and return its standard output.
+
+    Args:
+        argv: the program and its arguments; never a shell line. Its name is looked for in the absolute entries of PATH.
+        env: the whole environment of the program; of its PATH it gets the absolute entries.
+        purpose: completes "is needed to ..." and "could not ...".
+        stdin: bytes for its standard input; nothing when None.
+        cwd: its working directory.
+        output: a file that takes its standard output, of any length, instead of memory.
+        timeout: seconds until it is killed.
+        missing: the error raised when the program is absent.
+        hint: what to do when it is absent.
+        most: bytes of its standard output that are taken into memory.
+        terminal: it may ask the user at the terminal; any other program has a session without one.
+        command: the name of the program in messages, and its arguments, where `argv` starts it for another.
+        grace: seconds from SIGTERM to SIGKILL where it is ended early, for a program that must end others itself.
+
+    Raises:
+        Failed: it exited with another code than 0; the message ends with the tail of its standard error.
+        TimedOut: it ran past `timeout`.
+        EngineError: it is absent or cannot be run (or `missing`), or wrote more than `most`.
+    """
+    shown = command or argv
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(output.open("wb")) if output else subprocess.PIPE
+        try:
+            child = stack.enter_context(
+                subprocess.Popen(
+                    with_program(argv, env), env=absolute_path(env), stdout=target, stderr=subprocess.PIPE, cwd=cwd,
+                    stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, start_new_session=not terminal,
+                )
+            )  # fmt: skip
+        except OSError as err:
+            raise unstarted(err, argv, env, purpose, cwd, missing, hint) from None
+        said, complained = _result(child, stdin, timeout, most, shown, purpose, grace)
+    if child.returncode:
+        raise failed(shown, purpose, child.returncode, complained)
+    return said
+
+
+def _result(
+    child: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, most: int, argv: Sequence[str], purpose: str,
+    grace: float = 0,
+) -> tuple[bytes, bytes]:  # fmt: skip
+    """Return what a program wrote when it has ended; it is ended where nobody waits for it any longer."""
+    try:
+        with running(child):
+            return collect(child, stdin, timeout, most)
+    except subprocess.TimeoutExpired:
+        raise late(argv, purpose, timeout) from None
+    except Overflow:
+        raise overflowed(argv, purpose, most) from None
+    except KeyboardInterrupt:
+        end(child, GRACE_SECONDS)  # it may have something to take along
+        raise
+    finally:
+        if grace:
+            end(child, grace)
+        kill(child)
+
+
+class Begun:
+    """A program that was started, and works on while its answer is not yet needed. For the arguments see `run`.
+
+    Raises:
+        EngineError: it is absent or cannot be run (or `missing`).
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        purpose: str,
+        cwd: Path | None = None,
+        missing: type[ReproError] = EngineError,
+    ) -> None:
+        self._argv, self._purpose = list(argv), purpose
+        try:
+            self._child = subprocess.Popen(
+                with_program(argv, env),
+                env=absolute_path(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as err:
+            raise unstarted(err, argv, env, purpose, None, missing, "") from None
+
+    def result(self, timeout: float) -> bytes:
+        """Wait for its end, and return its standard output; once.
+
+        Raises:
+            Failed: it exited with another code than 0. TimedOut: it did not end within `timeout` seconds.
+        """
+        try:
+            said, complained = _result(self._child, None, timeout, MOST_OUTPUT, self._argv, self._purpose)
+        finally:
+            self.end()
+        if self._child.returncode:
+            raise failed(self._argv, self._purpose, self._child.returncode, complained)
+        return said
+
+    def end(self) -> None:
+        """End it where it still works; nothing happens where it has ended."""
+        kill(self._child)
+        for stream in (self._child.stdout, self._child.stderr):
+            if stream:
+                stream.close()

@@ -1,0 +1,213 @@
+"""Programs that are given or give bytes piece by piece, while they run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import EngineError, ReproError
+from reprobuild.infra.proc.errors import failed, late, unstarted
+from reprobuild.infra.proc.programs import absolute_path, with_program
+from reprobuild.infra.proc.session import GRACE_SECONDS, end, kill, running
+from reprobuild.infra.proc.signals import LAST_SECONDS, Handing, handed_on
+
+PIECE = 1 << 16
+
+
+def feed(
+    argv: Sequence[str],
+    pieces: Iterable[bytes],
+    *,
+    env: Mapping[str, str],
+    purpose: str,
+    timeout: float = 3600,
+    missing: type[ReproError] = EngineError,
+    hint: str = "",
+) -> bytes:
+    """Run a program that reads `pieces`, one after the other, and return its standard output.
+
+    The pieces are taken as the program reads them, so that none waits in memory. Where one cannot be had,
+    the program is killed and the error of `pieces` goes on. For the arguments see `run`.
+
+    Raises:
+        Failed, EngineError: as `run` does; an early end of the program with code 0 is its own affair.
+    """
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
+        try:
+            child = subprocess.Popen(
+                with_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=said,
+                stderr=complained, start_new_session=True,
+            )  # fmt: skip
+        except OSError as err:
+            raise unstarted(err, argv, env, purpose, None, missing, hint) from None
+        assert child.stdin is not None
+        stream, expired = child.stdin, threading.Event()
+
+        def expire() -> None:
+            expired.set()
+            child.kill()
+
+        clock = threading.Timer(timeout, expire)
+        clock.daemon = True
+        clock.start()
+        try:
+            with running(child):
+                _pour(stream, pieces)
+                child.wait()
+        finally:
+            clock.cancel()
+            kill(child)
+            _close(stream)
+        said.seek(0)
+        complained.seek(0)
+        if expired.is_set():
+            raise late(argv, purpose, timeout)
+        if child.returncode:
+            raise failed(argv, purpose, child.returncode, complained.read())
+        return said.read()
+
+
+def stream(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    purpose: str,
+    sink: Callable[[int, bytes], None],
+    timeout: float = 0,
+    silence: float = 0,
+    cwd: Path | None = None,
+    exact: bool = False,
+    terminal: bool = False,
+    hint: str = "",
+    handing: Handing | None = None,
+) -> int:
+    """Run a program to its end, hand on its output as it comes, and return its exit code.
+
+    The code is negative for a signal. Where `sink` raises, or the wait is interrupted, the program is ended: it
+    is asked to (SIGTERM) before it is made to, so that it can take along what it has started.
+
+    Args:
+        argv: the program and its arguments; never a shell line. Its standard input is empty. Its name is looked for in
+            the absolute entries of PATH.
+        env: the whole environment of the program; of its PATH it gets the absolute entries.
+        purpose: completes "is needed to ..." and "could not ...".
+        sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
+        timeout: seconds until it is ended; 0 for none.
+        silence: seconds without output until it is ended; 0 for none.
+        cwd: its working directory.
+        exact: the environment is the subject of the program, which gets PATH as it is.
+        terminal: it asks the user for a password, and stays on the terminal.
+        hint: what to do when it is absent.
+        handing: it is told of the signals that this program gets, in this way. Else it is not told.
+
+    Raises:
+        TimedOut: it ran past `timeout`, or was silent for `silence`.
+        EngineError: it is absent or cannot be run.
+    """
+    begun = _Begun()
+    with contextlib.ExitStack() as told:
+        if handing:
+            told.enter_context(
+                handed_on(handing.tell or begun.tell, partial(begun.tell, handing.last), handing)
+            )
+        try:
+            child = subprocess.Popen(
+                with_program(argv, env),
+                env=dict(env) if exact else absolute_path(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                start_new_session=not terminal,
+            )
+        except OSError as err:
+            raise unstarted(err, argv, env, purpose, cwd, EngineError, hint) from None
+        begun.begin(child)
+        deadline = time.monotonic() + timeout if timeout else None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        with child.stdout, child.stderr:
+            try:
+                with told, contextlib.suppress(subprocess.TimeoutExpired):
+                    streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
+                    if _hand_on(streams, sink, deadline, silence or None):
+                        return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except KeyboardInterrupt:
+                end(child, LAST_SECONDS if handing else GRACE_SECONDS)
+                raise
+            finally:
+                end(child, GRACE_SECONDS)
+    passed = deadline is not None and time.monotonic() >= deadline
+    raise late(argv, purpose, timeout if passed else silence, silent=not passed)
+
+
+class _Begun:
+    """A program that hears of signals, also of those that came while it was being started."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._kept: list[int] = []
+
+    def tell(self, signum: int) -> None:
+        with self._guard:
+            if self._child is None:
+                self._kept.append(signum)
+            else:
+                self._child.send_signal(signum)
+
+    def begin(self, child: subprocess.Popen[bytes]) -> None:
+        with self._guard:
+            self._child = child
+            for signum in self._kept:
+                child.send_signal(signum)
+
+
+def _hand_on(
+    streams: Mapping[int, int],
+    sink: Callable[[int, bytes], None],
+    deadline: float | None,
+    silence: float | None,
+) -> bool:
+    """Hand on what comes until both streams end; return False where the deadline comes first, or a silence."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor, number in streams.items():
+            selector.register(descriptor, selectors.EVENT_READ, number)
+        while selector.get_map():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            ready = selector.select(min((seconds for seconds in (left, silence) if seconds), default=None))
+            if not ready and silence:
+                return False
+            for key, _ in ready:
+                piece = os.read(key.fd, PIECE)
+                if piece:
+                    sink(key.data, piece)
+                else:
+                    selector.unregister(key.fd)
+    return True
+
+
+def _pour(stream: IO[bytes], pieces: Iterable[bytes]) -> None:
+    """Write the pieces and close the stream; it stays open where a piece cannot be had."""
+    for piece in pieces:
+        try:
+            stream.write(piece)
+        except BrokenPipeError:  # a child that ends before it has read all has its reasons
+            break
+    _close(stream)
+
+
+def _close(stream: IO[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # what is still buffered has no reader
+        stream.close()

@@ -1,0 +1,206 @@
+"""Cutting secrets out: of an address, and of a text for the eyes."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from reprobuild.infra.secrets.rules import VALUES, marked, secrets_of
+from reprobuild.infra.secrets.search import (
+    ADDRESS,
+    AUTHORIZATION,
+    BEARER,
+    GROUPED,
+    LOGIN,
+    LOOSE,
+    NOTHING,
+    OPTION,
+    SSHPASS,
+    WORD,
+    without_login,
+)
+from reprobuild.infra.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
+
+# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
+ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
+    r"[\\\"']{0,4}(?=\S)"
+)
+# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
+_LATER_HOST = re.compile(
+    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
+)
+# A login whose `@` is percent-encoded; no host has one.
+# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
+# path leaves; digits before a sign are a port.
+_LOOSE_LOGIN = re.compile(
+    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
+)
+# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
+_PLAIN_LOGIN = re.compile(
+    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
+)
+_ENCODED_AT = re.compile("%(?:25){0,9}40")
+# After an address of IPv6: what is neither a port nor a template.
+_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
+_OF_PATH = re.compile(r";([^;/]{1,9999})")
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+
+
+def strip_credentials(url: str) -> tuple[str, bool]:
+    """Return the address without user, password and secret parameters, and whether there were any.
+
+    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _cut_values(url)
+    authority, slash, tail = _authority(rest, scheme)
+    user, at, named = authority.rpartition("@")
+    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
+    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
+    bare = f"{scheme}://{keep}{host}{slash}{tail}"
+    try:
+        parts = urlsplit(bare)
+        plain = parts._replace(
+            path=_without_parameters(parts.path),
+            query=_without_secrets(parts.query),
+            fragment=_without_secrets(parts.fragment),
+        )
+        cut = urlunsplit(plain)
+    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
+        return f"{scheme}://{GONE}", True
+    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
+    same = parts == plain
+    clean, more = _cut_values(bare if same else cut)
+    tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
+    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def without_logins(text: str) -> str:
+    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+
+    `redact` cuts more, and would cut the words of a message that names a secret.
+    """
+    if not any(mark in text for mark in ("@", "://", "%40")):
+        return text
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(rf"\1{GONE}@", text)))[0]
+
+
+def redact(text: str) -> str:
+    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    text = BEARER.sub(lambda match: match[1] + GONE, text)
+    text = LOGIN.sub(without_login, _without_header(text))
+    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
+    text = _without_options(text)
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
+            return _cut_values(text[: match.end()])[0] + GONE
+    return _cut_values(text)[0]
+
+
+def _without_header(text: str) -> str:
+    """Cut the logins out of headers that are called Authorization."""
+    kept, at = [], 0
+    for match in AUTHORIZATION.finditer(text):
+        if match.start() >= at:
+            ends = [
+                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
+            ]
+            kept += [text[at : match.end()], GONE]
+            at = min(ends, default=len(text))
+    return "".join([*kept, text[at:]])
+
+
+def _without_options(text: str) -> str:
+    """Cut the words after options that are called like a secret."""
+    kept, at = [], 0
+    for match in OPTION.finditer(text):
+        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        if match.start() >= at and secret_name(name, value):
+            kept.append(f"{text[at : match.end(1)]} {GONE}")
+            word = WORD.match(text, match.end())
+            at = word.end() if word else match.end()
+    return "".join([*kept, text[at:]])
+
+
+def assigns_secret(match: re.Match[str]) -> bool:
+    """Tell whether what follows is the value of a secret."""
+    name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
+    whole = match.string[match.end() : match.end() + 200].split()[0]
+    value = re.split("[\"',;]", whole)[0]
+    found = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
+    if not found or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(found)
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
+        return False
+    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
+
+
+def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
+    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    end = _ends(rest, 0)
+    for _ in range(9):
+        at = _goes_on(rest, end, scheme)
+        if at < 0:
+            break
+        end = _ends(rest, at)
+    return rest[:end], rest[end : end + 1], rest[end + 1 :]
+
+
+def _ends(rest: str, start: int) -> int:
+    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
+
+
+def _goes_on(rest: str, end: int, scheme: str) -> int:
+    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    login, _, host = rest[:end].rpartition("@")
+    name, _, port = host.partition(":")
+    if "[" in rest[:end] or port.isdigit():
+        return -1
+    if port:
+        return rest.find("@", end)
+    if ":" not in login or "." in name or name == "localhost":
+        return -1
+    later = _LATER_HOST.search(rest, end)
+    return later.start() if later and (later[1] or "+" not in scheme) else -1
+
+
+def secret_query(query: str) -> bool:
+    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    return _without_secrets(query) != query or _cut_values(query)[1]
+
+
+def _without_secrets(query: str) -> str:
+    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+
+
+def _without_parameters(path: str) -> str:
+    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
+
+
+def _is_secret_parameter(part: str) -> bool:
+    name, has_value, value = part.partition("=")
+    word = unquote(name).strip().replace("-", "_")
+    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
+
+
+def _cut_values(text: str) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks: the same that a search finds."""
+    cut = text
+    for rule in VALUES:
+        if marked(rule, cut.lower()):
+            for start, end in reversed(secrets_of(rule, cut)):
+                cut = f"{cut[:start]}{GONE}{cut[end:]}"
+    return cut, cut != text

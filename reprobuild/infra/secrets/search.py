@@ -1,0 +1,314 @@
+"""Finding secrets: in one text, and line by line in a source, a patch or an output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from reprobuild.infra.secrets.rules import NUMBER, START, VALUES, Rule, judged, marked, secrets_of
+from reprobuild.infra.secrets.templates import VARIABLE
+from reprobuild.infra.secrets.words import GONE
+
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    rf"|\${VARIABLE}"
+    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
+# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
+LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
+# What a shell takes for one word; a quote that is never closed reaches to the end.
+WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
+LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
+GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
+    re.DOTALL,
+)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
+AUTHORIZATION = re.compile(
+    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
+    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
+)
+BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+# A long line is searched in pieces; no pattern matches more than the second.
+_PIECE, _OVERLAP = 1 << 18, 1 << 15
+# Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
+_BLOCK = 1 << 16
+# More values than this are looked for all at once.
+_MANY = 100
+# A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
+_LONG, _EDGE = 20, 1 << 10
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
+_ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
+# Names, paths and addresses that are spoken. Each turn begins in its own way, so there is one way to match.
+_SPOKEN = re.compile(
+    rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
+)
+# What is public, and has any shape in its last line.
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
+# Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
+_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+# A command that is given a password has an option before it.
+_OPTION = b" -"
+_DIGIT = re.compile(rb"\d")
+_MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
+_UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
+_BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
+_IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
+_IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
+_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
+_IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
+_IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
+_WHOLE = {
+    number: rule.pattern[len(START) :].encode()
+    for number, rule in enumerate(VALUES)
+    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
+    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
+}  # fmt: skip
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
+
+
+class _Block(NamedTuple):
+    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
+
+    text: bytes
+    lowered: bytes
+    start: int
+    line: int
+
+
+def secret_value(value: str) -> str | None:
+    """Return the rule by which this text holds a secret, whatever its name, or None."""
+    lowered = value.lower()
+    for rule in VALUES:
+        if marked(rule, lowered) and secrets_of(rule, value):
+            return rule.name
+    return None
+
+
+def find(
+    text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
+) -> list[tuple[int, str]]:
+    """Return (line from 1, rule) of each line with a secret in a source, a patch or an output, in order of lines.
+
+    Args:
+        text: what is searched.
+        most: the first so many are enough.
+        look: called again and again; what it raises ends the search.
+    """
+    text = _without_nuls(text)
+    if b"BEGIN CERT" in text:
+        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
+    in_runs, values = _of_long_words(text, look)
+    found: dict[int, str] = {}
+    for block in _blocks(text):
+        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
+            places = _lines_to_search(number, block, lines, values, look)
+            if places:
+                _add_lines(VALUES[number], text, block, places, found, most, look)
+        if most is not None and len(found) >= most:
+            break
+    return sorted(found.items())[:most]
+
+
+def _blocks(text: bytes) -> Iterator[_Block]:
+    """Cut a text into blocks of whole lines."""
+    start, line = 0, 1
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK) + 1 or len(text)
+        part = text[start:end]
+        yield _Block(part, part.lower(), start, line)
+        start, line = end, line + part.count(b"\n")
+
+
+def _lines_to_search(
+    number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
+    look: Callable[[], object],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Return start and end in a block of each line in which a rule is looked for, in order."""
+    marks = _MARKS[number]
+    if not marks:
+        return _lines_with(values[number], block.text, look)
+    for mark in marks:
+        if mark not in lines:
+            lines[mark] = _lines_of(mark, block.lowered, lines, look, option=VALUES[number].option)
+    if len(marks) == 1:
+        return lines[marks[0]]
+    return sorted(set().union(*(lines[mark] for mark in marks)))
+
+
+def _without_nuls(text: bytes) -> bytes:
+    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
+    head = text[: _EDGE & ~1]
+    marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
+    if marked is None and len(head) >= _LONG:
+        halves = {"utf-16-be": head[::2], "utf-16-le": head[1::2]}
+        marked = next((name for name, half in halves.items() if half.count(0) > 0.9 * len(half)), None)
+        if marked and min(half.count(0) for half in halves.values()) > 0:  # compiled code has zeros anywhere
+            return text
+    return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
+
+
+def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
+    places = set().union(*lines.values())
+    worded = b"\n".join(lowered[start:end] for start, end in places)
+    numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
+    texts = (
+        (_IN_WORDED, worded),
+        (_IN_NUMBERED, numbered),
+        (_ANYWHERE, lowered),
+    )
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
+def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
+    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
+    numbers: set[int] = set()
+    values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
+    for runs in _long_runs(text, look):
+        lowered = runs.lower()
+        for mark, number in _IN_RUNS:
+            if number not in numbers and _in_run(mark, number, runs, lowered):
+                numbers.add(number)
+        for number in _UNMARKED:
+            values[number] |= _without_marks(VALUES[number], runs)
+    return numbers | {number for number, found in values.items() if found}, values
+
+
+def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
+    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    at = lowered.find(mark)
+    if at < 0 or number not in _WHOLE:
+        return at >= 0
+    token = re.compile(_WHOLE[number])
+    while at >= 0:
+        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
+        end = len(runs) if end < 0 else end
+        if token.search(runs, start, end):
+            return True
+        at = lowered.find(mark, end)
+    return False
+
+
+def _add_lines(
+    rule: Rule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
+    look: Callable[[], object],
+) -> None:  # fmt: skip
+    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
+    number, counted, times = block.line, block.start, 0
+    for start, end in ((block.start + start, block.start + end) for start, end in places):
+        if times == most:
+            break
+        if not near.search(text, start, end):
+            continue
+        at = _lines_before(text, start, rule.lines) if rule.lines else start
+        if _holds(rule, pattern, text, at, start, end, look):
+            number += text.count(b"\n", counted, start)
+            counted = start
+            found.setdefault(number, rule.name)
+            times += 1
+
+
+def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
+    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
+    for at in range(0, len(text), _PIECE):
+        look()
+        piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
+        words = {word for word in piece.split() if len(word) >= _LONG}
+        yield b"\n".join([word for word in words if not _SPOKEN.fullmatch(word)])
+
+
+def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
+    """Return the secrets of a kind that has no mark."""
+    pattern = re.compile(rule.pattern.encode())
+    return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
+
+
+def _holds(
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
+    look: Callable[[], object],
+) -> bool:  # fmt: skip
+    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
+    for at in (before, *range(start + _PIECE, end, _PIECE)):
+        look()
+        stop = min(end, max(at, start) + _PIECE + _OVERLAP)
+        for match in pattern.finditer(text, at, stop):
+            whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
+            span = judged(rule, match) if whole else None
+            if span and span[1] > start:
+                return True
+    return False
+
+
+def _lines_before(text: bytes, start: int, count: int) -> int:
+    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
+    for _ in range(count):
+        begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
+        if not begin and start > _EDGE:
+            break
+        start = begin
+    return start
+
+
+def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+    """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
+    lines = []
+    at = text.find(mark)
+    while at >= 0:
+        look()
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
+        lines.append((text.rfind(b"\n", 0, at) + 1, end))
+        at = text.find(mark, end)
+    return lines
+
+
+def _lines_of(
+    mark: bytes,
+    text: bytes,
+    lines: dict[bytes, list[tuple[int, int]]],
+    look: Callable[[], object],
+    *,
+    option: bool,
+) -> list[tuple[int, int]]:
+    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
+    if word is None:
+        return _marked_lines(text, mark, look)
+    look()
+    return [place for place in lines[word] if text.find(mark, *place) >= 0]
+
+
+def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
+    if len(values) <= _MANY:
+        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
+    lengths = {len(value) for value in values}
+    lines, start = [], 0
+    while start < len(text):
+        look()
+        end = text.find(b"\n", start)
+        end = len(text) if end < 0 else end
+        if any(text[at : at + size] in values for size in lengths for at in range(start, end - size + 1)):
+            lines.append((start, end))
+        start = end + 1
+    return lines
+
+
+def without_login(match: re.Match[str]) -> str:
+    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
+    option, space, word = match[1], match[2], match[3].strip("\"'")
+    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
+    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
+        return match[0]
+    return f"{option} {GONE}"

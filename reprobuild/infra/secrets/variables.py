@@ -1,0 +1,180 @@
+"""Telling whether a variable is a secret: by its name, or by what its value holds."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from reprobuild.infra.secrets.redact import ASSIGNED, SIGNED, assigns_secret, redact
+from reprobuild.infra.secrets.search import (
+    ADDRESS,
+    AUTHORIZATION,
+    BEARER,
+    GROUPED,
+    LOGIN,
+    LOOSE,
+    NOTHING,
+    OPTION,
+    SSHPASS,
+    secret_value,
+    without_login,
+)
+from reprobuild.infra.secrets.templates import VARIABLE
+from reprobuild.infra.secrets.words import (
+    CONDA_TOKEN,
+    decoded,
+    is_login,
+    looks_generated,
+    rule_of_name,
+    secret_name,
+)
+
+_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
+_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
+)
+# A parameter of an address that is long enough for a signature.
+_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~-]{16,400})")
+_WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(
+    rf"[\\\"']{{0,3}}(\$(?:{VARIABLE}|\d(?!\w)|[^A-Za-z0-9_$]|\Z)|[{{<]|%[({{]|%[A-Z][A-Z0-9_]{{1,40}}%|\*\*\*)"
+)
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# A proxy without a scheme, which programs take, too.
+_PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
+_PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
+# A text in base64, of which the line breaks are taken out.
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+
+
+def secret_variable(name: str, value: str) -> str | None:
+    """Return the rule by which this environment variable is a secret, or None.
+
+    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
+    (`SOME_AUTH`) needs a value that looks generated.
+    """
+    if NOTHING.fullmatch(value):
+        return None
+    if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
+        return "login"
+    found = (
+        secret_name(name, value)
+        or secret_value(value)
+        or _secret_inside(value)
+        or _assigned_inside(value)
+        or _login_inside(name, value)
+        or _encoded_inside(value)
+    )
+    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+        return "generated" if not value.startswith("/") and looks_generated(value) else None
+    return found
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
+    return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _encoded_inside(value: str) -> str | None:
+    """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
+    value = re.sub(r"\r?\n", "", value)
+    text = decoded(value) if _ENCODED.fullmatch(value) else None
+    if text is None:
+        return None
+    return secret_value(text) or _secret_inside(text) or _assigned_inside(text)
+
+
+def _secret_inside(value: str) -> str | None:
+    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
+    for match in _INSIDE.finditer(value):
+        rule = secret_name(match[1].replace("-", "_"), match[2])
+        if (
+            value[match.end(1) : match.end(1) + 1] == ":"
+            and value[max(match.start() - 1, 0) : match.start()] == "/"
+        ):
+            continue  # `registry/token:latest`
+        if rule and not NOTHING.fullmatch(match[2]):
+            return rule
+    return None
+
+
+def _assigned_inside(value: str) -> str | None:
+    """Return the rule of what `redact` takes for the value of a secret, wherever in a value the name of it stands.
+
+    Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
+    """
+    for match in ASSIGNED.finditer(value):
+        if not rule_of_name(match[1].replace("-", "_")):
+            continue
+        word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
+        if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
+            return secret_name(match[1].replace("-", "_"), word) or "assigned"
+    for match in _PARAMETER.finditer(value):
+        if SIGNED.fullmatch(unquote(match[1]).replace("-", "_")) and looks_generated(match[2]):
+            return "signature"
+    return None
+
+
+def _login_inside(name: str, value: str) -> str | None:
+    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+
+    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    """
+    for header in AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
+        return "secret"
+    for match in ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Whether this is a header's value without its name, and no text about something basic."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    return is_login(token)
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    for match in OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None

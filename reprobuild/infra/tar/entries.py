@@ -1,0 +1,110 @@
+"""One path of a tree: what a tar header says of it, and the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Iterable
+from typing import IO, Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.infra.untrusted.strings import Hex, Line, LinkTarget, OptionalSha256, TreePath
+
+CHUNK = 1 << 20
+
+EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One path of a tree. `path` has no leading slash. `sha256` is the content's, for a file.
+
+    `target` is the text of a symbolic link, or the path of the file that a hard link repeats.
+    `xattrs` are (name, hex value) pairs, sorted.
+    """
+
+    path: TreePath
+    type: EntryType
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    size: int = 0
+    target: LinkTarget = ""
+    sha256: OptionalSha256 = ""
+    device: tuple[int, int] = (0, 0)
+    xattrs: tuple[tuple[Line, Hex], ...] = ()
+
+
+TAR_TYPES: dict[EntryType, bytes] = {
+    "file": tarfile.REGTYPE,
+    "directory": tarfile.DIRTYPE,
+    "symlink": tarfile.SYMTYPE,
+    "hardlink": tarfile.LNKTYPE,
+    "char": tarfile.CHRTYPE,
+    "block": tarfile.BLKTYPE,
+    "fifo": tarfile.FIFOTYPE,
+}
+ENTRY_TYPES: dict[bytes, EntryType] = {value: key for key, value in TAR_TYPES.items()}
+ENTRY_TYPES[tarfile.AREGTYPE] = "file"
+
+
+def entry_of(info: tarfile.TarInfo) -> Entry:
+    """Return what a tar header says, without the content's hash.
+
+    Raises:
+        ValueError: the member is of a kind that a layer cannot hold (a GNU sparse file, a volume label).
+    """
+    kind = ENTRY_TYPES.get(info.type)
+    if kind is None:
+        raise ValueError(f"{info.name} is of the tar type {info.type!r}, which a layer cannot hold")
+    return Entry(
+        path=normal(info.name),
+        type=kind,
+        mode=info.mode & 0o7777,
+        uid=info.uid,
+        gid=info.gid,
+        size=info.size if kind == "file" else 0,
+        target=normal(info.linkname) if kind == "hardlink" else info.linkname,
+        device=(info.devmajor, info.devminor) if kind in ("char", "block") else (0, 0),
+        xattrs=_xattrs(info),
+    )
+
+
+def _xattrs(info: tarfile.TarInfo) -> tuple[tuple[str, str], ...]:
+    prefix = "SCHILY.xattr."
+    return tuple(
+        sorted(
+            (key[len(prefix) :], value.encode("utf-8", "surrogateescape").hex())
+            for key, value in info.pax_headers.items()
+            if key.startswith(prefix)
+        )
+    )
+
+
+def normal(path: str) -> str:
+    """Return a member name without leading `./` or `/` and without a trailing slash."""
+    while path.startswith(("./", "/")):
+        path = path[2:] if path.startswith("./") else path[1:]
+    return "" if path == "." else path.rstrip("/")
+
+
+def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
+    """Return the entry of a file with the sha256 of its content, which is read in pieces."""
+    if entry.type != "file" or content is None:
+        return entry
+    digest = hashlib.sha256()
+    while chunk := content.read(CHUNK):
+        digest.update(chunk)
+    return msgspec.structs.replace(entry, sha256=digest.hexdigest())
+
+
+def parents(paths: Iterable[str]) -> list[str]:
+    """Return every directory above the given paths, each once, sorted so that parents come first."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return sorted(found)

@@ -1,0 +1,64 @@
+"""Tar streams of others, read to their end, member by member."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from reprobuild.infra.tar.entries import Entry, entry_of, hashed
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.untrusted.names import check_name, check_target
+
+
+def members(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield each member of a tar stream with its content, for a file, to be read before the next is taken.
+
+    No header is kept, so memory does not grow with the number of members. `origin` is what the user knows the
+    tar by.
+
+    Raises:
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
+    """
+    with tars.open_stream(stream) as tar:
+        for info in tars.members(tar, origin):
+            yield info, tar.extractfile(info) if info.isreg() else None
+
+
+def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry, Callable[[], bytes]]]:
+    """Yield each entry of a tar stream, and a function that gives the content of a file.
+
+    The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
+    """
+    for info, opened in members(stream, origin):
+
+        def content(opened: IO[bytes] | None = opened) -> bytes:
+            return opened.read() if opened else b""
+
+        yield entry_of(info), content
+
+
+def list_tar(
+    stream: IO[bytes], origin: str = "the tar", allowance: Allowance | None = None
+) -> Iterator[Entry]:
+    """Yield each entry of a layer with the hash of its content, which is read in pieces.
+
+    `origin` is what the user knows the tar by; for `allowance` see `guard.layers.layer_members`.
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.layers`.
+    """
+    for info, opened in layer_members(stream, origin, allowance):
+        entry = entry_of(info)
+        if entry.path:
+            check_name(entry.path, origin)
+        if entry.type == "symlink":
+            check_target(entry.target, entry.path, origin)
+        yield hashed(entry, opened)

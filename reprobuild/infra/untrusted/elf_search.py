@@ -1,0 +1,88 @@
+"""A search path for libraries, given to a program that has none, or too short a one.
+
+The new string goes into the zeros that a linker leaves between two segments, where the loader maps it with the page
+before it; the tag takes one of the spare entries at the end of the dynamic segment. No other byte of the file moves.
+Format: https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.pheader.html
+"""
+
+from __future__ import annotations
+
+import struct
+
+from msgspec import Struct
+
+from reprobuild.infra.untrusted.elf import MOST_SEGMENTS, MOST_TAGS
+
+_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian: both machines that images are made for
+_LOAD, _DYNAMIC = 1, 2
+_NULL, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 0, 5, 10, 15, 29
+_PAGE = 4096  # the smallest of any machine: what is in the same page of the file is mapped with it
+
+
+class _Segment(Struct, frozen=True):
+    kind: int
+    place: int
+    address: int
+    size: int
+    in_memory: int
+
+
+def with_search_path(data: bytes, text: bytes) -> bytes | None:
+    """Return a program that has the loader look in these folders; None where the file has no room, or is damaged.
+
+    Args:
+        data: the whole file.
+        text: the folders, as DT_RUNPATH has them.
+    """
+    try:
+        return _written(data, text)
+    except (struct.error, ValueError, KeyError, StopIteration):
+        return None
+
+
+def _written(data: bytes, text: bytes) -> bytes | None:
+    if not data.startswith(_MAGIC):
+        return None
+    segments = _segments(data)
+    dynamic = next(one for one in segments if one.kind == _DYNAMIC)
+    tags = [
+        struct.unpack_from("<qQ", data, dynamic.place + 16 * number)
+        for number in range(min(dynamic.size // 16, MOST_TAGS))
+    ]
+    kinds = [tag for tag, _ in tags]
+    end = kinds.index(_NULL)
+    strings = tags[kinds.index(_STRTAB, 0, end)][1]
+    size = kinds.index(_STRSZ, 0, end)
+    holder = next(
+        one for one in segments
+        if one.kind == _LOAD and one.address <= strings < one.address + one.size and one.size == one.in_memory
+    )  # fmt: skip
+    place, length = holder.place + holder.size, len(text) + 1
+    after = [one.place for one in segments if one.kind == _LOAD and one.place >= place]
+    if not after:  # what follows is no padding: sections that are not loaded
+        return None
+    if place + length > min([-(-place // _PAGE) * _PAGE, len(data), *after]) or any(
+        data[place : place + length]
+    ):
+        return None
+    known = next((kinds.index(kind, 0, end) for kind in (_RUNPATH, _RPATH) if kind in kinds[:end]), None)
+    if known is None and (end + 1 >= len(kinds) or kinds[end + 1] != _NULL):
+        return None  # the entry that ends the list must stay
+    offset = holder.address + holder.size - strings
+    made = bytearray(data)
+    made[place : place + len(text)] = text
+    number, kind = (end, _RUNPATH) if known is None else (known, kinds[known])
+    struct.pack_into("<qQ", made, dynamic.place + 16 * number, kind, offset)
+    struct.pack_into("<qQ", made, dynamic.place + 16 * size, _STRSZ, max(tags[size][1], offset + length))
+    return bytes(made)
+
+
+def _segments(data: bytes) -> list[_Segment]:
+    (start,) = struct.unpack_from("<Q", data, 32)
+    width, count = struct.unpack_from("<HH", data, 54)
+    rows = [
+        struct.unpack_from("<IIQQQQQQ", data, start + width * n) for n in range(min(count, MOST_SEGMENTS))
+    ]
+    return [
+        _Segment(kind, place, address, size, memory) for kind, _, place, address, _, size, memory, _ in rows
+    ]

@@ -1,0 +1,112 @@
+"""Archives of sources: sdists, and archives of whole repositories, read before anything of them is unpacked.
+
+https://packaging.python.org/en/latest/specifications/source-distribution-format/ has one form, `NAME-VERSION.tar.gz`;
+older ones may be any of these.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from lzma import LZMAError
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted import tars, zips
+from reprobuild.infra.untrusted.names import HOSTILE, check_path
+
+_MODES = {
+    ".tar.gz": "r|gz", ".tgz": "r|gz", ".tar.bz2": "r|bz2", ".tbz2": "r|bz2", ".tar.xz": "r|xz", ".txz": "r|xz",
+    ".tar": "r|", ".zip": "",
+}  # fmt: skip
+_UNREADABLE = (*tars.UNREADABLE, *zips.UNREADABLE, zlib.error, LZMAError, OSError)
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One file or link of an archive, by its path below the only folder at the archive's top.
+
+    `open` may be called before the next member is asked for, and its stream read until then; of a link `target` is
+    what it says.
+    """
+
+    path: str
+    executable: bool = False
+    target: str | None = None
+    open: Callable[[], IO[bytes]] = io.BytesIO
+
+
+def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Member]:
+    """Give every file and symbolic link of an archive of sources.
+
+    Args:
+        path: the archive, under any name.
+        filename: its own name, which tells what it is.
+        subdirectory: the project's folder below the archive's only folder; what is elsewhere is left out.
+
+    Raises:
+        BuildError: it is of no known kind or damaged; it holds unsafe paths, other things than files, folders and
+            links, more than one folder at its top, or unpacks to too much.
+    """
+    mode = next((mode for ending, mode in _MODES.items() if filename.lower().endswith(ending)), None)
+    if mode is None:
+        raise BuildError(
+            f"{filename} is an archive of no known kind",
+            hint="those are read: .tar, also packed by gzip, bzip2 or xz, and .zip",
+        )
+    inside = f"{subdirectory}/" if subdirectory else ""
+    top: str | None = None
+    try:
+        for member in _of_tar(path, filename, mode) if mode else _of_zip(path, filename):
+            folder, _, rest = member.path.partition("/")
+            top = folder if top is None else top
+            if folder != top or not rest:
+                raise BuildError(
+                    f"{filename} holds {member.path!r} beside the folder {top!r}: a source archive has one folder",
+                    hint="build a wheel of it by hand, and put that into a folder of pip's find-links",
+                )
+            if rest.startswith(inside):
+                yield Member(
+                    path=rest[len(inside) :], executable=member.executable, target=member.target,
+                    open=member.open,
+                )  # fmt: skip
+    except _UNREADABLE as err:
+        raise BuildError(f"{filename} cannot be read: {err}", hint=HOSTILE) from None
+
+
+def _of_tar(path: Path, filename: str, mode: str) -> Iterator[Member]:
+    packed = path.stat().st_size
+    with path.open("rb") as stream, closing(tars.open_stream(stream, mode)) as tar:
+        for info in tars.members(tar, filename, packed=packed):
+            name = info.name.removeprefix("./").rstrip("/")
+            if info.isdir():
+                continue
+            check_path(name, filename)
+            if not (info.isreg() or info.issym()):
+                raise BuildError(
+                    f"{filename} holds {name!r}, which is neither a file nor a link", hint=HOSTILE
+                )
+            yield Member(
+                path=name, executable=bool(info.mode & 0o100), target=info.linkname if info.issym() else None,
+                open=lambda info=info: _opened(tar, info),  # type: ignore[misc]  # mypy: a default is Any
+            )  # fmt: skip
+
+
+def _opened(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    opened = tar.extractfile(info)
+    assert opened is not None  # it is a regular file
+    return opened
+
+
+def _of_zip(path: Path, filename: str) -> Iterator[Member]:
+    with zips.open_zip(path, filename) as (archive, members):
+        for name, info in members.items():
+            yield Member(
+                path=name, executable=bool((info.external_attr >> 16) & 0o100),
+                open=lambda info=info: archive.open(info),  # type: ignore[misc]  # as above
+            )  # fmt: skip

@@ -1,0 +1,141 @@
+"""Tar archives of others, member by member, in bounded time and memory.
+
+`tarfile` ends silently at a damaged header, reads extension headers of any size into memory, follows negative
+sizes backwards, takes years to skip what is not there, and recurses for each extension header; none of it happens
+here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tarfile
+from collections.abc import Iterator
+from typing import IO, cast
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS, check_total
+
+# What reading a damaged tar can raise, from tarfile and the decompressors below it.
+UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionError, EOFError)
+
+# Two longest paths and the longest extended attribute.
+LONGEST_HEADER = 128 << 10
+# CPython before 3.11.10 needs quadratic time for them: https://github.com/python/cpython/issues/121285
+_DIGITS = re.compile(rb"\d{100}")
+_PIECE = 1 << 20
+_PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
+
+
+class _Again:
+    """A file whose last piece can be read once more."""
+
+    def __init__(self, piece: bytes, stream: IO[bytes]) -> None:
+        self._piece = piece
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        piece, self._piece = self._piece, b""
+        return piece or self._stream.read(size)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
+class CarefulInfo(tarfile.TarInfo):
+    """A member's header that refuses to be misread. For `tarinfo=` of `tarfile.open`."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> CarefulInfo:
+        with _aloud(buf):
+            return super().frombuf(buf, encoding, errors)
+
+    @classmethod
+    def _frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str, **more: bool) -> CarefulInfo:
+        # What reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in its deb12u6.
+        with _aloud(buf):
+            info: CarefulInfo = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
+            return info
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        # The entry point for subclasses, as a comment in tarfile.py names it.
+        if self.size < 0:
+            raise tarfile.ReadError("a member has a negative size")
+        if self.type in _EXTENSIONS and self.size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes describes one member")
+        stream = tar.fileobj
+        if self.type in _PAX and stream is not None:
+            blocks = -(-self.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            content = stream.read(blocks)
+            if _DIGITS.search(content):
+                raise tarfile.ReadError("a pax header holds a number of a hundred digits")
+            tar.fileobj = cast(
+                "IO[bytes]", _Again(content, cast("IO[bytes]", stream))
+            )  # while headers are read
+        try:
+            member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # not in the stubs
+        except tarfile.HeaderError as err:
+            raise tarfile.ReadError(f"a header cannot be read: {err}") from None
+        finally:
+            tar.fileobj = stream
+        return member
+
+
+@contextlib.contextmanager
+def _aloud(buf: bytes | bytearray) -> Iterator[None]:
+    """Let an empty block, and nothing at all, end an archive; all else would end it as silently."""
+    try:
+        yield
+    except tarfile.HeaderError as err:
+        if buf and bytes(buf).strip(b"\0"):
+            raise tarfile.ReadError(f"a header cannot be read: {err}") from None
+        raise
+
+
+def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
+    """Open a tar that is read once, from its beginning; names that are not UTF-8 keep their bytes."""
+    tar: tarfile.TarFile = tarfile.open(  # type: ignore[call-overload]  # noqa: SIM115  # the mode is a variable; the caller closes it
+        fileobj=stream, mode=mode, tarinfo=CarefulInfo, encoding="utf-8", errors="surrogateescape"
+    )
+    return tar
+
+
+def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tar that was opened with `CarefulInfo`; their names are not checked here.
+
+    Args:
+        tar: an open tar.
+        origin: what the user knows it by.
+        packed: bytes of the compressed archive, where there is one: a bound for what it unpacks to.
+
+    Raises:
+        BuildError: it has too many members, unpacks to too much, or holds a sparse file.
+        tarfile.TarError, and the others of `UNREADABLE`: it is damaged.
+    """
+    count, total, end = 0, 0, 0
+    while (info := tar.next()) is not None:
+        count += 1
+        total += max(info.size, 0)
+        if info.size < 0 or info.offset < end:  # a pax header may state the size again
+            raise tarfile.ReadError(f"{info.name!r} has a negative size")
+        end = info.offset_data
+        if count > MOST_MEMBERS:
+            raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
+        if packed is not None:
+            check_total(total, packed, origin)
+        if info.issparse():
+            raise BuildError(f"{origin} holds {info.name!r}, a sparse file", hint=HOSTILE)
+        tar.members.clear()  # type: ignore[attr-defined]  # or each header stays in memory
+        yield info
+        _skip(tar)
+
+
+def _skip(tar: tarfile.TarFile) -> None:
+    """Read to the next header. `tarfile` does so in as many steps as the size says, where nothing is left, too."""
+    stream = tar.fileobj
+    if hasattr(stream, "seekable"):  # a file: it seeks, and finds the end
+        return
+    while (left := tar.offset - stream.tell()) > 0:
+        if not stream.read(min(left, _PIECE)):
+            raise tarfile.ReadError("unexpected end of data")

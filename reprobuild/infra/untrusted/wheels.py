@@ -1,0 +1,56 @@
+"""Names of wheel files. A name of 200 letters can stand for 40,000 tags, so tags are counted before they are made."""
+
+from __future__ import annotations
+
+from math import prod
+
+from packaging.tags import Tag
+from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName
+from packaging.utils import parse_wheel_filename as _parse
+from packaging.version import Version
+
+from reprobuild.infra.untrusted.names import LONGEST_NAME
+
+# Names of real wheels stand for one tag, or some dozen: some interpreters times some versions of a platform.
+MOST_TAGS = 512
+_PLAIN = "py3-none-any"
+
+
+def read_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag]:
+    """Return the project, the version and the build of a wheel, without making its tags.
+
+    Raises:
+        InvalidWheelFilename: it is no name of a wheel, or stands for more than `MOST_TAGS` tags.
+    """
+    if len(filename) > LONGEST_NAME:
+        raise InvalidWheelFilename(f"Invalid wheel filename (too long): {filename[:60]!r}...")
+    head, *tags = filename.removesuffix(".whl").rsplit("-", 3)
+    if not filename.endswith(".whl") or len(tags) < 3:
+        return _parse(filename)[:3]  # which raises
+    try:
+        read = _parse(f"{head}-{_PLAIN}.whl")[:3]
+    except InvalidWheelFilename as err:
+        raise InvalidWheelFilename(str(err).replace(f"{head}-{_PLAIN}", filename[:-4])) from None
+    _check_tags([part.split(".") for part in tags], filename[:-4])
+    return read
+
+
+def parse_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
+    """Return the project, the version, the build and the tags of a wheel.
+
+    Raises:
+        InvalidWheelFilename: see `read_wheel_filename`.
+    """
+    read_wheel_filename(filename)
+    return _parse(filename)
+
+
+def _check_tags(tags: list[list[str]], filename: str) -> None:
+    """Refuse the parts of a compressed tag set that packaging refuses, and too many of them."""
+    empty = any("" in parts for parts in tags)
+    if empty or not all(interpreter.isidentifier() for interpreter in tags[0]):
+        raise InvalidWheelFilename(f"Invalid wheel filename (invalid tag component): {filename!r}")
+    if (count := prod(map(len, tags))) > MOST_TAGS:
+        raise InvalidWheelFilename(
+            f"Invalid wheel filename ({count} tags, and at most {MOST_TAGS} are read): {filename!r}"
+        )

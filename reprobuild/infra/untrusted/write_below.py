@@ -1,0 +1,194 @@
+"""Files below a directory, written by names of others: no name and no link leads out of the directory.
+
+Each directory on the way is opened from the one above it, and never through a link (openat(2), O_NOFOLLOW). What
+stands at a name already is never written through: it may be a link, or another name of a file of the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.names import HOSTILE, check_name
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+# The kernel's words for a link or a file where a directory is asked for.
+_NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
+
+
+@contextlib.contextmanager
+def directory_of(top: Path, name: str, mode: int | None = None) -> Iterator[tuple[int, str]]:
+    """Give the directory of a name below `top`, as a descriptor, and the last component of the name.
+
+    Args:
+        top: a directory that is there.
+        name: a relative path; missing directories on its way are made.
+        mode: of the directories that are made, whatever the umask; else the umask decides.
+
+    Raises:
+        BuildError: the name is absolute, has `..`, `.` or an empty component, or a link or a file is on its way.
+    """
+    check_name(name, str(top))
+    *above, last = name.split("/")
+    number = os.open(top, _DIRECTORY)
+    try:
+        for step in above:
+            lower = _enter(number, step, name, mode)
+            os.close(number)
+            number = lower
+        yield number, last
+    finally:
+        os.close(number)
+
+
+def open_below(top: Path, name: str, *, replace: bool = False, mode: int | None = None) -> IO[bytes]:
+    """Open a new file below a directory for writing.
+
+    Args:
+        top: as in `directory_of`.
+        name: as in `directory_of`.
+        replace: whether a file or a link of that name is removed first; it is not written through.
+        mode: of directories, as in `directory_of`.
+
+    Raises:
+        BuildError: as `directory_of` does.
+        FileExistsError: something is there already.
+    """
+    with directory_of(top, name, mode) as (number, last):
+        if replace:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(last, dir_fd=number)
+        return os.fdopen(os.open(last, _NEW, 0o666, dir_fd=number), "wb")
+
+
+def write_below(top: Path, name: str, content: bytes, *, replace: bool = False) -> None:
+    """Write a new file below a directory; arguments and errors are those of `open_below`."""
+    with open_below(top, name, replace=replace) as stream:
+        stream.write(content)
+
+
+def link_below(source: Path, top: Path, name: str) -> None:
+    """Give a file a second name below a directory, or copy it with its mode where that cannot be.
+
+    Args:
+        source: the file.
+        top: as in `directory_of`.
+        name: as in `directory_of`.
+
+    Raises:
+        BuildError: as `directory_of` does.
+        FileExistsError: something is there already.
+    """
+    with directory_of(top, name) as (number, last):
+        try:
+            os.link(source, last, dst_dir_fd=number)
+        except FileExistsError:
+            raise
+        except OSError:  # another file system, or one without hard links
+            target = os.open(last, _NEW, 0o666, dir_fd=number)
+        else:
+            return
+    with os.fdopen(target, "wb") as stream, source.open("rb") as original:
+        shutil.copyfileobj(original, stream)
+        os.fchmod(stream.fileno(), stat.S_IMODE(os.fstat(original.fileno()).st_mode))
+
+
+def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> None:
+    """Move a file to a name below a directory, also from another file system; a former one of that name goes.
+
+    Args:
+        source: the name of the file in its directory.
+        top: as in `directory_of`.
+        name: as in `directory_of`.
+        above: the descriptor of the file's directory.
+        file: the descriptor of the file; another that took its place meanwhile is not moved.
+
+    Raises:
+        BuildError: as `directory_of` does, or another file took its place.
+    """
+    with directory_of(top, name) as (number, last):
+        try:
+            os.rename(source, last, src_dir_fd=above, dst_dir_fd=number)
+        except OSError as err:
+            if err.errno != errno.EXDEV:
+                raise
+        else:
+            if not os.path.samestat(os.stat(last, dir_fd=number, follow_symlinks=False), os.fstat(file)):
+                os.unlink(last, dir_fd=number)
+                raise BuildError(f"{name!r} was replaced while it was moved", hint=HOSTILE)
+            return
+    with open_below(top, name, replace=True) as stream, os.fdopen(os.dup(file), "rb") as original:
+        shutil.copyfileobj(original, stream)
+    os.unlink(source, dir_fd=above)
+
+
+def make_below(top: Path, name: str, *, mode: int | None = None) -> None:
+    """Make a directory below another one, if it is not there yet; arguments and errors are those of `directory_of`."""
+    with directory_of(top, name, mode) as (number, last):
+        os.close(_enter(number, last, name, mode))
+
+
+def touch_below(top: Path, name: str, *, mode: int) -> None:
+    """Make an empty file below a directory, unless one is there, and give it a mode.
+
+    Args:
+        top: as in `directory_of`.
+        name: as in `directory_of`; directories on its way are made with mode 755.
+        mode: of the file.
+
+    Raises:
+        BuildError: as `directory_of` does, or a link has the name.
+    """
+    with directory_of(top, name, 0o755) as (above, last):
+        try:
+            number = os.open(last, _WRITE | os.O_NONBLOCK, mode, dir_fd=above)
+        except OSError as err:
+            if err.errno != errno.ELOOP:
+                raise
+            raise BuildError(f"{name!r} is a link, and no file", hint=HOSTILE) from None
+        try:
+            os.fchmod(number, mode)
+        finally:
+            os.close(number)
+
+
+def symlink_below(text: str, top: Path, name: str, *, mode: int | None = None) -> None:
+    """Make a symbolic link below a directory; its text is not followed here.
+
+    Args:
+        text: what the link says.
+        top: as in `directory_of`.
+        name: as in `directory_of`.
+        mode: of directories, as in `directory_of`.
+
+    Raises:
+        BuildError: as `directory_of` does.
+        FileExistsError: something is there already.
+    """
+    with directory_of(top, name, mode) as (number, last):
+        os.symlink(text, last, dir_fd=number)
+
+
+def _enter(number: int, step: str, name: str, mode: int | None) -> int:
+    """Return the descriptor of a directory in an open one; it is made where it is missing."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(step, dir_fd=number)
+        if mode is not None:
+            os.chmod(step, mode, dir_fd=number)
+    try:
+        return os.open(step, _DIRECTORY | os.O_NOFOLLOW, dir_fd=number)
+    except OSError as err:
+        if err.errno not in _NO_DIRECTORY:
+            raise
+        raise BuildError(
+            f"{name!r} leads through {step!r}, which is a link or a file, and no directory", hint=HOSTILE
+        ) from None

@@ -1,0 +1,174 @@
+"""Zip archives of others: what their two descriptions of each member say must agree, before a byte is used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS, check_path, check_total
+
+# What reading a damaged zip file can raise, from zipfile and zlib.
+UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, TypeError, ValueError, OverflowError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
+# The longest text of a wheel (RECORD, a script) that is taken into memory; torch's RECORD has 1 MB.
+LONGEST_TEXT = 32 << 20
+
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
+_DRIVE = re.compile("[A-Za-z]:")
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
+_DESCRIPTOR = 0x8  # sizes and CRC stand behind the content, not in the local header
+_UTF8 = 0x800
+_UNICODE_PATH = 0x7075  # an extra field that gives some readers another name
+_LOCAL = struct.Struct("<4s5H3L2H")
+_PIECE = 512  # of the archive, in which a local header mostly ends
+_WIDE = 0xFFFFFFFF  # the size stands in the extra field of zip64
+
+Members = dict[str, zipfile.ZipInfo]
+
+
+@contextlib.contextmanager
+def open_zip(path: Path, origin: str) -> Iterator[tuple[zipfile.ZipFile, Members]]:
+    """Give an archive and its files by name; directories create nothing and are left out.
+
+    Format: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+
+    Args:
+        path: the file, under any name.
+        origin: what the user knows it by.
+
+    Raises:
+        BuildError: it is no zip; a name is unsafe or there twice; a member is encrypted, a link, sets an owner's
+            rights or is packed in an uncommon way; members overlap; or the local header of one says
+            something else than the central directory.
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except (*UNREADABLE, OSError) as err:
+        raise BuildError(f"{origin} is not a zip archive: {err}", hint=HOSTILE) from None
+    with archive:
+        found = _files(archive, origin)
+        stream = archive.fp
+        assert stream is not None
+        size = stream.seek(0, 2)
+        check_total(sum(info.file_size for info in found.values()), size, origin)
+        try:
+            _check_places(archive, stream, origin)
+        except (struct.error, ValueError, OverflowError, OSError) as err:
+            raise BuildError(f"{origin} is damaged: {err}", hint=HOSTILE) from None
+        yield archive, found
+
+
+def read_text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, origin: str) -> bytes:
+    """Return the content of a member that is meant to be small.
+
+    Raises:
+        BuildError: it is longer than `LONGEST_TEXT`.
+    """
+    if info.file_size > LONGEST_TEXT:
+        raise BuildError(
+            f"{origin} holds {info.filename} of {info.file_size} bytes, and at most {LONGEST_TEXT} are read",
+            hint=HOSTILE,
+        )
+    return archive.read(info)
+
+
+def _files(archive: zipfile.ZipFile, origin: str) -> Members:
+    files: Members = {}
+    infos = archive.infolist()
+    if len(infos) > MOST_MEMBERS:
+        raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
+    for info in infos:
+        name = info.filename
+        # Where a backslash separates folders, such a name leads elsewhere.
+        if _CONTROL.search(info.orig_filename) or _DRIVE.match(name) or "\\" in name:
+            raise BuildError(f"{origin} holds the unsafe path {info.orig_filename!r}", hint=HOSTILE)
+        check_path(name.removesuffix("/"), origin)
+        _check_kind(info, origin)
+        if name.endswith("/"):
+            continue
+        if name in files:
+            raise BuildError(f"{origin} holds {name} twice", hint=HOSTILE)
+        files[name] = info
+    seen: set[str] = set()
+    for name in files:
+        above = name.rpartition("/")[0]
+        while above and above not in seen:
+            if above in files:
+                raise BuildError(f"{origin} holds {above} as a file and as a folder", hint=HOSTILE)
+            seen.add(above)
+            above = above.rpartition("/")[0]
+    return files
+
+
+def _check_kind(info: zipfile.ZipInfo, origin: str) -> None:
+    name, mode = info.filename, info.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise BuildError(f"{origin} holds {name}, which is neither a file nor a folder", hint=HOSTILE)
+    if mode & (stat.S_ISUID | stat.S_ISGID) and not name.endswith("/"):
+        raise BuildError(f"{origin} holds {name}, which sets the user or group that runs it", hint=HOSTILE)
+    if info.flag_bits & _ENCRYPTED:
+        raise BuildError(f"{origin} holds {name}, which is encrypted", hint=HOSTILE)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise BuildError(
+            f"{origin} holds {name}, packed by method {info.compress_type}, and wheels are deflated or stored",
+            hint=HOSTILE,
+        )
+    if _UNICODE_PATH in _extra(info.extra):
+        raise BuildError(f"{origin} holds {name}, which has a second name", hint=HOSTILE)
+
+
+def _check_places(archive: zipfile.ZipFile, stream: IO[bytes], origin: str) -> None:
+    """Compare the local header of each member with the directory, and see that no two share bytes."""
+    end, number = 0, stream.fileno()
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+        if info.header_offset < end:
+            raise BuildError(f"{origin} holds {info.filename}: its members overlap", hint=HOSTILE)
+        head = os.pread(number, _PIECE, info.header_offset)
+        magic, _, flags, method, _, _, crc, packed, plain, name_size, extra_size = _LOCAL.unpack_from(head)
+        if _LOCAL.size + name_size + extra_size > len(head):
+            head = os.pread(number, _LOCAL.size + name_size + extra_size, info.header_offset)
+        name = head[_LOCAL.size : _LOCAL.size + name_size]
+        extra = _extra(head[_LOCAL.size + name_size : _LOCAL.size + name_size + extra_size])
+        if _WIDE in (packed, plain) and 1 in extra:
+            wide = iter(struct.unpack(f"<{len(extra[1]) // 8}Q", extra[1][: len(extra[1]) // 8 * 8]))
+            plain = next(wide, plain) if plain == _WIDE else plain
+            packed = next(wide, packed) if packed == _WIDE else packed
+        told = (name.decode("utf-8" if flags & _UTF8 else "cp437"), flags & _ENCRYPTED, method)
+        if magic != b"PK\3\4" or told != (info.orig_filename, 0, info.compress_type):
+            raise _disagree(info, origin)
+        sizes = (crc, packed, plain)
+        if not flags & _DESCRIPTOR and sizes != (info.CRC, info.compress_size, info.file_size):
+            raise _disagree(info, origin)
+        if _UNICODE_PATH in extra:
+            raise BuildError(f"{origin} holds {info.filename}, which has a second name", hint=HOSTILE)
+        end = info.header_offset + _LOCAL.size + name_size + extra_size + info.compress_size
+    if end > archive.start_dir:
+        raise BuildError(f"{origin}: its members overlap with the directory of the archive", hint=HOSTILE)
+
+
+def _disagree(info: zipfile.ZipInfo, origin: str) -> BuildError:
+    return BuildError(
+        f"{origin} describes {info.filename} in two ways that do not agree: its header is not what the directory says",
+        hint=HOSTILE,
+    )
+
+
+def _extra(field: bytes) -> dict[int, bytes]:
+    """Return the parts of an extra field by their kind; what is cut off is left out."""
+    found: dict[int, bytes] = {}
+    while len(field) >= 4:
+        kind, size = struct.unpack_from("<2H", field)
+        found.setdefault(kind, field[4 : 4 + size])
+        field = field[4 + size :]
+    return found

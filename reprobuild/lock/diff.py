@@ -1,0 +1,236 @@
+"""What differs between two values: one change; and the inputs in which two locks differ, likeliest culprit first.
+
+Two environments of any kind are compared in the room `environments`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock.lock import (
+    Built,
+    Bytecode,
+    CondaPackage,
+    Deb,
+    FieldChange,
+    Installed,
+    Lock,
+    Sdist,
+    Setting,
+    Source,
+    Wheel,
+    dpkg_name,
+    field_changes,
+)
+from reprobuild.snapshot.parsers.conda_names import on_pypi
+
+# Kinds in the order in which they explain different numbers or speed: the chapter's case was LD_PRELOAD.
+ORDER = ("interpreter", "environment", "python", "conda", "source", "system", "realised", "other")
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One difference. `one` and `other` are None where that side has nothing; secrets have no values."""
+
+    kind: str
+    name: str
+    one: str | None
+    other: str | None
+
+
+def compare_locks(one: Lock, other: Lock) -> list[Change]:
+    """Return every difference of two locks that can change the image, by input.
+
+    A field that no line of an input tells has its own line, of the kind "other" and named by its path.
+    """
+    changes = [
+        *_maps("interpreter", _interpreter(one), _interpreter(other)),
+        *_maps("environment", _settings(one), _settings(other)),
+        *_maps("python", _wheels(one), _wheels(other)),
+        *_maps("conda", _conda(one), _conda(other)),
+        *_maps("source", _sources(one), _sources(other)),
+        *_maps("system", _packages(one), _packages(other)),
+        *(_maps("realised", realised(one), realised(other)) if one.realised and other.realised else ()),
+        *_maps("other", rest(one), rest(other)),
+    ]
+    lines = {(change.kind, change.name) for change in changes}
+    more = [
+        Change(kind="other", name=field.path, one=field.one, other=field.other)
+        for field in unstated(one, other, lines)
+    ]
+    return _ordered([*changes, *more])
+
+
+def _ordered(changes: Iterable[Change]) -> list[Change]:
+    return sorted(
+        changes, key=lambda change: (ORDER.index(change.kind), change.name != "LD_PRELOAD", change.name)
+    )
+
+
+def _maps(kind: str, one: Mapping[str, str], other: Mapping[str, str]) -> Sequence[Change]:
+    return [
+        Change(kind=kind, name=name, one=one.get(name), other=other.get(name))
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _interpreter(lock: Lock) -> dict[str, str]:
+    """Return the Python of a lock; of the base's own packages and conda's the rest is told elsewhere."""
+    build = lock.interpreter.file
+    return {
+        "python": lock.interpreter.version + (f" {build.filename} sha256:{build.sha256}" if build else "")
+    }
+
+
+def _settings(lock: Lock) -> dict[str, str]:
+    return {setting.name: setting.value for setting in lock.environment}
+
+
+def _wheels(lock: Lock) -> dict[str, str]:
+    """Return the wheels by name; builds may need several versions of one."""
+    found: dict[str, list[str]] = {}
+    for wheel in lock.wheels:
+        name = f"{wheel.name}{' (build)' * (wheel.role == 'build')}"
+        found.setdefault(name, []).append(f"{wheel.version} {wheel.file.filename} sha256:{wheel.file.sha256}")
+    for sdist in lock.sdists:
+        found[sdist.name] = [f"{sdist.version} {sdist.file.filename} sha256:{sdist.file.sha256}"]
+    return {name: ", ".join(sorted(files)) for name, files in found.items()}
+
+
+def _conda(lock: Lock) -> dict[str, str]:
+    return {one.name: f"{one.version} {one.build} sha256:{one.file.sha256}" for one in lock.conda}
+
+
+def _sources(lock: Lock) -> dict[str, str]:
+    return {source.name: f"commit {source.commit} tree {source.tree}" for source in lock.sources}
+
+
+def _packages(lock: Lock) -> dict[str, str]:
+    base, native = lock.base, lock.base.native
+    return base.installed | {
+        dpkg_name(deb.name, deb.architecture, native): f"{deb.version} sha256:{deb.file.sha256}"
+        for deb in base.packages
+    }
+
+
+def realised(lock: Lock) -> dict[str, str]:
+    """Return {what was run once: sha256 of what came out}, empty where the lock is not sealed."""
+    if lock.realised is None:
+        return {}
+    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *lock.realised.wheels)}
+    codes = {f"bytecode of {names.get(c.artefact, c.artefact)}": c.tar for c in lock.realised.bytecode}
+    return {
+        "base tree": lock.realised.base,
+        "runtime package": lock.realised.runtime,
+        **({"tree of the interpreter": lock.realised.interpreter} if lock.realised.interpreter else {}),
+        **codes,
+        **{f"wheel of {w.name}": w.file.sha256 for w in lock.realised.wheels},
+        **{f"compiled parts of {one.name}": one.parts for one in lock.realised.builds if one.parts},
+    }
+
+
+def rest(lock: Lock) -> dict[str, str]:
+    """Return what a lock decides of the image beyond its inputs."""
+    return {
+        "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
+        "profile": lock.profile, "seed": str(lock.seed),
+        **({"base image": lock.base.image.digest} if lock.base.image else {}),
+    }  # fmt: skip
+
+
+# --- what no such line tells -------------------------------------------------------------------
+
+# Kind and name of a line, here or in the room `environments`.
+_Line = tuple[str, str]
+# Fields of an item that its line tells, "" for an item that one lock alone has. Each other field has a line of its own.
+_TOLD: dict[type[Struct], frozenset[str]] = {
+    Wheel: frozenset({"", "version", "file"}),
+    Sdist: frozenset({"", "version", "file"}),
+    CondaPackage: frozenset({"", "version", "build", "file"}),
+    Source: frozenset({"", "commit", "tree", "patch", "epoch", "file"}),
+    Deb: frozenset({"", "version", "file"}),
+    Installed: frozenset({"", "version"}),
+    Bytecode: frozenset({"", "tar"}),
+    Built: frozenset({"", "wheel", "parts", "files"}),
+}
+# Fields with a line of their own, by their path.
+_ALONE: dict[str, tuple[_Line, ...]] = {
+    "interpreter.version": (("interpreter", "python"),),
+    "interpreter.file": (("interpreter", "python"),),
+    "base.distribution": (("release", "system"),),
+    "base.release": (("release", "system"),),
+    "realised.base": (("realised", "base tree"),),
+    "realised.runtime": (("realised", "runtime package"),),
+    "realised.interpreter": (("realised", "tree of the interpreter"),),
+}
+_IMAGE = (("recipe", "base image"), ("other", "base image"))
+
+
+def unstated(one: Lock, other: Lock, lines: Collection[_Line]) -> Iterator[FieldChange]:
+    """Yield each field in which two locks differ and that no line tells.
+
+    Args:
+        one: a lock.
+        other: another one.
+        lines: kind and name of each difference that is told by a line.
+    """
+    names: dict[str, list[_Line]] = {}
+    for sha256, more in (*_artefacts(one), *_artefacts(other)):
+        names.setdefault(sha256, []).extend(more)
+    for change in field_changes(one, other):
+        if not any(line in lines for line in _lines(change, names)):
+            yield change
+
+
+def _artefacts(lock: Lock) -> Iterator[tuple[str, tuple[_Line, ...]]]:
+    """Yield the sha256 of all that has bytecode, with the lines that can tell of it."""
+    built = lock.realised.wheels if lock.realised else ()
+    for wheel in (*lock.wheels, *built):
+        more = ("realised", f"wheel of {wheel.name}"), ("realised", f"bytecode of {wheel.name}")
+        yield wheel.file.sha256, (*_python(wheel.name), *more)
+    for source in lock.sources:
+        yield source.file.sha256, (*_python(source.name, "source"), ("job", source.name))
+
+
+def _python(name: str, kind: str = "python") -> tuple[_Line, ...]:
+    return (kind, name), (kind, str(canonicalize_name(name)))
+
+
+def _lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
+    """Yield the lines that tell of a field, if they are there."""
+    place, item = change.place, change.item
+    if place.startswith("base.image"):
+        yield from _IMAGE
+    if item is None:
+        yield from _ALONE.get(place, ())
+        yield from ((kind, place) for kind in ("recipe", "other"))
+    elif isinstance(item, Setting):
+        if place in ("environment", "base.image.environment") and change.field in ("", "value"):
+            yield "environment", item.name
+    elif place.startswith(("devel", "base.tools")) or change.field not in _TOLD.get(type(item), ()):
+        return
+    else:
+        yield from _of_item(item, place, names)
+
+
+def _of_item(item: Struct, place: str, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
+    if isinstance(item, Wheel) and item.role == "build":
+        yield from (("python", f"{item.name} (build)"), ("recipe", f"build with {item.name}"))
+    elif isinstance(item, (Wheel, Sdist)):
+        yield from _python(item.name)
+        if place == "realised.wheels":
+            yield "realised", f"wheel of {item.name}"
+    elif isinstance(item, CondaPackage):
+        yield from (("conda", item.name), ("python", item.name), ("python", on_pypi(item.name)))
+    elif isinstance(item, Source):
+        yield from (*_python(item.name, "source"), ("job", item.name))
+    elif isinstance(item, (Deb, Installed)):
+        yield from (("system", item.name), ("system", f"{item.name}:{item.architecture}"))
+    elif isinstance(item, Bytecode):
+        yield from (*names.get(item.artefact, ()), ("realised", f"bytecode of {item.artefact}"))
+    elif isinstance(item, Built):
+        yield "realised", f"wheel of {item.name}"
+        yield "realised", f"compiled parts of {item.name}"

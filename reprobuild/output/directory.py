@@ -1,0 +1,246 @@
+"""A folder of results: the names of its files, and what it holds, read back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reprobuild.errors import UsageError
+from reprobuild.image.engine_name import local_name
+from reprobuild.image.model import Image
+from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.lock.lock import Lock, conflicts, read_lock
+from reprobuild.store.store import Store
+from reprobuild.verify.determinism.summary import excused_values, upper_bound
+from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.workload.conditions import RUNS
+
+LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
+FLEET = "fleet.json"  # what many nodes answered
+_LARGEST = 1 << 20  # of image.json, which has some 500 bytes
+_BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"
+
+
+def former_image(out: Path) -> Image | None:
+    """Return the image that a folder of results says to hold, or None."""
+    with contextlib.suppress(UsageError):
+        return _image(out)
+    return None
+
+
+def _image(out: Path) -> Image:
+    try:
+        raw = read_plain(out / IMAGE, _LARGEST)
+    except OSError as err:
+        raise _unread(out, err) from None
+    try:
+        return msgspec.json.decode(raw, type=Image)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
+        raise UsageError(
+            f"{out / IMAGE} is damaged, or of another version of reprobuild: {err}",
+            hint=f"make it again: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
+            if (out / LOCK).is_file()
+            else _BUILD,
+        ) from None
+
+
+def _unread(out: Path, err: OSError) -> UsageError:
+    """Return what to say where a folder of results has no word of its image that could be read."""
+    if not isinstance(err, (FileNotFoundError, NotADirectoryError)):
+        hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
+        return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
+    if not out.exists():
+        return UsageError(f"there is no folder {out}", hint=_BUILD)
+    if not out.is_dir():
+        beside = (out.parent / IMAGE).is_file()
+        return UsageError(
+            f"{out} is a file, and no folder of results",
+            hint=f"name the folder that it is in: {out.parent}"
+            if beside else "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle",
+        )  # fmt: skip
+    begun = (out / LOCK).is_file()
+    hint = (
+        f"build it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
+        if begun
+        else _BUILD
+    )
+    return UsageError(f"{out} holds no image", hint=hint)
+
+
+def read_image(out: Path) -> tuple[Lock, Image]:
+    """Return the lock and the image of a folder of results.
+
+    Raises:
+        UsageError: there is no such folder, it holds no image or none that can be read, or what it holds does not
+            belong together: a build into it was interrupted.
+        LockError: see `read_lock`.
+    """
+    image = _image(out)
+    lock, layout = read_lock(out / LOCK), out / image.layout
+    whole = image.lock == lock.digest
+    if whole and layout.exists():
+        found = read_layout(layout)
+        whole = (found.manifest, found.reference) == (image.manifest, image.reference)
+    if not whole:
+        raise UsageError(
+            f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
+            hint=f"finish it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`",
+        )
+    return lock, image
+
+
+def remember_tree(image: Image, store: Store) -> None:
+    """Note in a store what was computed from the layers of an image: its manifest names them.
+
+    A store that cannot be written to is left as it is: the next check computes it again.
+    """
+    key, value = _tree_key(image), [image.config, image.tree]
+    if store.recall(key) != value:
+        with contextlib.suppress(OSError):
+            store.remember(key, value)
+
+
+def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str], None]) -> None:
+    """Stop where the image of a folder of results is not of the configuration and the tree that its image.json states.
+
+    They are computed from the layers, unless this store remembers them: for an image that was built here, say.
+
+    Args:
+        image: what image.json states; its manifest was compared.
+        out: the folder.
+        store: of this machine.
+        say: is told where the layers are read.
+
+    Raises:
+        UsageError: they are others, or there are no layers.
+        BuildError: the layers are damaged.
+    """
+    stated = [image.config, image.tree]
+    known = store.recall(_tree_key(image))
+    if known is None and (out / image.layout).exists():
+        say(f"reading the layers of {out / image.layout}: its tree is computed, as it was not built here")
+        layout = read_layout(out / image.layout)
+        known = [layout.config_digest, layout_digest(layout)]
+        if known == stated:
+            remember_tree(image, store)
+    if known is None:
+        raise UsageError(
+            f"{out} holds no layers, so that the tree that {IMAGE} states cannot be computed",
+            hint=_rebuild(out),
+        )
+    if known != stated:
+        raise UsageError(f"{out} does not hold the image that its {IMAGE} states", hint=_rebuild(out))
+
+
+def _rebuild(out: Path) -> str:
+    return (
+        f"make it of the lock: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
+    )
+
+
+def _tree_key(image: Image) -> str:
+    return hashlib.sha256(f"configuration and tree of an image, 1 {image.manifest}".encode()).hexdigest()
+
+
+def remember_built(image: Image, out: Path, store: Store) -> None:
+    """Note in a store that the image of a directory of results was made there, under the name that it states.
+
+    A store that cannot be written to is left as it is: the image counts as one of others.
+    """
+    _remember(_built_key(image, out), store)
+
+
+def remember_pulled(image: Image, out: Path, store: Store) -> None:
+    """Note in a store that a pull wrote the image of a directory of results; its name is not believed."""
+    _remember(_built_key(image, out, "pulled into"), store)
+
+
+def _remember(key: str, store: Store) -> None:
+    if store.recall(key) is not True:
+        with contextlib.suppress(OSError):
+            store.remember(key, True)
+
+
+def is_built_here(image: Image, out: Path, store: Store) -> bool:
+    """Tell whether this store remembers that an image was made in a directory, under the name that it states.
+
+    The memory is signed and of a build that ended well: neither a store nor a directory of others brings it.
+    """
+    return store.recall(_built_key(image, out)) is True
+
+
+def is_pulled_here(image: Image, out: Path, store: Store) -> bool:
+    """Tell whether this store remembers that a pull wrote the image of a directory."""
+    return store.recall(_built_key(image, out, "pulled into")) is True
+
+
+def _built_key(image: Image, out: Path, way: str = "made in") -> str:
+    facts = (image.lock, image.manifest, image.tree, image.reference)
+    content = (
+        "\0".join((f"image {way} a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
+    )
+    return hashlib.sha256(content).hexdigest()
+
+
+def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]) -> str:
+    """Return the name under which the image of a directory of results is loaded into an engine.
+
+    A name that the user gave (`--tag`) counts where this store remembers that the image was built here.
+
+    Args:
+        lock, image: of the directory.
+        out: the directory.
+        store: of this machine.
+        say: is told where the name is another than the image's own.
+    """
+    if image.lock == lock.digest and is_built_here(image, out, store):
+        return image.reference
+    return local_name(image.reference, lock.digest, say)
+
+
+def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:
+    """Return the document of `from-snapshot --json`."""
+    nothing = {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
+    return {
+        "out": str(out),
+        "lock": f"sha256:{lock.digest}",
+        "image": {
+            "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+            "builder": image.builder,
+            **{kind: digest for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest},
+        },
+        "verdict": {
+            "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
+            "round_trip": verdict.round_trip if verdict else "not-run",
+            **({"work": _work(verdict)} if verdict and verdict.comparisons else {}),
+            **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
+        },
+        "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
+        "conflicts": list(conflicts(lock)),
+    }  # fmt: skip
+
+
+def _work(verdict: Verdict) -> dict[str, Any]:
+    """Return what the headline says of the user's own work."""
+    runs = verdict.work.runs if verdict.work else RUNS
+    return {
+        "runs": runs,
+        "upper": upper_bound(runs),
+        "comparisons": len(verdict.comparisons),
+        "identical": sum(comparison.verdict == "identical" for comparison in verdict.comparisons),
+        "excused": dict(excused_values(verdict.comparisons)),
+        "warnings": [line for comparison in verdict.comparisons for line in comparison.warnings],
+        "artefacts": [
+            {"name": each.name, "verdict": each.verdict, "detail": each.detail, "excused": each.excused}
+            for each in verdict.comparisons
+        ],
+        **({"mounts": list(msgspec.to_builtins(verdict.work.mounts))} if verdict.work else {}),
+    }

@@ -1,0 +1,59 @@
+"""What stands in an output directory and was not made there: it must not look like papers of the image made now."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import FLEET, REPORT, VERDICT
+from reprobuild.verify.certificate.read import LARGEST, is_certificate
+
+# What a bundle has beside the files that `build` writes. A name among them may be the user's own file.
+_UNTOUCHED = (
+    "README.md", "unbundle.py", "sbom.cdx.json", "provenance.intoto.json", "sources", "store", "reprobuild",
+)  # fmt: skip
+
+
+def set_aside(out: Path, say: Callable[[str], None]) -> None:
+    """Take certificate, page and fleet of another image out of a directory.
+
+    A certificate gets another name, and the rest is removed. No link is followed.
+
+    Args:
+        out: the directory.
+        say: takes a note for each file.
+    """
+    if os.path.lexists(out / VERDICT):
+        _set_verdict_aside(out / VERDICT, say)
+    for path in (out / REPORT, out / FLEET):
+        if os.path.lexists(path):
+            path.unlink()
+            say(f"removed {path}: it is not known to be of this image")
+    if left := [name for name in _UNTOUCHED if os.path.lexists(out / name)]:
+        say(f"not made by this command, and left in {out} as they are: {', '.join(left)}")
+
+
+def aside_of_lock(path: Path, lock: Lock) -> Path:
+    """Return where a lock is kept that stood at a path and was not made here."""
+    return path.with_name(f"{path.stem}-{lock.digest[:12]}{path.suffix}")
+
+
+def _set_verdict_aside(place: Path, say: Callable[[str], None]) -> None:
+    try:
+        with open_plain(place, links=False)[0] as stream:
+            content = stream.read(LARGEST + 1)
+    except OSError:
+        content = b""
+    if not is_certificate(content):
+        place.unlink()
+        say(f"removed {place}: it is no certificate")
+        return
+    aside = place.with_name(f"verdict-{hashlib.sha256(content).hexdigest()[:12]}.json")
+    place.replace(aside)
+    say(
+        f"{place} is not known to be of this image: it is kept as {aside}, and `reprobuild verify` makes another"
+    )

@@ -1,0 +1,288 @@
+"""The composition: snapshot to lock to store to sealed lock to recipe to image to verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.builders.native import build_image
+from reprobuild.builders.registry import NATIVE, build_foreign, find_builder
+from reprobuild.builders.tree_check import native_tree
+from reprobuild.config.overrides import Decisions
+from reprobuild.context import Session
+from reprobuild.doctor.preflight.preflight import check_gpus, preflight, this_machine
+from reprobuild.engines.registry import HINT
+from reprobuild.errors import BuildError, LockError
+from reprobuild.image.engine_name import own_name
+from reprobuild.image.formats.single_file import Kind, kept_singles, remember_singles, write_singles
+from reprobuild.image.formats.squashfs_write import Compressor, find_program
+from reprobuild.image.model import Image
+from reprobuild.infra import secrets
+from reprobuild.infra.atomic import write_file
+from reprobuild.lock.lock import Artefact, Lock, read_lock, write_lock, write_new_lock
+from reprobuild.output.directory import (
+    IMAGE,
+    LOCK,
+    former_image,
+    is_built_here,
+    remember_built,
+    remember_tree,
+)
+from reprobuild.output.foreign import aside_of_lock, set_aside
+from reprobuild.pipeline.verify import Checks, ready, verify
+from reprobuild.realise.realise import is_realised, realise
+from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.payload import payload
+from reprobuild.recipe.render import render
+from reprobuild.resolve.interpreter.standalone import mirrored
+from reprobuild.resolve.override_secrets import refuse_secrets as refuse_decision_secrets
+from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.resolver import lock_sources, resolve
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.availability import Forecast, forecast
+from reprobuild.store.fetch import artefacts, fetch, of_image
+from reprobuild.store.roots import BUILD, is_lock_of_here, keep, keeping, remember_lock
+from reprobuild.verify.verdict import Verdict
+
+
+class Making(Struct, frozen=True, kw_only=True):
+    """How the image is made: its name (else one that follows from the lock), by what, and in which forms.
+
+    `singles` are the files to write of it beside its layout, and `compressor` is theirs. `afresh` has the native
+    builder lay out and pack each layer, whatever the store remembers of it; the others never remember any.
+    """
+
+    tag: str | None = None
+    builder: str = NATIVE
+    singles: tuple[Kind, ...] = ()
+    compressor: Compressor = "zstd"
+    afresh: bool = False
+
+
+def from_snapshot(
+    captured: Path, out: Path, decisions: Decisions, session: Session, making: Making, *,
+    given: Path | None = None, checks: Checks | None,
+) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
+    """Do the main job.
+
+    Args:
+        captured: the folder of the snapshot.
+        out: the folder of results, made where it is missing.
+        making: how the image is made.
+        given: a lock to take; else that of `out` where it was made here and still fits, else a new one.
+        checks: None leaves the verdict out.
+
+    Returns:
+        The sealed lock, the image, and the verdict where one was asked for.
+    """
+    snapshot = read_snapshot(captured)
+    strange = [remark for remark in snapshot.remarks if not remark.understood]
+    if strange:
+        session.say(
+            f"left out: {len(strange)} lines that are not understood, the first {strange[0].place}; "
+            f"`reprobuild show {shlex.quote(str(captured))}` lists them"
+        )
+    if checks is not None:
+        # Before minutes of locking and hours of fetching.
+        ready(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
+    out.mkdir(parents=True, exist_ok=True)
+    lock = choose_lock(snapshot, captured, out, decisions, session, given)
+    with keeping(lock, given or out / LOCK, session.store, "build"):
+        lock, image = build(lock, out, session, making, checks.gpus if checks else "auto")
+    if checks is None:
+        return lock, image, None
+    return lock, image, verify(lock, image, out, session, checks)
+
+
+def choose_lock(
+    snapshot: Snapshot, captured: Path, out: Path, decisions: Decisions, session: Session, given: Path | None
+) -> Lock:
+    """Return the lock to build from; the sources of a lock that was made before are made again."""
+    lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
+    if lock is None or (given is None and not is_lock_of_here(lock, session.store)):
+        return _new_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
+    if lock.snapshot != snapshot.digest:
+        raise LockError(
+            f"{given} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
+            hint="make a new lock with `reprobuild lock DIR`",
+        )
+    session.say(f"lock: {lock.digest[:12]}, {f'of {given}' if given else 'made here before'}")
+    if not all(session.store.has(source.file.sha256) for source in lock.sources):
+        here, _ = of_environment(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
+        sources, _ = lock_sources(here, decisions, session.surroundings(captured))
+        made = {source.file.sha256 for source in sources}
+        if other := [source for source in lock.sources if source.file.sha256 not in made]:
+            raise LockError(
+                "the sources are not those of the lock: "
+                + ", ".join(f"{one.file.filename} (sha256 {one.file.sha256})" for one in other),
+                hint="find the locked commit and its changes, or make a new lock with `reprobuild lock DIR`",
+            )
+    return lock
+
+
+def _new_lock(
+    snapshot: Snapshot,
+    captured: Path,
+    path: Path,
+    decisions: Decisions,
+    session: Session,
+    strange: Lock | None,
+) -> Lock:
+    """Make a lock of the snapshot; a strange one that fits, and stands at its path, gets another name."""
+    aside = path if strange is None else aside_of_lock(path, strange)
+    if strange is not None:
+        session.say(
+            f"lock: {path} is not known to be made here, so a new one is made, and it is kept as {aside}; "
+            f"to follow it: --lock {shlex.quote(str(aside))}"
+        )
+    lock = resolve(snapshot, decisions, session.surroundings(captured))
+    if strange is not None:
+        path.replace(aside)
+        keep(strange, aside, session.store)
+    write_new_lock(lock, path)
+    remember_lock(lock, session.store)
+    keep(lock, path, session.store, "lock")
+    return lock
+
+
+def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Session) -> Lock | None:
+    """Return the lock that stands at a path if it is of this snapshot and these decisions, whoever made it."""
+    if not path.exists():
+        return None
+    refuse_decision_secrets(decisions)  # an earlier program wrote such locks
+    lock = read_lock(path)
+    if lock.snapshot == snapshot.digest and lock.decisions.as_dict() == decisions.recorded():
+        return lock
+    session.say(f"lock: {path} is of another snapshot or other decisions; making a new one")
+    return None
+
+
+def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
+    """Bring all that the lock at `path` names into the store, which is to keep it, and verify it.
+
+    Returns:
+        The number of files that were missing.
+    """
+    with keeping(lock, path, session.store, "fetch"):
+        return _bring(artefacts(lock), lock, session)
+
+
+def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
+    """Return how long the inputs of a lock can be expected to stay fetchable."""
+    return forecast(lock, session.store, session.today)
+
+
+def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
+    python = lock.interpreter.file
+    if python is not None and python.url and not session.store.has(python.sha256):
+        wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
+    missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
+    # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
+    net = session.surroundings().net if missing and not session.net.offline else session.net
+    brought = fetch(wanted, session.store, net, session.progress, caches=session.caches)
+    if brought:
+        session.say(f"fetched {brought} files")
+    return brought
+
+
+def build(
+    lock: Lock, out: Path, session: Session, making: Making, gpus: str = "auto", *, exact: bool = True
+) -> tuple[Lock, Image]:  # fmt: skip
+    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`.
+
+    What has only to be run, and was, is not fetched.
+
+    Args:
+        gpus: what the image is to run on here: "auto", "all", "none", or ids.
+        exact: what is run again for a sealed lock must come out as it says; else another lock is returned.
+    """
+    if making.singles:
+        find_program(session.env)  # before hours of fetching
+    if making.builder != NATIVE:
+        find_builder(making.builder, session.env)
+    machine = this_machine(session.env)
+    told = preflight(lock, session.store, out, machine, gpus)
+    for warning in told:
+        session.say(f"warning: {warning}")
+    out.mkdir(parents=True, exist_ok=True)
+    # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
+    wanted = of_image(lock) if lock.realised and is_realised(lock, session.store) else artefacts(lock)
+    _bring([file for file in wanted if not session.store.has(file.sha256)], lock, session)
+    # What torch was compiled for is in its wheel, which may only now be there.
+    for warning in check_gpus(lock, session.store, machine.gpus, gpus):
+        if warning not in told:
+            session.say(f"warning: {warning}")
+    sealed = realise(lock, session.store, session.say, exact=exact)
+    texts = render(sealed)
+    refuse_secrets(
+        {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
+    )
+    if is_lock_of_here(lock, session.store):
+        remember_lock(sealed, session.store)
+    write_lock(sealed, out / LOCK)
+    with keeping(sealed, out / LOCK, session.store, f"{BUILD}{making.builder}"):
+        for name, text in texts.items():
+            if name != "requirements.txt":
+                write_file(out / name, text.encode())
+        session.say("image: layers and OCI layout")
+        former = former_image(out)
+        reference = making.tag or own_name(sealed.digest)
+        image = _make_image(sealed, out, session, texts, reference, making)
+        remember_tree(image, session.store)
+        image = _record(kept_singles(image, former, out, session.store, session.say), out)
+        if former is None or former.tree != image.tree or not is_built_here(former, out, session.store):
+            set_aside(out, session.say)
+        remember_built(image, out, session.store)
+        if making.singles:
+            digests = write_singles(
+                image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
+                compressor=making.compressor,
+            )  # fmt: skip
+            image = _record(msgspec.structs.replace(image, **digests), out)
+            remember_singles(image, session.store)
+    return sealed, image
+
+
+def _make_image(
+    sealed: Lock, out: Path, session: Session, texts: dict[str, str], reference: str, making: Making
+) -> Image:
+    """Write the context, and make the image of it or beside it."""
+    store, own = session.store, payload(sealed, session.store)
+    builder = making.builder
+    if builder == NATIVE:
+        with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
+            context = pool.submit(write_context, sealed, store, out, texts)
+            image = build_image(sealed, store, out, files=own, reference=reference, afresh=making.afresh)
+            context.result()
+        return image
+    write_context(sealed, store, out, texts)
+    image = build_foreign(
+        builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
+        say=session.say, check=native_tree(sealed, store, own, builder, session.say),
+    )  # fmt: skip
+    return msgspec.structs.replace(image, lock=sealed.digest)
+
+
+def _record(image: Image, out: Path) -> Image:
+    write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    return image
+
+
+def refuse_secrets(files: Mapping[str, bytes]) -> None:
+    """Stop before anything is written that looks like a secret: the last of several gates.
+
+    Raises:
+        BuildError: with the file and line, and the rule that found it; never the value.
+    """
+    for name, content in files.items():
+        for line, rule in secrets.find(content):
+            raise BuildError(
+                f"{name}:{line}: this looks like a secret ({rule}), and would be readable in the image for ever",
+                hint="leave its variable or package out with --drop NAME; pass secrets when the image runs",
+            )

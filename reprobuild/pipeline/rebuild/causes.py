@@ -1,0 +1,75 @@
+"""Why an image that was made again from its lock is another one, in words; what is not known is said as such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reprobuild.image.formats.single_file import KINDS
+from reprobuild.lock.diff import Change
+
+RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
+_RUNTIME = "runtime package"
+
+
+def reasons(
+    differing: Sequence[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
+) -> tuple[str, ...]:
+    """Return what explains the digests that differ, none where none does.
+
+    Args:
+        differing: names of digests: "tree", "config", "manifest", "sif", "sqsh".
+        inputs: what both locks say differently.
+        recipe: files of the recipe that are written differently.
+        unread: why the two images could not be compared file by file, empty where they were.
+    """
+    return tuple(_reasons(set(differing), inputs, recipe, unread))
+
+
+def _reasons(
+    differing: set[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
+) -> Iterator[str]:
+    made = [change for change in inputs if change.kind == "realised"]
+    for change in made:
+        yield (
+            f"{change.name}: the lock says {_short(change.one)}, and {_short(change.other)} came out here. "
+            + _why(change.name)
+        )
+    if unread:
+        yield f"which files differ is not known: {unread}"
+    if "tree" in differing and not made:
+        yield (
+            "the lock is the same and the tree is not: this reprobuild lays out the same inputs otherwise than the "
+            "one that made the first image, or the builder does"
+        )
+    if recipe:
+        yield f"{' and '.join(recipe)}: this reprobuild writes them otherwise than the one that made the first"
+    if "tree" not in differing and "manifest" in differing and unread:
+        yield "both images state the same tree, packed otherwise; whether it is the same was not read"
+    elif "tree" not in differing and "manifest" in differing:
+        yield (
+            "the same tree, packed otherwise: another version of reprobuild, of the builder, or of zstd. What a "
+            "program in the container sees is the same"
+        )
+    singles = sorted(differing & set(KINDS))
+    if singles and "tree" not in differing and unread:
+        yield f"{' and '.join(singles)}: of trees that both state as the same, which was not read"
+    elif singles and "tree" not in differing:
+        yield (
+            f"{' and '.join(singles)}: of the same tree, by another mksquashfs, libzstd or reprobuild; "
+            "`reprobuild diff` compares such files as trees"
+        )
+
+
+def _why(name: str) -> str:
+    if name == _RUNTIME:
+        return (
+            "That is reprobuild's own part: another version of it is at work, and the lock's was kept nowhere"
+        )
+    return (
+        "Its inputs are the same; it was run again since what had come out was kept nowhere, by another kernel, "
+        "processor or reprobuild, or it does not come out alike twice"
+    )
+
+
+def _short(digest: str | None) -> str:
+    return (digest or "none")[:12]

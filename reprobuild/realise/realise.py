@@ -1,0 +1,232 @@
+"""Lock and store to sealed lock: what must be run is run once, in a sandbox without network.
+
+Its outputs are inputs from then on. Running it again elsewhere and getting the same bytes is a separate
+claim; where a sealed lock says what came out, it is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from reprobuild.errors import BuildError, LockError
+from reprobuild.infra.sandbox import Root, can_layer, check_namespaces
+from reprobuild.lock.lock import EPOCH, Bytecode, Interpreter, Lock, Realised, Wheel, readable
+from reprobuild.realise.base import realise_base, recall_base
+from reprobuild.realise.builds import build_projects, recall_projects
+from reprobuild.realise.bytecode import bytecode_key, compile_wheels
+from reprobuild.realise.interpreter import realise_interpreter, recall_interpreter, with_interpreter
+from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.runtime import compile_runtime, recall_runtime
+from reprobuild.realise.unpack import unpack_root
+from reprobuild.recipe.payload import pack_runtime
+from reprobuild.store.store import Store
+
+
+def realise(
+    lock: Lock, store: Store, say: Callable[[str], None] = lambda _: None, *, exact: bool = True
+) -> Lock:
+    """Run what must be run, and return the sealed lock.
+
+    Args:
+        lock: sealed or not; of a sealed one only what the store lacks is run again.
+        store: has every artefact of the lock.
+        say: told each step that takes time.
+        exact: what is run again for a sealed lock must come out as that says; else the lock that is returned says
+            what came out now.
+
+    Raises:
+        BuildError: something failed, or came out otherwise than a sealed lock says.
+    """
+    if lock.realised and _complete(lock.realised, store):
+        return lock
+    base = realise_base(lock.base, store, lock.epoch, say)
+    environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    with contextlib.ExitStack() as stack:
+        root = stack.enter_context(_Root(lambda: base, lock.interpreter, store))
+        devel = stack.enter_context(_Root(lambda: _devel(lock, store, say), lock.interpreter, store))
+        root.tree = devel.tree = tree = realise_interpreter(lock, root.get, store, say)
+        made = build_projects(lock, tree, lambda compiles: (devel if compiles else root).get(), store, say)
+        built = tuple(one.wheel for one in made)
+        bytecode = _bytecode([*environment, *built], lock, root, store, say)
+        runtime = _runtime(lock, root, store, exact)
+    builds = tuple(one.built for one in made)
+    realised = Realised(
+        base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
+    )
+    if lock.realised:
+        sealed = msgspec.structs.replace(lock, realised=realised)
+        if exact:
+            _check_same(lock, sealed)
+        return _readable(sealed)
+    return _readable(msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store)))
+
+
+def _readable(lock: Lock) -> Lock:
+    """Return a sealed lock that can be read again: names of files and versions of tools come from programs of others.
+
+    Raises:
+        BuildError: a build left what no lock can hold.
+    """
+    try:
+        readable(lock)
+    except LockError as err:
+        raise BuildError(
+            str(err), hint="a build left it; build that project by hand, and name its wheel"
+        ) from None
+    return lock
+
+
+def is_realised(lock: Lock, store: Store) -> bool:
+    """Tell whether nothing must be run any more: the store has, or remembers, every output."""
+    if lock.realised:
+        return _complete(lock.realised, store)
+    if recall_base(lock.base, store, lock.epoch) is None:
+        return False
+    tree = recall_interpreter(lock, store)
+    if tree is None:
+        return False
+    made = recall_projects(lock, tree, store)
+    if made is None:
+        return False
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    wheels += [one.wheel for one in made]
+    if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store, tree) is None:
+        return False
+    return len(_known_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
+
+
+def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
+    """Return the wheels with the sizes of their files: not every index says them, and some only now and then."""
+
+    def sized(wheel: Wheel) -> Wheel:
+        size = store.blob(wheel.file.sha256).stat().st_size
+        return msgspec.structs.replace(wheel, file=msgspec.structs.replace(wheel.file, size=size))
+
+    return tuple(map(sized, wheels))
+
+
+class _Root:
+    """The tree of a base as a folder, unpacked when it is first needed: what is remembered needs none.
+
+    `tree` is that of an interpreter of its own, once it is made; what runs in the root sees it.
+    """
+
+    def __init__(self, base: Callable[[], str], interpreter: Interpreter, store: Store) -> None:
+        self._base, self._interpreter, self._store = base, interpreter, store
+        self.tree = ""
+        self._stack = contextlib.ExitStack()
+        self._root: Root | None = None
+
+    def __enter__(self) -> _Root:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def get(self) -> Root:
+        """Return the root; where nothing can be layered over it, it is this run's own."""
+        if self._root is None:
+            check_namespaces()
+        if self._root is None and can_layer():
+            self._root = Root(folder=kept_root(self._base(), self._store), layered=True)
+        elif self._root is None:
+            folder = self._stack.enter_context(self._store.scratch())
+            unpack_root(self._store.verified(self._base(), "the base tree"), folder)
+            self._root = Root(folder=folder)
+        return with_interpreter(self._root, self._interpreter, self.tree, self._store)
+
+
+def _devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
+    """Return the tree to compile in; its times are no part of what comes out."""
+    return realise_base(lock.devel or lock.base, store, EPOCH, say)
+
+
+def _bytecode(
+    wheels: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
+) -> tuple[Bytecode, ...]:
+    known = _known_bytecode(wheels, lock, root.tree, store)
+    missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
+    if missing:
+        say(f"compiling the modules of {len(missing)} wheels")
+        made = compile_wheels(missing, lock.base, lock.interpreter, root.get(), store)
+        for wheel, code in zip(missing, made, strict=True):
+            store.remember(bytecode_key(wheel, lock.base, lock.interpreter, root.tree), code.tar)
+            known[wheel.file.sha256] = code.tar
+    return tuple(Bytecode(artefact=artefact, tar=tar) for artefact, tar in known.items())
+
+
+def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store) -> dict[str, str]:
+    known: dict[str, str] = {}
+    for wheel in wheels:
+        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter, tree))
+        if isinstance(tar, str) and store.has(tar):
+            known[wheel.file.sha256] = tar
+    return known
+
+
+def _complete(realised: Realised, store: Store) -> bool:
+    wanted = [
+        realised.base,
+        realised.runtime,
+        *([realised.interpreter] if realised.interpreter else []),
+        *(w.file.sha256 for w in realised.wheels),
+        *(b.tar for b in realised.bytecode),
+        *(b.parts for b in realised.builds if b.parts),
+    ]
+    return all(store.has(sha256) for sha256 in wanted)
+
+
+def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
+    """Return the runtime package of a sealed lock, or else ours."""
+    if lock.realised and store.has(lock.realised.runtime):
+        return lock.realised.runtime
+    sources = pack_runtime(store)
+    ours = recall_runtime(sources, lock.base, lock.interpreter, store, root.tree)
+    if ours is None:
+        ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store, root.tree)
+    if exact and lock.realised and lock.realised.runtime != ours:
+        raise BuildError(
+            "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
+            hint="use that version, or make a new lock",
+        )
+    return ours
+
+
+def _check_same(given: Lock, made: Lock) -> None:
+    before, after = given.realised, made.realised
+    assert before is not None
+    assert after is not None
+    if before.base != after.base:
+        raise BuildError(
+            f"the base came out as {after.base[:12]}, and the lock says {before.base[:12]}",
+            hint="another kernel or another reprobuild made it; take the first one's store, or make a new lock",
+        )
+    if before.interpreter != after.interpreter:
+        raise BuildError(
+            f"the tree of the interpreter came out as {after.interpreter[:12]}, and the lock says "
+            f"{before.interpreter[:12]}",
+            hint="another reprobuild made it; take the first one's store, or make a new lock",
+        )
+    files = {wheel.file.sha256: wheel.name for wheel in (*given.wheels, *before.wheels)}
+    known = {(code.artefact, code.tar) for code in before.bytecode}
+    for wheel in after.wheels:
+        if wheel.file.sha256 not in files:
+            raise BuildError(
+                f"the wheel of {wheel.name} came out otherwise than the lock says", hint="make a new lock"
+            )
+    parts = {(one.name, one.parts) for one in before.builds}
+    for one in after.builds:
+        if (one.name, one.parts) not in parts:
+            raise BuildError(
+                f"what the build of {one.name} adds to its source came out otherwise than the lock says",
+                hint="make a new lock",
+            )
+    for code in after.bytecode:
+        if (code.artefact, code.tar) not in known:
+            name = files.get(code.artefact, code.artefact[:12])
+            raise BuildError(
+                f"the bytecode of {name} came out otherwise than the lock says", hint="make a new lock"
+            )

@@ -1,0 +1,155 @@
+"""The folder that the Dockerfile and the Apptainer.def are built in: everything they need, by hard link."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.infra.atomic import whole_folder
+from reprobuild.infra.tar import TarWriter, parents
+from reprobuild.infra.untrusted.write_below import link_below
+from reprobuild.lock.lock import PREFIX, Lock, Source
+from reprobuild.recipe.image_config import environ_file
+from reprobuild.recipe.layer_order import order_wheels
+from reprobuild.recipe.payload import payload
+from reprobuild.recipe.render import base_file, interpreter_file, own_folder, parts_file, source_file
+from reprobuild.store.store import Store
+
+OWN = (
+    "requirements.txt",
+    "install.json",
+    "install.py",
+    "payload.tar",
+)  # what this program makes for a context
+
+
+def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
+    """Write `out/context`, whole or not at all, and return it.
+
+    Args:
+        lock: sealed.
+        store: has what the lock names.
+        out: the folder of results; a former context is replaced.
+        texts: the recipe, of which `requirements.txt` goes into the context.
+    """
+    target = out / "context"
+    with whole_folder(target) as part:
+        _fill(lock, store, part, texts)
+    return target
+
+
+def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
+    for folder in ("wheels", "bytecode", "sources", own_folder(lock)):
+        (part / folder).mkdir(parents=True)
+    blobs = context_blobs(lock)
+    with ThreadPoolExecutor() as pool:  # hashing lets other threads run
+        paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
+    for name, path in zip(blobs, paths, strict=True):
+        link_below(path, part, name)
+    sizes = {sha256: path.stat().st_size for sha256, path in zip(blobs.values(), paths, strict=True)}
+    for name, content in own_files(lock, store, texts, sizes).items():
+        (part / name).write_bytes(content)
+    _settle(part, lock.epoch)
+
+
+def context_blobs(lock: Lock) -> dict[str, str]:
+    """Return {path in the context: sha256} of the files that a sealed lock names."""
+    assert lock.realised is not None
+    blobs = {base_file(lock): lock.realised.base}
+    blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
+    for wheel in _wheel_facts(lock).values():
+        blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
+    blobs |= {source_file(source): source.file.sha256 for source in lock.sources}
+    compiled = ((parts_file(source, lock), lock.parts(source)) for source in lock.sources)
+    return blobs | {path: built.parts for path, built in compiled if built}
+
+
+def own_files(
+    lock: Lock, store: Store, texts: Mapping[str, str], sizes: Mapping[str, int]
+) -> dict[str, bytes]:
+    """Return {path in the context: content} of the files that this program makes for a sealed lock.
+
+    Args:
+        lock: sealed.
+        store: has the runtime package of the lock.
+        texts: the recipe.
+        sizes: of the wheels, by their sha256.
+    """
+    facts = json.dumps(install_facts(lock, sizes), indent=1, ensure_ascii=False) + "\n"
+    own = {
+        "requirements.txt": texts["requirements.txt"].encode(),
+        "install.json": facts.encode(),
+        # Ours, not that of the sealed lock: it must know what this version writes into install.json.
+        "install.py": files("reprobuild_runtime").joinpath("install.py").read_bytes(),
+        "payload.tar": _pack_payload(lock, store),
+    }
+    return {f"{own_folder(lock)}/{name}": content for name, content in own.items()}
+
+
+def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return what `install.py` is told: the environment's place, and its wheels in their order."""
+    wheels = _wheel_facts(lock)
+    order = order_wheels({name: sizes[facts["wheel"]["sha256"]] for name, facts in wheels.items()}).names
+    return {
+        "prefix": PREFIX,
+        "executable": lock.interpreter.executable,
+        "python": lock.interpreter.version,
+        "create": lock.interpreter.kind != "conda",
+        **({"shared": True} if lock.interpreter.shared else {}),  # so that other contexts stay as they were
+        "epoch": lock.epoch,
+        "wheels": [wheels[name] for name in order],
+    }
+
+
+def _wheel_facts(lock: Lock) -> dict[str, dict[str, Any]]:
+    """Return what `install.py` is told of each wheel, by its file name."""
+    assert lock.realised is not None
+    bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
+    urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
+    wheels: dict[str, dict[str, Any]] = {}
+    for wheel in (*lock.wheels, *lock.realised.wheels):
+        if wheel.role == "environment":
+            made_here = wheel in lock.realised.wheels
+            name, sha256 = wheel.file.filename, wheel.file.sha256
+            code = bytecode.get(sha256)
+            wheels[name] = {
+                "wheel": {"path": f"{own_folder(lock) if made_here else 'wheels'}/{name}", "sha256": sha256},
+                "bytecode": code and {"path": f"bytecode/{name}-{code[:12]}.tar", "sha256": code},
+                "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
+            }
+    return wheels
+
+
+def _direct_url(source: Source) -> dict[str, Any]:
+    """Return PEP 610's record of an editable source."""
+    place = "/".join(part for part in (source.path, source.subdirectory) if part)
+    return {"dir_info": {"editable": True}, "url": f"file://{place}"}
+
+
+def _pack_payload(lock: Lock, store: Store) -> bytes:
+    found = {**environ_file(lock), **payload(lock, store)}
+    stream = io.BytesIO()
+    writer = TarWriter(stream, lock.epoch)
+    for directory in parents(found):
+        writer.directory(directory)
+    for name, content in sorted(found.items()):
+        writer.file(name, content)
+    writer.close()
+    return stream.getvalue()
+
+
+def _settle(folder: Path, epoch: int) -> None:
+    """Give every file that is the context's own the epoch and the common modes; links keep the store's."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() or path.stat().st_nlink == 1:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            os.utime(path, (epoch, epoch))
+    os.utime(folder, (epoch, epoch))

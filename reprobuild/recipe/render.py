@@ -1,0 +1,286 @@
+"""Recipe: a sealed lock as files that people read and other tools build. The only place that knows jinja2.
+
+Templates get flat facts and use only loops and "is it there"; every value goes through a quoting filter.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import tomli_w
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.strings import (
+    PlainWord,
+    ProjectName,
+    Sha256,
+    Size,
+    VariableName,
+    Version,
+    is_valid,
+)
+from reprobuild.lock.lock import FILES, PREFIX, Lock, Source, Wheel, read_requirement
+from reprobuild.recipe.image_config import UNREADABLE, image_config, runscript_lines, split_environment
+
+_AGAIN = "make the lock again with `reprobuild lock DIR`"
+
+# Filters of templates for values that stand unquoted; each is a type of `guard.strings`.
+_GRAMMARS: Mapping[str, Any] = {
+    "digest": Sha256, "plain": PlainWord, "variable": VariableName, "project": ProjectName, "version": Version,
+    "number": Size,
+}  # fmt: skip
+
+TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
+
+
+def render(lock: Lock) -> dict[str, str]:
+    """Return {file name: text}: Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
+
+    Raises:
+        BuildError: the lock is not sealed.
+    """
+    if lock.realised is None:
+        raise BuildError(
+            "the lock is not sealed", hint="run `reprobuild build` or `from-snapshot`, which seal it"
+        )
+    facts = _facts(lock)
+    texts = {name: _environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
+    return {**texts, "pylock.toml": render_pylock(lock)}
+
+
+def own_folder(lock: Lock) -> str:
+    """Return the folder of the context for what follows from this lock alone.
+
+    No two contexts may hold different content under one path: BuildKit keeps the files of a context from
+    one build to the next, and takes a file with an equal path, size and time for the same file.
+    """
+    return f"lock-{lock.digest[:12]}"
+
+
+def base_file(lock: Lock) -> str:
+    """Return the path of the base's tar in the context."""
+    assert lock.realised is not None
+    return f"base-{lock.realised.base[:12]}.tar"
+
+
+def interpreter_file(lock: Lock) -> str:
+    """Return the path of the tar of the interpreter's own tree in the context; empty where it has none."""
+    assert lock.realised is not None
+    tree = lock.realised.interpreter
+    return f"interpreter-{tree[:12]}.tar" if tree else ""
+
+
+def source_file(source: Source) -> str:
+    """Return the path of a source's tar in the context."""
+    return f"sources/{source.name}-{source.file.sha256[:12]}.tar"
+
+
+def parts_file(source: Source, lock: Lock) -> str:
+    """Return the path in the context of what was compiled in a source; empty where nothing was."""
+    built = lock.parts(source)
+    return f"sources/{source.name}-compiled-{built.parts[:12]}.tar" if built else ""
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_folder()), undefined=jinja2.StrictUndefined,
+        autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["sh"] = quote_sh
+    environment.filters["definition"] = quote_definition
+    environment.filters["dockerfile"] = quote_dockerfile
+    environment.filters["workdir"] = quote_workdir
+    environment.filters["json"] = _json_string
+    environment.filters["line"] = _one_line
+    environment.filters["comment"] = _definition_comment
+    for name, kind in _GRAMMARS.items():
+        environment.filters[name] = partial(_checked, kind)
+    return environment
+
+
+def _checked(kind: Any, value: Any) -> Any:
+    """Return a value that stands unquoted, after a look at its grammar: a lock may come without `read_lock`."""
+    if not is_valid(value, kind):
+        raise BuildError(f"{str(value)[:80]!r} cannot stand in a recipe", hint=_AGAIN)
+    return value
+
+
+def template_folder() -> Path:
+    """Return the folder of templates: inside the package when installed, beside it in a checkout."""
+    inside = Path(__file__).parent / "templates"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "templates"
+
+
+def quote_dockerfile(value: str) -> str:
+    r"""Return a value in double quotes for ENV and LABEL: `\`, `"` and `$` lose their meaning.
+
+    https://docs.docker.com/reference/dockerfile/#environment-replacement. A line break cannot be
+    written; such values never get here (`config.split_environment`).
+    """
+    if UNREADABLE.search(value.replace("\t", " ")):
+        raise BuildError(
+            f"{value[:20]!a}... has a control character, which a Dockerfile cannot carry", hint=_AGAIN
+        )
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'
+
+
+def quote_workdir(path: str) -> str:
+    r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks.
+
+    Raises:
+        BuildError: it holds a control character, which would end the line, ends with a backslash, which would join
+            the next one, or has blanks at an end, which would go.
+    """
+    if not path.isprintable() or path != path.strip() or path.endswith("\\"):
+        raise BuildError(f"the working folder {path[:80]!r} cannot stand in a recipe", hint=_AGAIN)
+    return re.sub(r"""([\\"'$])""", r"\\\1", path)
+
+
+def quote_sh(value: str) -> str:
+    """Return a value as one word for the shell of an Apptainer.def."""
+    return quote_definition(shlex.quote(value))
+
+
+def quote_definition(line: str) -> str:
+    """Return a line for the shell, with every value in it quoted, as an Apptainer.def may hold it.
+
+    Apptainer replaces `{{ name }}` anywhere in a definition file before a shell sees it, so such braces are
+    kept apart: https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values.
+    `shlex` puts every brace into single quotes.
+
+    Raises:
+        BuildError: it holds a control character: in quotes, too, a line that begins with `%` begins a section.
+    """
+    if UNREADABLE.search(line.replace("\t", " ")):
+        raise BuildError(
+            f"{line[:80]!a} has a control character, which an Apptainer.def cannot carry", hint=_AGAIN
+        )
+    return re.sub(r"\{(?=\{)", "{''", line)
+
+
+def _json_string(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(value: str) -> str:
+    """Return text for a comment: no line breaks, no control characters."""
+    return "".join(character if character.isprintable() else " " for character in value)
+
+
+def _definition_comment(value: str) -> str:
+    return re.sub(r"\{(?=\{)", "{ ", _one_line(value))
+
+
+def _facts(lock: Lock) -> Mapping[str, Any]:
+    assert lock.realised is not None
+    _, special = split_environment(lock.environment)
+    config = image_config(lock)
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    return {
+        "snapshot": lock.snapshot,
+        "lock": lock.digest,
+        "epoch": lock.epoch,
+        "own": own_folder(lock),
+        "base": base_file(lock),
+        "interpreter": interpreter_file(lock),
+        "home": lock.interpreter.home,
+        "conda": len(lock.conda),
+        "distribution": lock.base.distribution,
+        "release": lock.base.release,
+        "package_count": len(lock.base.packages),
+        "image": f"{lock.base.image.reference} ({lock.base.image.digest})" if lock.base.image else "",
+        "python": lock.interpreter.version,
+        "executable": lock.interpreter.executable,
+        "prefix": PREFIX,
+        "files": FILES,
+        "workdir": lock.workdir,
+        "variables": [pair.partition("=")[::2] for pair in config["Env"]],
+        "exports": [pair.partition("=")[::2] for pair in sorted(config["Env"])],
+        "runscript": runscript_lines(config),
+        "special": sorted(special),
+        "entrypoint": config["Entrypoint"],
+        "command": config["Cmd"],
+        "labels": sorted(config["Labels"].items()),
+        "wheels": [_wheel_facts(wheel) for wheel in (*wheels, *lock.realised.wheels)],
+        "sources": [
+            {
+                "name": s.name,
+                "path": s.path,
+                "file": source_file(s),
+                "parts": parts_file(s, lock),
+                "commit": s.commit,
+                "patched": s.patch is not None,
+                "editable": s.editable,
+                "installed": s.installed,
+            }
+            for s in lock.sources
+        ],
+        "deviations": [
+            {"subject": ruling.subject, "outcome": ruling.outcome, "reason": ruling.reason}
+            for ruling in lock.deviations
+        ],
+    }
+
+
+def _wheel_facts(wheel: Wheel) -> dict[str, str]:
+    return {
+        "name": wheel.name, "version": wheel.version, "sha256": wheel.file.sha256, "filename": wheel.file.filename,
+    }  # fmt: skip
+
+
+def render_pylock(lock: Lock) -> str:
+    """Return the Python half of the lock as PEP 751 has it: https://peps.python.org/pep-0751/."""
+    packages: list[dict[str, Any]] = []
+    installed = [source for source in lock.sources if source.installed]
+    environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    called = [wheel.name for wheel in environment] + [sdist.name for sdist in lock.sdists]
+    called += [source.name for source in installed]
+    names = {str(canonicalize_name(name)) for name in called}
+    for wheel in environment:
+        file: dict[str, Any] = {"name": wheel.file.filename}
+        if wheel.file.url:
+            file["url"] = wheel.file.url
+        if wheel.file.size:
+            file["size"] = wheel.file.size
+        file["hashes"] = {"sha256": wheel.file.sha256}
+        needs = _dependencies(wheel, names)
+        packages.append({"name": wheel.name, "version": wheel.version, **needs, "wheels": [file]})
+    for sdist in lock.sdists:
+        archive = {"name": sdist.file.filename, **({"url": sdist.file.url} if sdist.file.url else {})}
+        facts: dict[str, Any] = {"size": sdist.file.size} if sdist.file.size else {}
+        facts["hashes"] = {"sha256": sdist.file.sha256}
+        packages.append({"name": sdist.name, "version": sdist.version, "sdist": {**archive, **facts}})
+    for source in installed:
+        vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
+        vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}
+        vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}
+        packages.append({"name": source.name, "vcs": vcs})
+    document = {
+        "lock-version": "1.0",
+        "created-by": "reprobuild",
+        "requires-python": f"=={lock.interpreter.minor}.*",
+        "packages": sorted(packages, key=lambda package: str(package["name"])),
+    }
+    return UNREADABLE.sub(_toml_escape, tomli_w.dumps(document))
+
+
+def _toml_escape(match: re.Match[str]) -> str:
+    """Return a character as a string of TOML may write it; those of its layout stay."""
+    return match[0] if match[0] in "\n\t" else f"\\u{ord(match[0]):04x}"
+
+
+def _dependencies(wheel: Wheel, names: Collection[str]) -> dict[str, Any]:
+    """Return the wheel's direct dependencies among the packages, each by what tells it from the others."""
+    asked = (read_requirement(text) for text in wheel.requires)
+    found = {str(canonicalize_name(one.name)) for one in asked if one} & {*names}
+    return {"dependencies": [{"name": name} for name in sorted(found)]} if found else {}

@@ -1,0 +1,105 @@
+"""What else the certificate says: your own work, an earlier check, the identity of the image, how long it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprobuild.image.model import Image
+from reprobuild.lock.lock import Lock
+from reprobuild.report.html.components import Section, bullets, chip, code, digest, facts, table
+from reprobuild.report.html.markup import Html, join, tag
+from reprobuild.report.html.summary import NEVER, Remark
+from reprobuild.report.units import in_bytes
+from reprobuild.store.availability import Forecast
+from reprobuild.verify.determinism.summary import work_bound
+from reprobuild.verify.verdict import Against, Verdict
+
+
+def remarks(found: Sequence[Remark], *, fleet: bool) -> Section:
+    """Return what to know, each with a link to the section that has more, and what the check cannot cover."""
+    items = [
+        tag("li", remark.said, " ", tag("a", "More", href=f"#{remark.section}", aria_label=f"More: {remark.section}"),
+            class_=f"tone {remark.tone}")
+        for remark in found
+    ]  # fmt: skip
+    title = "What this check cannot cover" if fleet else "What no check on one machine covers"
+    never = join((tag("h3", title), bullets(NEVER[fleet:])))
+    parts = ((tag("ul", *items, class_="remarks"),) if items else ()) + (never,)
+    return Section(id="know", title="What to know", parts=parts)
+
+
+def work(verdict: Verdict) -> Section:
+    """Return how the runs of the user's own work compare."""
+    rows = [
+        (c.name, chip(c.verdict), join((c.detail, *([bullets(c.details)] if c.details else []))))
+        for c in verdict.comparisons
+    ]
+    made = (table("Your own work", ("work", "answer", "detail"), rows),) if rows else ()
+    runs = (tag("p", f"{work_bound(verdict.work.runs)}."),) if rows and verdict.work else ()
+    mounts = [
+        (m.place, digest(m.digest) if m.digest else m.why, f"{m.paths:,}", in_bytes(m.size))
+        for m in (verdict.work.mounts if verdict.work else ())
+    ]
+    held = (table("What it mounted", ("mount", "digest", "paths", "size"), mounts),) if mounts else ()
+    note = "None was compared: no workload is in the lock, and none was given to verify."
+    return Section(id="work", title="Your own work", parts=(*runs, *made, *held), note=note)
+
+
+def against(found: Against) -> Section:
+    """Return the comparison with an earlier certificate."""
+    lists = (
+        ("failed", found.failed), ("platform", found.platform), ("expected there", found.other),
+        ("other mounts", found.mounts), ("not comparable", found.unmatched), ("changes no result", found.beside),
+    )  # fmt: skip
+    rows = [
+        (d.name, d.scope, what, *(_then(value) for value in (d.then, d.now)))
+        for what, items in lists
+        for d in items
+    ]
+    said = tag(
+        "p",
+        f"The certificate of {found.made}, {found.compared:,} digests compared: ",
+        chip(found.verdict),
+        ".",
+    )
+    head = ("what", "scope", "", "then", "now")
+    made = (table("Differences from the earlier certificate", head, rows),) if rows else ()
+    return Section(id="against", title="Against an earlier certificate", parts=(said, *made))
+
+
+def _then(value: str | None) -> Html:
+    return tag("span", "nothing", class_="muted") if value is None else digest(value)
+
+
+def half_life(forecasts: Sequence[Forecast]) -> Section:
+    """Return how long the inputs can be expected to stay fetchable, the first loss first."""
+    rows = [
+        (
+            join((f.name, tag("small", f.why))), f.lost or "kept", f"{f.files:,}", in_bytes(f.bytes),
+            f"{f.missing:,}" if f.missing else "none", f.source,
+        )
+        for f in forecasts
+    ]  # fmt: skip
+    head = ("inputs", "first loss", "files", "size", "not in the store", "source")
+    made = (table("How long the inputs can be fetched", head, rows, kind="half-life"),) if rows else ()
+    lead = (
+        "The image itself does not age; building it once more needs these inputs, or a store that has them."
+    )
+    note = "Nothing is known: the page was made without a store."
+    return Section(id="half-life", title="Half-life", lead=lead if rows else "", parts=made, note=note)
+
+
+def identity(lock: Lock, image: Image, verdict: Verdict) -> Section:
+    """Return by what image, lock and check are known."""
+    pairs: list[tuple[str, str]] = [
+        ("reference", code(image.reference)), ("tree", code(image.tree)), ("manifest", code(image.manifest)),
+        ("config", code(image.config)), ("lock", code(f"sha256:{lock.digest}")),
+        ("snapshot", code(f"sha256:{lock.snapshot}")), ("builder", image.builder), ("platform", lock.platform),
+    ]  # fmt: skip
+    pairs += [(name, code(value)) for name, value in (("sif", image.sif), ("sqsh", image.sqsh)) if value]
+    pairs += [
+        ("Python", f"{lock.interpreter.version}: {lock.interpreter.evidence}"), ("seed", str(verdict.seed)),
+        ("profile", verdict.profile), ("engine of the check", verdict.engine or "not told"),
+        ("GPUs asked for", verdict.gpus or "none"), ("checked", f"{verdict.made}, by reprobuild {verdict.program}"),
+    ]  # fmt: skip
+    return Section(id="identity", title="Image and check", parts=(facts(pairs),))

@@ -1,0 +1,99 @@
+"""What came of a check on many nodes: who is not as the others, who did not answer, and the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.report.html.components import Section, bullets, chip, code, count, facts, fold, table
+from reprobuild.report.html.markup import Html, join, tag
+
+
+class Odd(Struct, frozen=True, kw_only=True):
+    """A node of which there is something to say: what, and the answers that it is about."""
+
+    node: str
+    said: str
+    answers: tuple[str, ...] = ()
+
+
+class Peers(Struct, frozen=True, kw_only=True):
+    """The nodes of one platform, and how many answers of theirs were compared."""
+
+    device: str
+    title: str
+    nodes: tuple[str, ...]
+    compared: int
+    platform: dict[str, str]
+
+
+class Met(Struct, frozen=True, kw_only=True):
+    """Collectives between nodes: between whom, what came of them in a word, and what else there is to say."""
+
+    title: str
+    verdict: str
+    said: tuple[str, ...]
+
+
+class Nodes(Struct, frozen=True, kw_only=True):
+    """A check on many nodes.
+
+    `wrong` are nodes that drift, or answer otherwise than others of their platform; `lacking` those that lack answers
+    which others of their platform have; `silent` those without any; `notes` is what else there is to say;
+    `collectives` are those between nodes, or that they were not run; `made` is when it was gathered, and `folder` where
+    from.
+    """
+
+    verdict: Literal["same", "differ", "inconclusive"]
+    asked: int
+    wrong: tuple[Odd, ...]
+    silent: tuple[Odd, ...]
+    groups: tuple[Peers, ...]
+    lacking: tuple[Odd, ...] = ()
+    notes: tuple[str, ...] = ()
+    collectives: tuple[Met, ...] = ()
+    made: str = ""
+    folder: str = ""
+
+
+def nodes(found: Nodes) -> Section:
+    """Return the section on the nodes."""
+    answered = found.asked - len(found.silent)
+    groups = count(len(found.groups), "platform")
+    lead = f"{answered:,} of {count(found.asked, 'node')} answered, of {groups}."
+    return Section(id="nodes", title="Many nodes", lead=lead, parts=tuple(_parts(found)))
+
+
+def _parts(found: Nodes) -> Iterator[Html]:
+    yield tag("p", "Nodes of one platform must give the same bytes: ", chip(found.verdict), ".")
+    for title, odd in (
+        ("Not as the others of their platform", found.wrong),
+        ("Without some answers of their platform", found.lacking),
+        ("No answer", found.silent),
+    ):
+        if odd:
+            rows = [(tag("b", one.node), join((one.said, *_answers(one)))) for one in odd]
+            yield table(title, ("node", "what"), rows, shown=True)
+    for met in found.collectives:
+        yield tag("p", f"{met.title[0].upper()}{met.title[1:]}: ", chip(met.verdict), ".")
+        if met.said:
+            yield bullets(met.said)
+    if found.notes:
+        yield bullets(found.notes)
+    if found.made:
+        yield tag("p", f"Gathered {found.made}, from ", code(found.folder), ".", class_="muted")
+    for number, group in enumerate(found.groups, 1):
+        alone = (
+            " Alone on its platform: nothing is known of it by comparison." if len(group.nodes) < 2 else ""
+        )
+        said = f"{count(group.compared, 'answer')} compared.{alone}"
+        yield fold(
+            f"Group {number}, {group.device}: {group.title}", tag("p", said), tag("p", ", ".join(group.nodes)),
+            facts(group.platform.items()), count=len(group.nodes),
+        )  # fmt: skip
+
+
+def _answers(one: Odd) -> tuple[Html, ...]:
+    return (tag("small", ", ".join(one.answers)),) if one.answers else ()

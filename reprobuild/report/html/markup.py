@@ -1,0 +1,97 @@
+"""Markup from values: what is not `Html` is text, and is escaped; no value can become markup."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from html import escape
+
+from reprobuild.infra.display import UNSEEN
+
+# Characters of one value that are shown: the beginning, and the end, which says more in a path or an error.
+LONGEST, HEAD, TAIL = 600, 420, 140
+# Marks over one letter; more of them would be painted over other lines.
+MARKS = 3
+_MARKS = ("Mn", "Me")  # over, under and around; those of Mc take room of their own
+_AS_EMOJI = "\ufe0f"  # after a symbol this is seen, and ordinary
+# Elements without an end tag, and those of SVG that close themselves, as HTML wants it of them.
+EMPTY = frozenset({"meta", "link", "input"})
+SHAPES = frozenset({"rect", "circle", "path"})
+
+
+class Html(str):
+    """Text that is markup already; only functions of this package make it."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str, **attributes: str) -> Html:
+    """Return an element.
+
+    Args:
+        name: of the element.
+        children: `Html`, or text, which is escaped.
+        attributes: values are escaped; a trailing underline of a name is dropped (`class_`), others become hyphens.
+            An empty value gives the bare name.
+    """
+    words = [name]
+    for key, value in attributes.items():
+        written = key.rstrip("_").replace("_", "-")
+        words.append(f'{written}="{escape(plain(value))}"' if value else written)
+    opening = " ".join(words)
+    if name in EMPTY or name in SHAPES:
+        return Html(f"<{opening}/>" if name in SHAPES else f"<{opening}>")
+    return Html(f"<{opening}>{join(children)}</{name}>")
+
+
+def join(children: Iterable[str], between: str = "") -> Html:
+    """Return children one after another; what is no markup is escaped."""
+    return Html(between.join(child if isinstance(child, Html) else text(child) for child in children))
+
+
+def text(value: str, longest: int | None = LONGEST) -> Html:
+    """Return a value as people can read it: nothing acts, what does not print is written out and marked as such.
+
+    Args:
+        value: anything.
+        longest: how many characters are shown; None for all.
+    """
+    parts, shown = [], ""
+    for piece, is_escape in _pieces(value if longest is None else shortened(value)):
+        if is_escape:
+            parts.append(escape(shown) + f'<i class="x">{escape(piece)}</i>')
+            shown = ""
+        else:
+            shown += piece
+    return Html("".join(parts) + escape(shown))
+
+
+def plain(value: str) -> str:
+    """Return a value for an attribute: shortened, and what does not print is written out."""
+    return "".join(piece for piece, _ in _pieces(shortened(value)))
+
+
+def shortened(value: str) -> str:
+    """Return a value without its middle where it is long, and how long it was."""
+    if len(value) <= LONGEST:
+        return value
+    return f"{value[:HEAD]} [... {len(value):,} characters ...] {value[-TAIL:]}"
+
+
+def _pieces(value: str) -> Iterable[tuple[str, bool]]:
+    """Yield (characters, whether they stand for one that cannot be shown).
+
+    `str.isprintable` is false for controls, for what changes the direction of writing or has no width, and for lone
+    surrogates: https://docs.python.org/3/library/stdtypes.html#str.isprintable.
+    """
+    marks, before = 0, ""
+    for character in value:
+        marks = marks + 1 if unicodedata.category(character) in _MARKS else 0
+        unseen = character in UNSEEN and not (
+            character == _AS_EMOJI and before and unicodedata.category(before) == "So"
+        )
+        if character.isprintable() and not unseen and marks <= MARKS:
+            yield character, False
+        else:
+            yield character.encode("unicode_escape").decode(), True
+        before = character

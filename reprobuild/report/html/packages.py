@@ -1,0 +1,117 @@
+"""What is in the image: distributions, sources, conda's and system packages, to be found by letter or by search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from reprobuild.lock.lock import Base, Lock
+from reprobuild.report.html.components import Section, code, digest, fold, table
+from reprobuild.report.html.markup import Html, join, tag
+
+# Below this many a list needs no letters.
+LETTERS_FROM = 30
+_OF = {"Python": "Python", "Conda": "conda", "System": "the system"}
+HEAD = ("name", "version", "from", "sha256")
+
+
+class Package(Struct, frozen=True, kw_only=True):
+    """One row: `origin` says what kind of file it came from."""
+
+    name: str
+    version: str
+    origin: str
+    sha256: str
+
+    @property
+    def letter(self) -> str:
+        """The letter below which it stands: a to z, or `0` for all others."""
+        first = self.name[:1].lower()
+        return first if first.isascii() and first.isalpha() else "0"
+
+
+def packages(lock: Lock) -> Section:
+    """Return every package of the image."""
+    lists = {
+        "Python": sorted(_python(lock), key=lambda one: one.name.lower()),
+        "Conda": [
+            Package(name=p.name, version=p.version, origin=f"{p.channel} {p.build}", sha256=p.file.sha256)
+            for p in lock.conda
+        ],
+        "System": sorted(_system(lock.base), key=lambda one: one.name.lower()),
+    }
+    parts = [_search(), *(_list(name, found) for name, found in lists.items() if found)]
+    if lock.sources:
+        parts.insert(1, _sources(lock))
+    system = f"{lock.base.distribution} {lock.base.release}, {lock.platform}"
+    amounts = [f"{len(found):,} of {_OF[name]}" for name, found in lists.items() if found]
+    lead = f"Python {lock.interpreter.version} on {system}. Packages: {', '.join(amounts) or 'none'}. "
+    lead += "The lock has each by its sha256."
+    return Section(id="packages", title="Packages", lead=lead, parts=tuple(parts))
+
+
+def _python(lock: Lock) -> Iterator[Package]:
+    for wheel in lock.wheels:
+        if wheel.role == "environment":
+            origin = f"wheel, withdrawn: {wheel.yanked}" if wheel.yanked else "wheel"
+            yield Package(name=wheel.name, version=wheel.version, origin=origin, sha256=wheel.file.sha256)
+    for sdist in lock.sdists:
+        origin = "source archive, built here"
+        yield Package(name=sdist.name, version=sdist.version, origin=origin, sha256=sdist.file.sha256)
+
+
+def _system(base: Base) -> Iterator[Package]:
+    native = base.native
+    for deb in base.packages:
+        foreign = f", {deb.architecture}" if deb.architecture not in (native, "all") else ""
+        yield Package(name=deb.name, version=deb.version, origin=f"deb{foreign}", sha256=deb.file.sha256)
+    for one in base.image.packages if base.image else ():
+        yield Package(name=one.name, version=one.version, origin="base image", sha256="")
+
+
+def _sources(lock: Lock) -> Html:
+    rows = [
+        (
+            code(source.name), code(source.commit[:12]), "changed" if source.patch else "as committed",
+            code(source.path), "editable" if source.editable else "",
+        )
+        for source in lock.sources
+    ]  # fmt: skip
+    return table("Sources", ("name", "commit", "changes", "place", ""), rows, shown=True)
+
+
+def _search() -> Html:
+    """Return the field that the script shows; without it, letters and the browser's own search do."""
+    label = tag("label", "Find a package", for_="find")
+    field = tag("input", id="find", type="search", autocomplete="off", spellcheck="false")
+    return tag("p", label, " ", field, " ", tag("output", id="found", for_="find"), id="search", hidden="")
+
+
+def _list(name: str, found: Sequence[Package]) -> Html:
+    """Return one list, with a heading for each letter where it is long."""
+    id_ = f"packages-{name.lower()}"
+    if len(found) < LETTERS_FROM:
+        return fold(f"{name} packages", _rows(f"{name} packages", found), count=len(found), id_=id_)
+    letters: dict[str, list[Package]] = {}
+    for package in found:
+        letters.setdefault(package.letter, []).append(package)
+    jumps = [
+        tag("a", "0-9" if letter == "0" else letter.upper(), href=f"#{id_}-{letter}",
+            aria_label=f"{name} packages that begin with {letter}")
+        for letter in sorted(letters)
+    ]  # fmt: skip
+    blocks = [
+        join((
+            tag("h4", "0-9" if letter == "0" else letter.upper(), id=f"{id_}-{letter}"),
+            _rows(f"{name} packages, {letter}", letters[letter]),
+        ))
+        for letter in sorted(letters)
+    ]  # fmt: skip
+    nav = tag("nav", join(jumps, " "), class_="letters", aria_label=f"{name} packages by letter")
+    return join((nav, fold(f"{name} packages", *blocks, count=len(found), id_=id_)))
+
+
+def _rows(caption: str, found: Iterable[Package]) -> Html:
+    rows = [(p.name, p.version, p.origin, digest(p.sha256)) for p in found]
+    return table(caption, HEAD, rows, kind="packages")

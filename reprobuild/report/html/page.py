@@ -1,0 +1,137 @@
+"""The page that people read: one file that asks nobody for anything, and is whole without its script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+
+from reprobuild.image.model import Image
+from reprobuild.lock.lock import Lock
+from reprobuild.report.html import certificate, roundtrip
+from reprobuild.report.html.cluster import Nodes, nodes
+from reprobuild.report.html.components import Section
+from reprobuild.report.html.markup import Html, tag
+from reprobuild.report.html.packages import packages
+from reprobuild.report.html.probes import probes
+from reprobuild.report.html.run import running
+from reprobuild.report.html.summary import KNOW, Answer, Remark, computes_the_same, same_environment, to_know
+from reprobuild.store.availability import Forecast
+from reprobuild.verify.verdict import Verdict
+
+# The shape of each answer, drawn in a box of 24.
+_ICONS = {
+    "good": "M5 12.5l4.5 4.5L19 7.5", "note": "M5 12.5l4.5 4.5L19 7.5", "bad": "M7 7l10 10M17 7L7 17",
+    "open": "M6 12h12", "none": "M6 12h12", "know": "M12 6.5v7M12 17.4v.1",
+}  # fmt: skip
+
+
+def render_html(
+    lock: Lock, image: Image, verdict: Verdict, half_life: Sequence[Forecast] = (), fleet: Nodes | None = None
+) -> str:  # fmt: skip
+    """Return the report as one HTML page; every value is escaped, cut where it is long, and cannot act.
+
+    Args:
+        lock: what the image was made of, and what became of each captured line.
+        image: the image, as `image.json` has it.
+        verdict: of the check.
+        half_life: what is to be expected of the inputs; empty where no store was at hand.
+        fleet: what came of many nodes, where they were asked.
+    """
+    known, remarks = to_know(lock, verdict, half_life, fleet)
+    answers = (same_environment(lock, verdict), computes_the_same(verdict, fleet), known)
+    sections = tuple(_sections(lock, image, verdict, half_life, remarks, fleet))
+    title = f"{image.reference}: report"
+    head = tag(
+        "head", tag("meta", charset="utf-8"), tag("meta", http_equiv="Content-Security-Policy", content=policy()),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"), tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title), tag("link", rel="icon", href="data:,"), tag("style", _raw("style.css")),
+    )  # fmt: skip
+    body = tag(
+        "body", tag("a", "Skip to the report", href="#report", class_="skip"), _header(image, verdict, answers),
+        tag("div", _contents(sections), tag("main", *(one.render() for one in sections), id="report", tabindex="-1"),
+            class_="layout"),
+        tag("footer", tag("p", f"Made by reprobuild {verdict.program}. verdict.json has all of the check, "
+                               "reprobuild.lock all inputs by their sha256.")),
+        tag("script", _raw("script.js")),
+    )  # fmt: skip
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def policy() -> str:
+    """Return what a browser may do with the page: use its own style and script, known by their hashes, and no more.
+
+    https://www.w3.org/TR/CSP3/#grammardef-hash-source
+    """
+    hashes = {name: _hash(_raw(name)) for name in ("style.css", "script.js")}
+    return (
+        f"default-src 'none'; style-src '{hashes['style.css']}'; script-src '{hashes['script.js']}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sections(
+    lock: Lock,
+    image: Image,
+    verdict: Verdict,
+    half_life: Sequence[Forecast],
+    remarks: Sequence[Remark],
+    fleet: Nodes | None,
+) -> Iterator[Section]:
+    yield certificate.remarks(remarks, fleet=fleet is not None)
+    yield roundtrip.round_trip(verdict)
+    yield roundtrip.deviations(lock)
+    yield roundtrip.environment(lock)
+    yield packages(lock)
+    yield probes(verdict)
+    yield certificate.work(verdict)
+    if fleet:
+        yield nodes(fleet)
+    if verdict.against:
+        yield certificate.against(verdict.against)
+    yield certificate.half_life(half_life)
+    yield running(lock, image, verdict)
+    yield roundtrip.unmet(lock)
+    yield roundtrip.captured_lines(lock)
+    yield certificate.identity(lock, image, verdict)
+
+
+def _header(image: Image, verdict: Verdict, answers: Sequence[Answer]) -> Html:
+    said = f"Checked {verdict.made} with seed {verdict.seed} and profile {verdict.profile}"
+    said += f", by {verdict.engine}." if verdict.engine else "."
+    return tag(
+        "header", tag("p", "reprobuild report", class_="brand"), tag("h1", image.reference),
+        tag("p", said, class_="muted"), tag("div", *(_answer(answer) for answer in answers), class_="answers"),
+    )  # fmt: skip
+
+
+def _answer(answer: Answer) -> Html:
+    shape = "know" if answer.question == KNOW and answer.tone != "good" else answer.tone
+    icon = tag(
+        "svg", tag("path", d=_ICONS[shape]), viewBox="0 0 24 24", width="28", height="28", aria_hidden="true"
+    )
+    return tag(
+        "div", tag("h2", answer.question), tag("p", icon, tag("strong", answer.word), class_="word"),
+        tag("p", answer.sentence), class_=f"answer {answer.tone}",
+    )  # fmt: skip
+
+
+def _contents(sections: Sequence[Section]) -> Html:
+    links = [tag("li", tag("a", one.title, href=f"#{one.id}")) for one in sections]
+    return tag("nav", tag("ul", *links), class_="contents", aria_label="Sections")
+
+
+@cache
+def _raw(name: str) -> Html:
+    """Return a file of this package: ours, so no value is in it."""
+    return Html(files("reprobuild.report.html").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+__all__ = ["policy", "render_html"]

@@ -1,0 +1,146 @@
+"""The smoke test of each device: a picture, what was not the same, and tables of all that was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reprobuild.report.html.components import BRIEF, Section, bullets, chip, code, count, facts, fold, table
+from reprobuild.report.html.markup import Html, join, tag
+from reprobuild.report.html.plot import MODES, SEEN, plot_probes
+from reprobuild.report.html.summary import covered
+from reprobuild.verify.determinism.document import flat
+from reprobuild.verify.verdict import Control, Mode, Probe, Smoke, Verdict
+
+_DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+LEGEND = (
+    "Each mode: what was seen, N runs in how many processes, the share of drifting runs that N excludes at 95 %, and "
+    "the start of the digest. The answer is that of strict mode; refused is what torch's own text says it refuses."
+)
+ARRAYS_LEGEND = (
+    "Each mode: what was seen, N runs in how many processes, the share of drifting runs that N excludes at 95 %, and "
+    "the start of the digest. Profile is with the image's own threads, strict with one thread in each library; the "
+    "answer is that of both."
+)
+
+
+def probes(verdict: Verdict) -> Section:
+    """Return what the smoke test showed, and with which controls."""
+    parts = [part for number, smoke in enumerate(verdict.smoke) for part in _device(smoke, f"smoke-{number}")]
+    lead = (
+        "Small computations that are known to differ from run to run where something is wrong, each done again and "
+        "again in two fresh containers, and compared byte by byte."
+    )
+    note = "No smoke test was run, or the image has neither torch nor NumPy."
+    return Section(id="probes", title="Probes", lead=lead if parts else "", parts=tuple(parts), note=note)
+
+
+def _device(smoke: Smoke, id_: str) -> Iterator[Html]:
+    name = _DEVICES[smoke.device]
+    yield tag("h3", f"On the {name}: ", chip(smoke.verdict))
+    yield tag("p", covered(smoke))
+    if smoke.probes:
+        yield plot_probes(smoke.probes, id_)
+        odd = [probe for probe in smoke.probes if not _all_the_same(probe)]
+        if odd:
+            caption = f"What was not identical in every mode, {name}"
+            yield _table(caption, odd, shown=True)
+        legend = ARRAYS_LEGEND if smoke.libraries else LEGEND
+        every = _table(f"All probes, {name}", smoke.probes)
+        yield fold("All probes as a table", tag("p", legend, class_="muted"), every, count=len(smoke.probes))
+    if smoke.controls:
+        good = sum(control.verdict == "effective" for control in smoke.controls)
+        lead = (
+            f"Work that is known to drift: {good} of {len(smoke.controls)} drifted, and stopped when cured."
+        )
+        yield fold("Controls", tag("p", lead), _controls(smoke.controls, name), count=len(smoke.controls))
+    yield from _comparator(smoke, name)
+    yield from _collectives(smoke, name, f"{id_}-several")
+    yield fold("Platform and settings", facts([*_settings(smoke), *flat(smoke.fingerprint)]))
+
+
+def _all_the_same(probe: Probe) -> bool:
+    skipped = all(mode.verdict == "SKIPPED" for mode in probe.modes.values())
+    calm = probe.verdict in ("identical", "informational") or (probe.verdict == "not-applicable" and skipped)
+    return calm and all(mode.verdict in ("IDENTICAL", "SKIPPED") for mode in probe.modes.values())
+
+
+def _comparator(smoke: Smoke, name: str) -> Iterator[Html]:
+    if smoke.comparator:
+        told = {True: "told apart", False: "NOT told apart"}
+        rows = [(what, chip(told[seen])) for what, seen in sorted(smoke.comparator.items())]
+        made = table(f"Changes that the comparison must tell apart, {name}", ("change", "answer"), rows)
+        yield fold("Changes that the comparison must tell apart", made, count=len(rows))
+
+
+def _collectives(smoke: Smoke, name: str, id_: str) -> Iterator[Html]:
+    several = smoke.collectives
+    if several is None:
+        return
+    yield tag("h3", f"Between processes, {name}: ", chip(several.verdict))
+    ranks = f"{several.backend}, {count(several.world, 'rank')}" if several.backend else several.why
+    by = f"; algorithms: {', '.join(several.algorithms)}" if several.algorithms else ""
+    yield tag("p", f"{ranks}{by}")
+    if several.probes:
+        made = _table(f"Collectives, {name}", several.probes)
+        yield fold("All sums between processes as a table", made, count=len(several.probes), id_=id_)
+    if several.controls:
+        made = _controls(several.controls, f"{name}, between processes")
+        yield fold("Controls of these", made, count=len(several.controls))
+
+
+def _settings(smoke: Smoke) -> Iterator[tuple[str, str]]:
+    yield "seeding before the first program", smoke.hook
+    yield "documented by", smoke.expectations or "not told"
+    yield "hundreds of repeats", "yes" if smoke.thorough else "no"
+    yield "threads in each mode", ", ".join(f"{name} {n}" for name, n in smoke.threads.items()) or "not told"
+    yield "seconds", f"{smoke.seconds:.0f}"
+
+
+def _controls(controls: Sequence[Control], name: str) -> Html:
+    rows = [
+        (c.name, c.device, chip(c.verdict), c.why, bullets(_line(name, m) for name, m in c.modes.items()))
+        for c in controls
+    ]
+    return table(f"Controls, {name}", ("control", "device", "answer", "why", "seen"), rows)
+
+
+def _line(name: str, mode: Mode) -> str:
+    return f"{name}: " + ", ".join(word for word in _told(mode) if word)
+
+
+def _table(caption: str, found: Sequence[Probe], *, shown: bool = False) -> Html:
+    rows = [
+        (
+            join((p.name, _small(" ".join((p.kind, p.dtype, p.shape)).strip()), _documented(p))),
+            join((chip(p.verdict), _small(p.why))), *(_cell(p.modes.get(name)) for name in MODES),
+        )
+        for p in found
+    ]  # fmt: skip
+    return table(caption, ("probe", "answer", *MODES), rows, shown=shown, kind="probes")
+
+
+def _documented(probe: Probe) -> Html:
+    return _small("" if probe.documented == "none" else f"torch's text: {probe.documented}")
+
+
+def _small(said: str) -> Html:
+    return tag("small", said) if said else Html("")
+
+
+def _cell(mode: Mode | None) -> Html:
+    if mode is None:
+        return Html("")
+    seen, more = _told(mode)
+    word = tag("span", seen, class_="bad") if mode.verdict in ("DRIFT", "ERROR") else seen
+    start = tag("small", code(mode.digest[:BRIEF])) if mode.digest else Html("")
+    return join((word, _small(more), start))
+
+
+def _told(mode: Mode) -> tuple[str, str]:
+    """Return the answer, and the number of runs in how many processes with their bound, or the reason."""
+    runs = f"N = {mode.runs} in {mode.processes}"
+    if mode.verdict == "IDENTICAL":
+        return SEEN[mode.verdict], f"{runs}, < {mode.upper:.1%}"
+    if mode.verdict == "DRIFT":
+        return SEEN[mode.verdict], f"{runs}: {mode.distinct} different results"
+    return SEEN[mode.verdict], mode.why

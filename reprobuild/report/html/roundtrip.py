@@ -1,0 +1,160 @@
+"""Is it the same environment: round trip, deviations, variables, every captured line, unmet requirements."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from reprobuild.lock.lock import OF_NO_LINE, Lock, Ruling, conflicts
+from reprobuild.report.html.components import Section, bullets, chip, code, fold, table
+from reprobuild.report.html.markup import Html, join, tag
+from reprobuild.report.html.plot import OUTCOMES, plot_outcomes
+from reprobuild.snapshot.file_kinds import field_of
+from reprobuild.verify.verdict import Code, Difference, Verdict
+
+MANY = 12  # deviations in one table
+# docs/round-trip.md has them at length.
+CODES: dict[Code, str] = {
+    "unexplained": "nothing explains it", "replaced-version": "another version stands in, and was accepted",
+    "unrecoverable": "nothing stands in for it, and that was accepted", "decision": "you dropped or set it",
+    "base-provided": "the base or the environment brings it", "host-only": "it belongs to the host",
+    "secret-withheld": "a secret; its value was never kept", "not-needed": "nothing that was asked for needs it",
+    "site-variable": "a variable of the session, the scheduler, the modules or the fabric",
+    "not-baked": "a variable that is not known to change the computation",
+    "path-rewritten": "a folder of the captured machine, which has another place in the image, or none",
+    "other-spelling": "the same, written differently",
+}  # fmt: skip
+
+
+def round_trip(verdict: Verdict) -> Section:
+    """Return each captured line that the image does not repeat, by the reason for it."""
+    by_code: dict[Code, list[Difference]] = {}
+    for difference in verdict.differences:
+        by_code.setdefault(difference.code, []).append(difference)
+    head = ("list", "captured", "image", "reason")
+    parts = [
+        fold(
+            f"{name}: {said}",
+            table(
+                f"Differences: {name}", head,
+                ((d.list, code(d.captured), code(d.image), d.reason) for d in by_code[name]),
+            ),
+            count=len(by_code[name]), open_=name == "unexplained",
+        )
+        for name, said in CODES.items()
+        if name in by_code
+    ]  # fmt: skip
+    lead = "The environment was captured again inside the image, and compared line by line with what was captured: "
+    parts.insert(0, tag("p", lead, chip(verdict.round_trip), "."))
+    if not verdict.differences and verdict.round_trip == "exact":
+        parts.append(tag("p", "No line differs.", class_="muted"))
+    return Section(id="round-trip", title="Round trip", parts=tuple(parts))
+
+
+def deviations(lock: Lock) -> Section:
+    """Return what is not as it was captured, and was accepted; many of them by kind."""
+    groups: dict[str, list[Ruling]] = {}
+    for ruling in lock.deviations:
+        groups.setdefault(f"{ruling.outcome}: {ruling.kind}", []).append(ruling)
+    made: tuple[Html, ...] = ()
+    if len(lock.deviations) > MANY:
+        made = tuple(
+            fold(name, _rulings(f"Deviations: {name}", found), count=len(found), open_=len(found) <= MANY)
+            for name, found in groups.items()
+        )
+    elif groups:
+        made = (_rulings("What is not as it was captured", lock.deviations),)
+    note = "None: nothing was replaced, and nothing is missing."
+    return Section(id="deviations", title="Deviations", parts=made, note=note)
+
+
+def environment(lock: Lock) -> Section:
+    """Return which variables the image sets, which were left out and why, and what the user decided."""
+    about = [
+        ruling
+        for ruling in lock.rulings
+        if field_of(ruling.file) == "variables" and ruling.kind not in OF_NO_LINE
+    ]
+    why = {ruling.subject: ruling.reason for ruling in about if ruling.outcome == "pinned"}
+    rows = [
+        (code(setting.name), code(setting.value), why.get(setting.name, "")) for setting in lock.environment
+    ]
+    parts = (
+        [table("Variables that the image sets", ("name", "value", "why"), rows, shown=True)] if rows else []
+    )
+    groups: dict[str, list[Ruling]] = {}
+    for ruling in about:
+        if ruling.outcome != "pinned":
+            groups.setdefault(ruling.kind or ruling.outcome, []).append(ruling)
+    if groups:
+        parts.append(tag("h3", "Not in the image"))
+    parts += [
+        _left_out(kind, found) for kind, found in sorted(groups.items(), key=lambda pair: -len(pair[1]))
+    ]
+    if decisions := lock.decisions.as_dict():
+        decided = [(code(key), code(_written(value))) for key, value in sorted(decisions.items())]
+        parts.append(table("What you decided", ("decision", "value"), decided, shown=True))
+    lead = "Variables that change what is computed are in the image; those of a session, a site or a scheduler are not."
+    note = "The image sets no variable of the captured environment."
+    return Section(id="environment", title="Environment", lead=lead, parts=tuple(parts), note=note)
+
+
+def _left_out(kind: str, found: Sequence[Ruling]) -> Html:
+    reasons = {ruling.reason for ruling in found}
+    if len(reasons) == 1:
+        return fold(
+            f"{kind}: {reasons.pop()}",
+            tag("p", join((code(ruling.subject) for ruling in found), ", ")), count=len(found),
+        )  # fmt: skip
+    return fold(kind, _rulings(f"Left out: {kind}", found), count=len(found))
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def captured_lines(lock: Lock) -> Section:
+    """Return what became of every captured line, file by file, with a bar for each."""
+    files: dict[str, list[Ruling]] = {}
+    for ruling in lock.rulings:
+        files.setdefault(ruling.file, []).append(ruling)
+    parts = [part for number, pair in enumerate(files.items()) for part in _file(number, *pair)]
+    lead = "Nothing is dropped silently: each line is pinned, in base, excluded with a reason, replaced, or unresolved."
+    if parts:
+        names = [tag("li", tag("span", class_=f"key o-{n}"), name) for n, name in enumerate(OUTCOMES)]
+        parts.insert(0, tag("ul", *names, class_="legend"))
+    return Section(id="lines", title="Every captured line", lead=lead, parts=tuple(parts))
+
+
+def _file(number: int, name: str, found: Sequence[Ruling]) -> Iterator[Html]:
+    counts = Counter(ruling.outcome for ruling in found)
+    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    yield plot_outcomes(counts, f"bar-{number}")
+    yield fold(f"{name}: {said}", _rulings(f"Lines of {name}", found), count=len(found))
+
+
+def unmet(lock: Lock) -> Section:
+    """Return requirements of the packages that the packages do not meet."""
+    found = conflicts(lock)
+    lead = "What ran with a conflict runs with it again: a freeze is taken as it is."
+    made = (bullets(found),) if found else ()
+    note = "None: every requirement of a package is met by another."
+    return Section(
+        id="conflicts",
+        title="Requirements that are not met",
+        lead=lead if found else "",
+        parts=made,
+        note=note,
+    )
+
+
+def _rulings(caption: str, rulings: Iterable[Ruling]) -> Html:
+    rows = (
+        (
+            join((code(r.subject), chip(r.outcome), tag("span", f"{r.file}:{r.line}", class_="place")), " "),
+            r.reason,
+        )
+        for r in rulings
+    )
+    return table(caption, ("what", "reason"), rows, kind="rulings")

@@ -1,0 +1,92 @@
+"""How to run this image: commands that work as they stand, in the folder that this page lies in."""
+
+from __future__ import annotations
+
+import shlex
+
+from reprobuild.image.model import Image
+from reprobuild.lock.lock import Lock, distributions
+from reprobuild.report.html.components import Section
+from reprobuild.report.html.markup import Html, tag, text
+from reprobuild.verify.verdict import Verdict
+
+SEED = 7
+# What each engine needs so that a container gets the GPUs (docs/gpus.md).
+_GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all"), "apptainer": ("--nv",)}
+
+
+def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
+    """Return commands for each engine, with this image's name and the captured job's own command."""
+    with_gpu = verdict.determinism.gpu != "not-applicable"
+    parts = [
+        part
+        for title, said, commands in (
+            ("reprobuild", "Whichever engine there is; the image is loaded into it where it is not there yet.",
+             own_command(lock)),
+            ("Docker", "From version 25 on, with containerd's image store; the command above does for all others.",
+             docker_commands(lock, image, gpu=with_gpu)),
+            ("podman", "The image is pulled from the layout in this folder.",
+             podman_commands(lock, image, gpu=with_gpu)),
+            ("Apptainer", _sif_said(image), apptainer_commands(lock, image, gpu=with_gpu)),
+        )
+        for part in (tag("h3", title), tag("p", said, class_="muted"), _block(commands, title))
+    ]  # fmt: skip
+    lead = (
+        "In the folder of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "
+        "the same tree without reprobuild; their first lines say how."
+    )
+    return Section(id="running", title="How to run it", lead=lead, parts=tuple(parts))
+
+
+def own_command(lock: Lock) -> str:
+    """Return the command of reprobuild itself."""
+    return f"reprobuild run . --seed {SEED} -- {shlex.join(job(lock))}"
+
+
+def docker_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
+    """Return what loads and runs the image with Docker."""
+    words = ["docker", "run", "--rm", "--network", "none", *(_GPUS["docker"] if gpu else ())]
+    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job(lock)]
+    return f"tar -C {shlex.quote(image.layout)} -cf - . | docker load\n{shlex.join(words)}"
+
+
+def podman_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
+    """Return what loads and runs the image with podman, which knows it by its id until it has a name."""
+    words = ["podman", "run", "--rm", "--network", "none", *(_GPUS["podman"] if gpu else ())]
+    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job(lock)]
+    pull = f'podman tag "$(podman pull --quiet {shlex.quote("oci:" + image.layout)})"'
+    return f"{pull} {shlex.quote(image.reference)}\n{shlex.join(words)}"
+
+
+def apptainer_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
+    """Return what runs the image with Apptainer, from the SIF where there is one."""
+    words = ["apptainer", "run", "--containall", "--net", "--network", "none"]
+    words += [
+        *(_GPUS["apptainer"] if gpu else ()),
+        "--env",
+        f"REPROBUILD_SEED={SEED}",
+        "image.sif",
+        *job(lock),
+    ]
+    make = "" if image.sif else "reprobuild build reprobuild.lock -o . --sif\n"
+    return make + shlex.join(words)
+
+
+def job(lock: Lock) -> tuple[str, ...]:
+    """Return the captured job's own command where it is known, else one that shows what is in the image."""
+    if lock.workload:
+        return tuple(word.replace("{out}", "/tmp") for word in lock.workload.command)
+    torch = "torch" in distributions(lock)
+    return ("python", "-c", "import torch; print(torch.rand(3))") if torch else ("python", "--version")
+
+
+def _sif_said(image: Image) -> str:
+    if image.sif:
+        return "The SIF in this folder is the same image."
+    return "Apptainer runs a SIF, which is made of the same lock first; mksquashfs is needed."
+
+
+def _block(commands: str, name: str) -> Html:
+    """Return commands as they are to be typed: never cut, and a long line goes on below."""
+    lines = [tag("code", text(line, longest=None)) for line in commands.split("\n")]
+    return tag("pre", *lines, aria_label=f"Commands for {name}", role="group")

@@ -1,0 +1,271 @@
+"""The three answers on top of the page, each in one sentence, and what the reader should know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from reprobuild.lock.lock import Lock, conflicts
+from reprobuild.report.html.cluster import Nodes
+from reprobuild.report.html.components import Tone, count
+from reprobuild.store.availability import Forecast
+from reprobuild.verify.determinism.summary import drifting, excused_words, probed
+from reprobuild.verify.verdict import Smoke, Verdict
+
+# Names in a sentence; a table has the rest.
+NAMED = 3
+SAME, COMPUTE, KNOW = (
+    "Is this the same environment?",
+    "Will it compute the same?",
+    "What should I know?",
+)
+SCOPES = {"cpu": "the CPU", "gpu": "the GPU", "collectives": "sums between processes"}
+_OPEN = {
+    "inconclusive": "gave no clear answer for", "not-covered": "did not cover", "not-run": "did not run for",
+}  # fmt: skip
+# No check on one machine covers these.
+NEVER = (
+    "Several machines; models of GPU and processor, drivers and thread counts other than those of this check.",
+    "What no probe computes: your own work is compared only where a workload or --command names it.",
+)
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One answer: the question, how it came out, in a word and in a sentence."""
+
+    question: str
+    tone: Tone
+    word: str
+    sentence: str
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """One thing to know, the section that has more on it, and a few words for the sentence on top."""
+
+    tone: Tone
+    said: str
+    section: str
+    brief: str = ""
+
+
+def same_environment(lock: Lock, verdict: Verdict) -> Answer:
+    """Answer whether the image is the environment that was captured."""
+    if verdict.round_trip == "not-run":
+        said = "The image was not compared with everything that was captured."
+        return Answer(question=SAME, tone="open", word="Not known", sentence=said)
+    if verdict.round_trip == "residue":
+        bare = sum(difference.code == "unexplained" for difference in verdict.differences)
+        said = (
+            f"{count(bare, 'difference')} between the image and what was captured {_is(bare)} not explained."
+        )
+        return Answer(question=SAME, tone="bad", word="Not quite", sentence=said)
+    if verdict.round_trip == "exact":
+        word, said = "Yes", "The image repeats every line of what was captured"
+    else:
+        lines = count(len(verdict.differences), "line")
+        word, said = (
+            "Yes, explained",
+            f"In {lines} the image differs from what was captured, each for a stated reason",
+        )
+    if lock.deviations:
+        number = len(lock.deviations)
+        said += f"; {count(number, 'deviation')} {_was(number)} accepted by name."
+        return Answer(question=SAME, tone="note", word="Yes, with deviations", sentence=said)
+    return Answer(question=SAME, tone="good", word=word, sentence=f"{said}.")
+
+
+def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> Answer:
+    """Answer whether two runs of the image on one machine gave the same bytes."""
+    tone, word, said = _computes(verdict)
+    if fleet and fleet.verdict == "differ" and word != "No":
+        tone, word = "bad", "Not on every node"
+        said = f"Nodes of one platform gave different bytes, or drift: {_some([one.node for one in fleet.wrong])}."
+    elif fleet and fleet.verdict == "inconclusive" and word.startswith("Yes"):
+        tone, word = "open", "Known in part"
+        said = f"{said[:-1]}; whether {count(fleet.asked, 'node')} compute the same is not known."
+    elif fleet and fleet.verdict == "same" and word.startswith("Yes"):
+        said = f"{said[:-1]}; {fleet.asked:,} nodes agree, each with those of its platform."
+    return Answer(question=COMPUTE, tone=tone, word=word, sentence=said)
+
+
+def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
+    scopes = {name: getattr(verdict.determinism, name) for name in SCOPES}
+    before = verdict.against
+    if before and before.verdict == "differ":
+        failed = f"{len(before.failed):,} of {before.compared:,} digests"
+        return "bad", "No", f"{failed} differ from the certificate of {before.made}, on the same platform."
+    if drifts := [SCOPES[name] for name, found in scopes.items() if found == "drift"]:
+        return (
+            "bad",
+            "No",
+            f"Two runs on one machine, with one seed, differed in their bytes: {_listed(drifts)}.",
+        )
+    same = [SCOPES[name] for name, found in scopes.items() if found == "identical"]
+    unknown = [f"{_OPEN[found]} {SCOPES[name]}" for name, found in scopes.items() if found in _OPEN]
+    if unknown:
+        start = f"{_bytes(verdict)} ({_listed(same)}), but the check" if same else "The check"
+        return "open", "Known in part" if same else "Not known", f"{start} {_listed(unknown)}."
+    if not same:
+        return "open", "Not known", "Nothing that the image holds could be checked."
+    loose = _loose(verdict)
+    if loose and any(smoke.libraries for smoke in verdict.smoke):
+        verb = "drifts" if len(loose) == 1 else "drift"
+        said = f"{_bytes(verdict)}; with several threads {_some(loose)} {verb}, where its library promises nothing."
+        return "note", "Yes, with an exception", said
+    if loose:
+        said = f"{_bytes(verdict)} in strict mode; with the image's own profile, {verdict.profile}, "
+        said += f"{_some(loose)} {'drifts' if len(loose) == 1 else 'drift'}."
+        return "note", "Yes, in strict mode", said
+    return "good", "Yes, on this machine", f"{_bytes(verdict)}: {_listed(same)}."
+
+
+def to_know(
+    lock: Lock, verdict: Verdict, half_life: Sequence[Forecast], fleet: Nodes | None = None
+) -> tuple[Answer, tuple[Remark, ...]]:
+    """Answer what the reader should know, in a sentence, and as remarks that lead to the sections."""
+    remarks = (*_of_nodes(fleet), *_remarks(lock, verdict, half_life))
+    if not remarks:
+        said = "All was covered that a check on one machine can cover, and every input is kept or at hand."
+        return Answer(question=KNOW, tone="good", word="Nothing unusual", sentence=said), ()
+    # What is wrong comes first, then what drifts with the image's own profile: its jobs run with that.
+    briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
+    if loose := _loose(verdict):
+        verb = "drifts" if len(loose) == 1 else "drift"
+        arrays = any(smoke.libraries for smoke in verdict.smoke)
+        how = "several threads" if arrays else f"profile {verdict.profile}"
+        briefs.append(f"{count(len(loose), 'probe')} {verb} with {how}")
+    briefs += [remark.brief for remark in remarks if remark.brief and remark.tone != "bad"]
+    said = f"{_some(briefs)}." if briefs else remarks[0].said
+    tone: Tone = "bad" if any(remark.tone == "bad" for remark in remarks) else "note"
+    word = count(len(remarks), "thing")
+    return Answer(question=KNOW, tone=tone, word=word, sentence=said[0].upper() + said[1:]), remarks
+
+
+def _remarks(lock: Lock, verdict: Verdict, half_life: Sequence[Forecast]) -> Iterator[Remark]:
+    """Yield what to know, what weighs most first."""
+    yield from _doubts(verdict)
+    if found := conflicts(lock):
+        brief = f"{count(len(found), 'requirement')} {_is(len(found))} not met"
+        said = f"{brief} by the packages, as when they were captured."
+        yield Remark(tone="note", said=said, brief=brief, section="conflicts")
+    if lock.deviations:
+        names = [ruling.subject for ruling in lock.deviations]
+        brief = count(len(names), "deviation")
+        yield Remark(tone="note", said=f"Not as captured, and accepted: {_some(names)}.", brief=brief,
+                     section="deviations")  # fmt: skip
+    if number := sum(one.missing for one in half_life if one.at_risk):
+        brief = f"{count(number, 'input')} {_is(number)} not in the store"
+        yield Remark(tone="note", said=f"{brief}, and may not be fetchable for ever.", brief=brief,
+                     section="half-life")  # fmt: skip
+    if secrets := [ruling.subject for ruling in lock.rulings if ruling.kind == "secret"]:
+        brief = f"{count(len(secrets), 'secret')} {_was(len(secrets))} withheld"
+        said = f"Secrets are not in the image, and are given to a job when it is run: {_some(secrets)}."
+        yield Remark(tone="none", said=said, brief=brief, section="environment")
+
+
+def _of_nodes(fleet: Nodes | None) -> Iterator[Remark]:
+    """Yield what to know of many nodes."""
+    if fleet is None:
+        return
+    if number := len({one.node for one in fleet.wrong}):
+        brief = (
+            f"{count(number, 'node')} {'differs' if number == 1 else 'differ'} from others of one platform"
+        )
+        said = (
+            f"{brief}, or {'drifts' if number == 1 else 'drift'}: {_some([one.node for one in fleet.wrong])}."
+        )
+        yield Remark(tone="bad", said=said, brief=brief, section="nodes")
+    if fleet.verdict == "inconclusive":
+        brief = f"the check of {count(fleet.asked, 'node')} is inconclusive"
+        said = f"{brief[0].upper()}{brief[1:]}: not all that it asked for was answered and compared."
+        yield Remark(tone="open", said=said, brief=brief, section="nodes")
+    if number := len({one.node for one in fleet.lacking}):
+        brief = f"{count(number, 'node')} {'lacks' if number == 1 else 'lack'} answers that others gave"
+        said = f"{brief}: {_some([one.node for one in fleet.lacking])}."
+        yield Remark(tone="open", said=said, brief=brief, section="nodes")
+    if fleet.silent:
+        brief = f"{count(len(fleet.silent), 'node')} gave no answer"
+        said = f"{brief}: {_some([one.node for one in fleet.silent])}."
+        yield Remark(tone="open", said=said, brief=brief, section="nodes")
+
+
+def _doubts(verdict: Verdict) -> Iterator[Remark]:
+    """Yield what the check itself leaves to be known."""
+    drifts = [probe.name for smoke in verdict.smoke for probe in smoke.probes if probe.verdict == "drift"]
+    if drifts:
+        how = "" if any(smoke.libraries for smoke in verdict.smoke) else " in strict mode"
+        brief = f"{count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'}{how}"
+        yield Remark(tone="bad", said=f"{brief}: {_some(drifts)}.", brief=brief, section="probes")
+    weak = [c.name for smoke in verdict.smoke for c in smoke.controls if c.verdict != "effective"]
+    if weak:
+        brief = f"{count(len(weak), 'control')} did not show that the check can fail"
+        yield Remark(tone="bad", said=f"{brief}: {_some(weak)}.", brief=brief, section="probes")
+    for work in verdict.comparisons:
+        if work.verdict != "identical":
+            brief = f"your work, {work.name}: {work.verdict}"
+            yield Remark(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
+                         section="work")  # fmt: skip
+    for work in verdict.comparisons:
+        for line in work.warnings:
+            brief = f"your work, {work.name}: {line}"
+            yield Remark(tone="open", said=_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
+    if words := excused_words(verdict.comparisons):
+        yield Remark(tone="note", said=_sentence(f"Your work: {words[2:]}"), section="work")
+    for note in verdict.notes:
+        yield Remark(tone="note", said=_sentence(note), section="probes")
+    for smoke in verdict.smoke:
+        for reason in smoke.open:
+            yield Remark(tone="open", said=_sentence(f"{smoke.device}: {reason}"), section="probes")
+    if left := [name for smoke in verdict.smoke for name in smoke.left_out]:
+        brief = f"{count(len(left), 'probe')} {_was(len(left))} left out"
+        yield Remark(tone="none", said=f"Only --thorough runs these probes: {_some(left)}.", brief=brief,
+                     section="probes")  # fmt: skip
+
+
+def _loose(verdict: Verdict) -> list[str]:
+    return [probe.name for smoke in verdict.smoke for probe in drifting(smoke)]
+
+
+def _bytes(verdict: Verdict) -> str:
+    number = sum(probe.verdict == "identical" for smoke in verdict.smoke for probe in smoke.probes)
+    names = [probed(smoke) for smoke in verdict.smoke if smoke.libraries]
+    of = f" ({'; '.join(names)})" if names else ""
+    what = f"{count(number, 'probe')}{of} gave" if number else "Your work gave"
+    return f"{what} the same bytes in every run"
+
+
+def _sentence(note: str) -> str:
+    return note if note.endswith(".") else f"{note}."
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - NAMED
+    return _listed([*names[:NAMED], f"{more} more"] if more > 0 else names)
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def covered(smoke: Smoke) -> str:
+    """Return in a sentence what the smoke test of one device did."""
+    if not smoke.probes:
+        return "No probe answered."
+    least = min(
+        (mode.runs for probe in smoke.probes if (mode := probe.modes.get("strict")) and mode.runs), default=0
+    )
+    same = sum(probe.verdict == "identical" for probe in smoke.probes)
+    again = f", each in {least} runs or more and again in a second container" if least else ""
+    how = f" ({probed(smoke)})" if smoke.libraries else " in strict mode"
+    return f"{same} of {count(len(smoke.probes), 'probe')} gave the same bytes{how}{again}."

@@ -1,0 +1,77 @@
+"""What a person reads about a store: what was removed from it, what is damaged in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from reprobuild.report.units import in_bytes
+from reprobuild.store.availability import Forecast
+from reprobuild.store.gc import Amount, Checked, Collected
+
+
+def render_collected(found: Collected) -> str:
+    """Return what was kept and removed."""
+    would = "would be " if found.dry_run else ""
+    lines = [f"kept for {_shown(path)}" for path in found.locks]
+    lines += [
+        f"{_shown(lock.path)} is kept as it was: cannot be read ({_shown(lock.reason)})"
+        for lock in found.unread
+    ]
+    lines += [f"no lock is at {_shown(path)} any more" for path in found.gone]
+    lines += [
+        f"{_amount(found.kept)} kept",
+        f"{_amount(found.removed)} {would}removed, which {'would free' if found.dry_run else 'freed'} "
+        f"{in_bytes(found.removed.freed)}",
+    ]
+    if found.young.files:
+        lines.append(
+            f"{_amount(found.young)} left though no lock needs them: this file system has no locks between "
+            "processes, so what was written or used in the last three days stays"
+        )
+    return "\n".join(lines)
+
+
+def render_checked(found: Checked) -> str:
+    """Return what was damaged, and what became of it."""
+    lines = []
+    for blob in found.damaged:
+        names = ", ".join(map(_shown, blob.names)) or "nothing that a known lock names"
+        became = f"set aside as {_shown(blob.aside)}" if blob.aside else "removed"
+        lines.append(f"damaged: {_shown(blob.sha256)}, {in_bytes(blob.size)}: {names}; {became}")
+    lines += [f"not checked: {_shown(b.path)} cannot be read ({_shown(b.reason)})" for b in found.unreadable]
+    if found.damaged:
+        lines.append("the next `reprobuild fetch` or `build` brings again what stands at an address")
+    whole = found.files - len(found.damaged) - len(found.unreadable)
+    return "\n".join([*lines, f"{whole} of {found.files} files ({in_bytes(found.bytes)}) are whole"])
+
+
+def render_forecasts(found: Sequence[Forecast], store: Path) -> str:
+    """Return a line for each class of inputs that may go away, nothing where none may."""
+    lines = []
+    for one in found:
+        if one.at_risk:
+            safe = f"{one.missing} NOT in {store}" if one.missing else f"all in {store}"
+            lines.append(
+                f"{one.name}: {_amount(Amount(files=one.files, bytes=one.bytes))}, {_lost(one.lost)}; {safe}"
+            )
+    return "\n".join(lines)
+
+
+def _lost(lost: str) -> str:
+    return {
+        "not there": "at no address",
+        "any day": "may be gone any day",
+        "no promise": "no promise is made of them",
+    }.get(lost) or f"may be gone from {lost} on"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{amount.files} files ({in_bytes(amount.bytes)})"
+
+
+def _shown(text: str) -> str:
+    """Escape what steers a terminal."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )

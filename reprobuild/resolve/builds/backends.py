@@ -1,0 +1,96 @@
+"""What a project asks for to be built: its own words, its back end's, and the user's."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+
+from reprobuild.errors import LockError
+from reprobuild.resolve.builds.projects import Project, setup_requires
+
+DEFAULT = ("setuptools>=40.8.0", "wheel")  # https://peps.python.org/pep-0518/#build-system-table
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of `backends.toml`; see there."""
+
+    backend: str
+    source: str
+    always: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
+    where: str = ""
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Return the table of what back ends ask for."""
+    text = (files("reprobuild.resolve.builds") / "backends.toml").read_bytes()
+    return msgspec.toml.decode(text, type=dict[str, tuple[Rule, ...]])["rule"]
+
+
+def requirements_of(project: Project) -> list[Requirement]:
+    """Return `build-system.requires` or PEP 518's default, what the back end's own tables and setup.py ask for.
+
+    Raises:
+        LockError: one of them cannot be read.
+    """
+    table = project.table("build-system").get("requires", DEFAULT)
+    told = [*table] if isinstance(table, (list, tuple)) else [table]
+    found = [*told, *_of_hatch(project)]
+    if project.backend.startswith("setuptools"):
+        found += setup_requires(project)
+    return [parse(text, project.name) for text in found]
+
+
+def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirement]:
+    """Return what the back end asks for beyond that, by the table.
+
+    Args:
+        project: what is built.
+        chosen: the versions of what was chosen so far, by project.
+    """
+    found: list[str] = []
+    for rule in rules():
+        where = Requirement(rule.where) if rule.where else None
+        holds = where is None or (where.name in chosen and where.specifier.contains(chosen[where.name]))
+        if rule.backend == project.backend.partition(".")[0] and holds:
+            found += [*rule.always, *(rule.editable if project.editable else ())]
+    return [Requirement(text) for text in found]
+
+
+def parse(text: Any, asker: str) -> Requirement:
+    """Return a requirement that `asker` names.
+
+    Raises:
+        LockError: it is none.
+    """
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, TypeError, RecursionError) as err:  # the last: nested brackets in a marker
+        raise LockError(
+            f"{asker} needs {text!r:.200} to be built: {err!s:.2000}", hint="mend its pyproject.toml"
+        ) from None
+
+
+def _of_hatch(project: Project) -> list[Any]:
+    """Return the dependencies of hatchling's hooks: https://hatch.pypa.io/latest/config/build/#dependencies."""
+    build = project.table("tool", "hatch", "build")
+    tables = [build, project.table("tool", "hatch", "build", "targets", "wheel")]
+    tables += [hook for table in list(tables) for hook in _values(table.get("hooks"))]
+    found = [one for table in tables for one in _listed(table.get("dependencies"))]
+    if any(table.get("require-runtime-dependencies") is True for table in tables):
+        found += _listed(project.table("project").get("dependencies"))
+    return found
+
+
+def _values(table: Any) -> list[dict[str, Any]]:
+    return [one for one in table.values() if isinstance(one, dict)] if isinstance(table, dict) else []
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

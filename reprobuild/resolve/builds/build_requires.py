@@ -1,0 +1,248 @@
+"""What is built once: each project with the wheels that its own build imports, locked.
+
+No freeze names them, so each is a choice, made once and kept in the lock: the version that was captured where that
+fits, because a build links and compiles against it, else the newest that all of one build's requirements allow. Of
+what conda brings that is the wheel of the same version, or with `environment` conda's own.
+Two projects may choose two versions of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import BuildDecision
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.requires import applies, environment_of
+from reprobuild.ecosystems.pypi.versions import is_valid
+from reprobuild.errors import BuildError, LockError
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.metadata import read_metadata
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.lock.lock import Artefact, Building, Ruling, Sdist, Source, Wheel
+from reprobuild.resolve.builds.backends import more_requirements, parse, requirements_of
+from reprobuild.resolve.builds.compiling import PACKAGES, compiled
+from reprobuild.resolve.builds.extensions import Toolkit, rule_nvcc, with_known
+from reprobuild.resolve.builds.projects import Project, read_project
+from reprobuild.resolve.builds.variables import build_variables
+from reprobuild.resolve.python.resolve import Target, newest
+from reprobuild.store.store import Store
+
+# Rounds of choosing until nothing changes; each chain of needs takes one for each of its links.
+_ROUNDS = 60
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """Sources and archives that know how they are built, and the wheels of role `build` that they name.
+
+    `packages` are those of the system that compiling needs, each with who asks; empty where nothing compiles.
+    `rulings` are on projects whose CUDA sources nothing compiles.
+    """
+
+    sources: tuple[Source, ...]
+    sdists: tuple[Sdist, ...]
+    wheels: tuple[Wheel, ...]
+    packages: dict[str, str]
+    rulings: tuple[Ruling, ...] = ()
+
+
+class Shelf:
+    """Where wheels for builds come from: the captured ones first, then the machine's indexes.
+
+    Args:
+        files: the indexes.
+        target: what a wheel must fit.
+        store: has every wheel that was chosen.
+        fetch: brings one file into the store, so that its own needs can be read.
+        captured: wheels of the environment.
+        toolkit: what there is to compile CUDA with.
+        linked: {project: version} of what conda's packages bring into the environment.
+    """
+
+    def __init__(
+        self, files: FileLists, target: Target, store: Store, fetch: Callable[[Artefact], None],
+        captured: Iterable[Wheel], toolkit: Toolkit | None = None, linked: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        self.target, self.store, self.fetch = target, store, fetch
+        self.toolkit = toolkit or Toolkit()
+        self._files = files
+        self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
+        self.linked = linked
+        self._newest: dict[tuple[str, str], Wheel | None] = {}
+        self._needs: dict[str, list[Requirement]] = {}
+
+    def pick(self, name: str, allowed: SpecifierSet) -> Wheel | None:
+        """Return the wheel of the captured version of a project where that is allowed, else of the newest.
+
+        None where there is none.
+        """
+        known = self.captured.get(name)
+        if known is not None and allowed.contains(known.version, prereleases=True):
+            return Wheel(name=name, version=known.version, role="build", file=known.file)
+        if known is None and self.pinned(name, allowed):
+            allowed = SpecifierSet(f"=={self.linked[name]}")
+        key = (name, str(allowed))
+        if key not in self._newest:
+            found = newest(name, str(allowed), self._files, self.target)
+            self._newest[key] = (
+                Wheel(name=name, version=found[0], role="build", file=found[1]) if found else None
+            )
+        return self._newest[key]
+
+    def pinned(self, name: str, allowed: SpecifierSet) -> bool:
+        """Tell whether conda brings a version of a project that is allowed."""
+        version = self.linked.get(name, "")
+        return is_valid(version) and allowed.contains(version, prereleases=True)
+
+    def needs(self, wheel: Wheel) -> list[Requirement]:
+        """Return what the metadata of a wheel requires, with its markers."""
+        if wheel.file.sha256 not in self._needs:
+            self.fetch(wheel.file)
+            self._needs[wheel.file.sha256] = [
+                parse(text, wheel.name) for text in _requires(wheel, self.store)
+            ]
+        return self._needs[wheel.file.sha256]
+
+
+def resolve_buildings(
+    sources: Iterable[Source], sdists: Iterable[Sdist], decided: Mapping[str, BuildDecision], shelf: Shelf
+) -> Resolved:
+    """Lock the wheels that each project's build needs, and those that these need.
+
+    Args:
+        sources: trees in the store.
+        sdists: archives that are locked.
+        decided: the user's own word, by project.
+        shelf: where wheels come from.
+
+    Raises:
+        LockError: a requirement cannot be read or met, or a decision is for no project.
+        BuildError: an archive or a wheel is hostile or damaged.
+    """
+    choices = {str(canonicalize_name(name)): choice for name, choice in decided.items()}
+    wheels: dict[str, Wheel] = {}
+    packages: dict[str, str] = {}
+    without_nvcc: list[Ruling | None] = []
+
+    def with_building(one: Source | Sdist) -> Building:
+        if isinstance(one, Sdist):
+            shelf.fetch(one.file)
+        project = read_project(one, shelf.store)
+        choice = with_known(project.name, choices.pop(project.name, BuildDecision()))
+        chosen = _close(project, choice, shelf)
+        wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
+        compiles = compiled(project)
+        if compiles and "CUDA" in compiles.languages:
+            without_nvcc.append(rule_nvcc(project.name, one.file.filename, choice, shelf.toolkit))
+        needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
+        packages.update(
+            {name: f"{project.name}, which is compiled" for name in needed if name not in packages}
+        )
+        return Building(
+            requires=tuple(sorted(wheel.file.sha256 for wheel in chosen.values())),
+            environment=bool(choice.environment), compiles=bool(needed),
+            variables=build_variables(project.name, choice),
+        )  # fmt: skip
+
+    resolved = Resolved(
+        sources=tuple(replace(one, building=with_building(one)) if one.installed else one for one in sources),
+        sdists=tuple(replace(one, building=with_building(one)) for one in sdists),
+        wheels=tuple(wheels.values()),
+        packages=packages,
+        rulings=tuple(filter(None, without_nvcc)),
+    )
+    if choices:
+        raise LockError(
+            f"`build` names {', '.join(sorted(choices))}, and nothing of that name is built",
+            hint="it is for projects that have no wheel: editable and version-control lines, and source archives",
+        )
+    return resolved
+
+
+def _close(project: Project, choice: BuildDecision, shelf: Shelf) -> dict[str, Wheel]:
+    """Choose wheels for all that a project's build needs, until every choice fits every requirement."""
+    roots = [*requirements_of(project), *(parse(text, "`build`") for text in choice.requires)]
+    chosen: dict[str, Wheel] = {}
+    for _ in range(_ROUNDS):
+        more = more_requirements(project, {name: wheel.version for name, wheel in chosen.items()})
+        asked = _demands(project.name, [*roots, *more], chosen, shelf)
+        if choice.environment:
+            present = shelf.captured.keys() | shelf.linked.keys()
+            asked = {name: demands for name, demands in asked.items() if name not in present}
+        now = {name: _choose(name, demands, shelf, project.name) for name, demands in asked.items()}
+        if now == chosen:
+            return chosen
+        chosen = now
+    raise LockError(
+        f"{project.name}: no set of wheels was found that suits all that its build needs",
+        hint=f"name versions in reprobuild.yaml: build: {{{project.name}: {{requires: [...]}}}}",
+    )
+
+
+_Demands = dict[str, list[tuple[Requirement, str]]]
+
+
+def _demands(asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: Shelf) -> _Demands:
+    """Return every requirement that holds, with who asks, by project: of the roots, and of what was chosen."""
+    found: _Demands = {}
+    markers = environment_of(shelf.target.python, shelf.target.machine)
+    waiting = [(root, asker, "") for root in roots]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        requirement, who, extra = waiting.pop(0)
+        if not applies(requirement.marker, markers, extra):
+            continue
+        name = str(canonicalize_name(requirement.name))
+        found.setdefault(name, []).append((requirement, who))
+        for each in ("", *sorted(requirement.extras)):
+            if name in chosen and (name, each) not in seen:
+                seen.add((name, each))
+                waiting += [(need, name, each) for need in shelf.needs(chosen[name])]
+    return found
+
+
+def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf, project: str) -> Wheel:
+    allowed = SpecifierSet()
+    for requirement, who in demands:
+        if requirement.url:
+            raise LockError(
+                f"{who} needs {requirement.name} from an address to be built, which is not known by its bytes",
+                hint=f"name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links; "
+                f"of a wheel that needs it, take another version: build: {{{project}: {{requires: [...]}}}}",
+            )
+        allowed &= requirement.specifier
+    wheel = shelf.pick(name, allowed)
+    if wheel is None:
+        words = ", and ".join(dict.fromkeys(f"{who} needs {need}" for need, who in demands))
+        if shelf.pinned(name, allowed):
+            raise LockError(
+                f"{words} to be built, conda has the version {shelf.linked[name]}, and no index of this machine has "
+                "a wheel of that",
+                hint=f"build it with conda's own: build: {{{project}: {{environment: true}}}} in reprobuild.yaml; or "
+                f"name another version there: {{requires: [{name}==VERSION]}}",
+            )
+        raise LockError(
+            f"{words} to be built, and no index of this machine has a wheel that suits",
+            hint="check the names in its pyproject.toml, and pip's indexes; of what is published without a wheel, put "
+            "one that you built into a folder of pip's find-links",
+        )
+    return wheel
+
+
+def _requires(wheel: Wheel, store: Store) -> list[str]:
+    origin = f"the wheel {wheel.file.filename}"
+    with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
+        # Below them may be others': setuptools has those of what it vendors.
+        found = [info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+        try:
+            raw = read_metadata(zips.read_text(archive, found[0], origin), origin)
+        except (IndexError, *zips.UNREADABLE):
+            raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
+    return raw.get("requires_dist", [])

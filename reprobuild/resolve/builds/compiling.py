@@ -1,0 +1,107 @@
+"""Whether a project compiles something, and what that needs beside the image's own packages."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from reprobuild.resolve.builds.extensions import is_on_request
+from reprobuild.resolve.builds.projects import Project, suffixes
+
+# What compiles C and C++, and what setuptools, make and CMake look for beside it.
+PACKAGES = ("gcc", "g++", "libc6-dev", "make", "pkg-config")
+# A language by the suffixes of its sources, and the system's packages that it needs beyond `PACKAGES`.
+_LANGUAGES = {
+    "C": ({".c", ".pyx", ".pxd"}, ()),
+    "C++": ({".cc", ".cpp", ".cxx", ".hpp"}, ()),
+    "Fortran": ({".f", ".f90", ".f95", ".for"}, ("gfortran",)),
+    "Rust": ({".rs"}, ("cargo", "rustc")),
+    "CUDA": ({".cu", ".cuh"}, ()),
+}
+# Back ends that compile whatever they build, by the first part of their name.
+_COMPILERS = {
+    "maturin": "Rust",
+    "mesonpy": "C",
+    "scikit_build_core": "C++",
+    "skbuild": "C++",
+}
+# In setup.py, setup.cfg or pyproject.toml: setuptools compiles.
+_MARKS = re.compile(
+    rb"ext[_-]modules|cffi[_-]modules|rust[_-]extensions|setuptools-rust|cythonize|mypycify|"
+    rb"\b(CMake|CUDA|Cpp|Pybind11)?Extension\("
+)
+# In the same files: torch compiles, or nvcc is started, by CMake or by the project itself.
+_TORCH = re.compile(rb"cpp_extension|CUDAExtension")
+_NVCC = re.compile(rb"(?i)nvcc|CUDA_HOME|CUDA_PATH|CUDACXX|cmake|skbuild|cupy_builder")
+
+
+class Compiled(Struct, frozen=True):
+    """What a project compiles: the languages, the packages that they need, and how that is known."""
+
+    languages: frozenset[str]
+    packages: tuple[str, ...]
+    evidence: str
+
+
+def compiled(project: Project) -> Compiled | None:
+    """Return what a project compiles, None where it is Python alone.
+
+    A project with sources of such a language may need no compiler (tests, samples): a back end that compiles nothing
+    by itself, and no word of extensions, settle that.
+    """
+    found = {name for name, (endings, _) in _LANGUAGES.items() if endings & suffixes(project)}
+    if not _compiles_cuda(project):
+        found.discard("CUDA")
+    evidence = _evidence(project, found)
+    if evidence is None:
+        return None
+    by_backend = _COMPILERS.get(project.backend.partition(".")[0])
+    languages = frozenset(found | ({by_backend} if by_backend else set())) or frozenset({"C"})
+    more = [package for name in sorted(languages) for package in _LANGUAGES[name][1]]
+    return Compiled(languages, (*PACKAGES, *more), evidence)
+
+
+def _compiles_cuda(project: Project) -> bool:
+    """Tell whether a build compiles CUDA sources without being asked to: setuptools alone knows no nvcc."""
+    texts = project.texts.values()
+    if is_on_request(project.name):
+        return False
+    if any(_TORCH.search(text) for text in texts):
+        return True
+    if project.cuda_option:
+        return False
+    return project.backend.partition(".")[0] != "setuptools" or any(_NVCC.search(text) for text in texts)
+
+
+def _evidence(project: Project, found: set[str]) -> str | None:
+    """Return why a project is taken to compile something, None where it does not."""
+    backend = project.backend.partition(".")[0]
+    if backend in _COMPILERS:
+        return f"its back end is {backend}"
+    if backend == "setuptools":
+        told = [name for name, text in sorted(project.texts.items()) if _MARKS.search(text)]
+        if told:
+            return f"{told[0]} names extensions"
+        return (
+            f"it has setup.py and sources in {', '.join(sorted(found))}"
+            if found and "setup.py" in project.texts
+            else None
+        )
+    if backend in ("flit_core", "flit"):
+        return None
+    hooks = {
+        "hatchling": ("tool", "hatch", "build", "hooks"), "poetry": ("tool", "poetry", "build"),
+        "pdm": ("tool", "pdm", "build"),
+    }.get(backend)  # fmt: skip
+    if hooks is not None and not (project.table(*hooks) or _script(project)):
+        return None
+    return f"{backend} may compile, and there are sources in {', '.join(sorted(found))}" if found else None
+
+
+def _script(project: Project) -> bool:
+    """Tell whether poetry is told a build script by its name alone, or hatchling hooks for wheels alone."""
+    poetry = project.table("tool", "poetry").get("build")
+    return isinstance(poetry, str) or bool(
+        project.table("tool", "hatch", "build", "targets", "wheel", "hooks")
+    )

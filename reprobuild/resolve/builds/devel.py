@@ -1,0 +1,68 @@
+"""The base in which projects are compiled: never in the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from reprobuild.errors import LockError
+from reprobuild.lock.lock import Base, Interpreter
+from reprobuild.resolve.base_and_python import Packages, Subject
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.system.image import ImageBase, ImageDecision
+from reprobuild.resolve.system.sonames import glibc_of
+
+
+def devel_base(
+    subject: Subject, system: Packages, base: Base, interpreter: Interpreter, packages: Mapping[str, str],
+    around: Surroundings,
+) -> Base | None:  # fmt: skip
+    """Return what projects are compiled in; None where nothing compiles.
+
+    It is the image's own packages with compilers from the same archives, or the image that `devel` names with what
+    it lacks of them.
+
+    Args:
+        subject: what is resolved.
+        system: where the base comes from.
+        base: the image's own.
+        interpreter: the image's, whose headers are needed where it is the system's.
+        packages: what compiling needs, each with who asks.
+        around: what resolving may touch.
+
+    Raises:
+        LockError: a package is nowhere, or the image has a newer glibc than the base.
+    """
+    if not packages:
+        return None
+    around.say(f"system: compilers, for {'; '.join(dict.fromkeys(packages.values()))}")
+    wanted = dict(packages)
+    if interpreter.kind == "system":
+        python = interpreter.executable.rpartition("/")[2]
+        wanted |= dict.fromkeys((python, f"{python}-dev"), "what is compiled against Python")
+    if subject.decisions.devel is None:
+        return system.pin(dict.fromkeys(base.installed, "the base") | wanted)[0]
+    decisions = replace(subject.decisions, base=subject.decisions.devel)
+    image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=())
+    # What was captured is the base's business.
+    bare = replace(subject.snapshot, packages=())
+    found = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(wanted)[0]
+    check_glibc(found, base)
+    return found
+
+
+def check_glibc(devel: Base, base: Base) -> None:
+    """See that what is compiled in one base runs on another: symbols of a newer glibc are not there.
+
+    Raises:
+        LockError: the first has a newer one, or one of them tells none.
+    """
+    there, here = (glibc_of(one.installed.get("libc6", "")) for one in (devel, base))
+    if there is None or here is None or there > here:
+        versions = [f"{one[0]}.{one[1]}" if one else "none" for one in (there, here)]
+        raise LockError(
+            f"the image to compile in has glibc {versions[0]}, and the base {versions[1]}: what is compiled there may "
+            "not run here",
+            hint="name an image of the same release as the base, or of an older one, with `--devel`",
+        )

@@ -1,0 +1,85 @@
+"""Extensions that are compiled against the environment's own torch, and against CUDA."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reprobuild.config.overrides import BuildDecision
+from reprobuild.lock.lock import Ruling
+
+# What brings nvcc, among the system's packages: of NVIDIA's own archive, and of Debian and Ubuntu.
+_NVCC = re.compile(r"cuda-nvcc(-\d+)*|cuda-toolkit(-\d+)*|cuda-compiler(-\d+)*|nvidia-cuda-toolkit")
+
+
+class _Extension(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of `extensions.toml`; see there."""
+
+    name: str
+    requires: tuple[str, ...]
+    source: str
+    on_request: bool = False
+
+
+class Toolkit(Struct, frozen=True, kw_only=True):
+    """What there is to compile CUDA with: the environment's `version` (empty for none), and the base's packages.
+
+    `image` tells whether an image to compile in was decided, which has its own.
+    """
+
+    version: str = ""
+    packages: frozenset[str] = frozenset()
+    image: bool = False
+
+
+@cache
+def _known() -> dict[str, _Extension]:
+    text = (files("reprobuild.resolve.builds") / "extensions.toml").read_bytes()
+    return {
+        one.name: one for one in msgspec.toml.decode(text, type=dict[str, tuple[_Extension, ...]])["project"]
+    }
+
+
+def with_known(name: str, choice: BuildDecision) -> BuildDecision:
+    """Return the decision on a project with what is known of it where nothing was decided."""
+    known = _known().get(name)
+    if known is None:
+        return choice
+    environment = True if choice.environment is None else choice.environment
+    more = known.requires if environment else ()
+    return replace(choice, environment=environment, requires=(*more, *choice.requires))
+
+
+def is_on_request(name: str) -> bool:
+    """Tell whether a project is known to compile its CUDA sources on request alone."""
+    known = _known().get(name)
+    return known is not None and known.on_request
+
+
+def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> Ruling | None:
+    """Rule a project (`no-nvcc`) whose CUDA sources cannot be compiled, where the environment has CUDA.
+
+    Where it has none, such projects leave their CUDA sources out.
+
+    Args:
+        name: of the project.
+        file: the name of its archive.
+        choice: the user's decision on its build.
+        toolkit: what there is to compile with.
+    """
+    packages = toolkit.packages | {*choice.packages}
+    if not toolkit.version or toolkit.image or any(_NVCC.fullmatch(package) for package in packages):
+        return None
+    reason = (
+        f"{name} has CUDA sources, the environment has CUDA {toolkit.version}, and nothing here brings nvcc: its build "
+        f"leaves them out or fails; name an image of CUDA {toolkit.version} to compile in, with the base's glibc or an "
+        f"older one, as `--devel nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or a package that "
+        f"brings nvcc: build: {{{name}: {{packages: [...]}}}}; or put a wheel of it into a folder of pip's find-links"
+    )
+    return Ruling(file=file, line=0, subject=name, outcome="replaced", reason=reason, kind="no-nvcc")

@@ -1,0 +1,193 @@
+"""A known prebuilt wheel first: files of a release that are on no index, for one torch, CUDA and C++ ABI each.
+
+The project's own setup.py takes such a file in place of building, so it is mostly what was captured. Nobody publishes
+its hash: it is locked as it stood there when it was first asked for, and from then on the store has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name, parse_sdist_filename
+
+from reprobuild.config.services import Service, fill
+from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.versions import same_version
+from reprobuild.errors import BuildError, FetchError
+from reprobuild.infra.http.client import NotFound, split_credentials
+from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.metadata import read_metadata
+from reprobuild.lock.lock import Artefact, Sdist, Wheel
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
+from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.resolve import Resolved
+from reprobuild.resolve.python.rulings import BUILT
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
+
+
+class _Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One project of `prebuilt.toml`; see there."""
+
+    name: str
+    service: str
+    file: str
+    cuda: dict[str, tuple[str, ...]]
+    source: str
+
+
+@cache
+def _known() -> dict[str, _Project]:
+    text = (files("reprobuild.resolve.builds") / "prebuilt.toml").read_bytes()
+    read = msgspec.toml.decode(text, type=dict[str, tuple[_Project, ...]])
+    return {one.name: one for one in read["project"]}
+
+
+def with_prebuilt(
+    found: Resolved, names: Collection[str], target: Target, services: Mapping[str, Service], around: Surroundings
+) -> Resolved:  # fmt: skip
+    """Return the same with the publisher's wheel in place of a source, where there is one for the locked torch.
+
+    The ruling of a line says what was looked for, and what was found.
+
+    Args:
+        found: what the lines of the freeze became.
+        names: the distributions whose sources may be replaced, as names of projects.
+        target: what a wheel must fit.
+        services: by name.
+        around: the network and the store, which has torch's wheel and what was found afterwards.
+
+    Raises:
+        FetchError: the wheel of torch cannot be had. BuildError: it is hostile or damaged.
+    """
+    wanted = [one for one in found.sdists if one.name in _known() and one.name in names]
+    torch = next((wheel for wheel in found.wheels if wheel.name == "torch"), None)
+    if not wanted or torch is None:
+        return found
+    around.say(
+        f"python: wheels that the publishers of {', '.join(one.name for one in wanted)} have for this torch"
+    )
+    fetch([torch.file], around.store, around.net, around.progress)
+    build = read_torch_build(torch.file, around.store)
+    for sdist in wanted:
+        project = _known()[sdist.name]
+        wheel, told = _look(project, sdist, build, target, (services[project.service], around))
+        found = _with(found, sdist, wheel, told)
+    return found
+
+
+def _with(found: Resolved, sdist: Sdist, wheel: Wheel | None, told: str) -> Resolved:
+    """Return the same with what was found of one source."""
+
+    def said(reason: str) -> str:
+        if wheel:
+            return f"{told}; of the index: {reason.removesuffix(BUILT)}"
+        return f"{reason}; {told}" if told else reason
+
+    return replace(
+        found,
+        wheels=(*found.wheels, wheel) if wheel else found.wheels,
+        sdists=tuple(one for one in found.sdists if one is not sdist or wheel is None),
+        rulings=tuple(
+            replace(one, reason=said(one.reason)) if canonicalize_name(one.subject) == sdist.name else one
+            for one in found.rulings
+        ),
+    )
+
+
+def _look(
+    project: _Project, sdist: Sdist, build: TorchBuild, target: Target, where: tuple[Service, Surroundings]
+) -> tuple[Wheel | None, str]:
+    """Return the wheel for a torch, if there is one, and what is to be said."""
+    if not build.cuda or target.free_threaded:
+        return None, ""  # of these there are none
+    if build.cxx11 is None:
+        return None, "no prebuilt wheel was looked for, as torch's wheel does not tell the C++ ABI"
+    service, around = where
+    version = str(parse_sdist_filename(sdist.file.filename)[1])
+    place = fill(service, version=version).rstrip("/")
+    shown, major = split_credentials(place)[0], build.cuda.partition(".")[0]
+    torch = ".".join(build.version.partition("+")[0].split(".")[:2])
+    python = "cp" + "".join(target.python.split(".")[:2])
+    why = f"torch {torch}, CUDA {major} and {'the C++11' if build.cxx11 else 'the older C++'} ABI"
+    # As setup.py names it, and pip then has it: the label is in the name of the release's file alone.
+    filename = f"{project.file.partition('-')[0]}-{version}-{python}-{python}-linux_{target.machine}.whl"
+    asked = [
+        project.file.format(
+            version=version, cuda=label, torch=torch, abi=str(build.cxx11).upper(), python=python,
+            machine=target.machine,
+        )
+        for label in project.cuda.get(major, (major,))
+    ]  # fmt: skip
+    # What was taken once is taken again, offline, too, whatever is asked for before it.
+    for name in sorted(asked, key=lambda one: _kept(f"{shown}/{one}", around.store) is None):
+        try:
+            file = _bring(f"{place}/{name}", filename, sdist, around)
+        except NotFound:
+            continue
+        except (FetchError, BuildError) as err:
+            return None, f"whether its publisher has a wheel for {why} is not known: {err}"
+        wheel = Wheel(
+            name=sdist.name, version=sdist.version, role="environment", file=file, yanked=sdist.yanked
+        )
+        return wheel, (
+            f"{name} from {shown}, its publisher's prebuilt wheel for {why}; its hash is published nowhere, so it is "
+            "what stood there when the lock was made"
+        )
+    return (
+        None,
+        f"its publisher has no prebuilt wheel for {why}: at {shown} there is no {', no '.join(asked)}",
+    )
+
+
+def _bring(url: str, filename: str, sdist: Sdist, around: Surroundings) -> Artefact:
+    """Return the file at an address: the one that was brought before, while the store has it."""
+    clean = split_credentials(url)[0]
+    if known := _kept(clean, around.store):
+        return replace(known, filename=filename)
+    file = replace(bring_file(url, filename, around.store, around.net), url=clean)
+    _check(file, clean.rpartition("/")[2], sdist, around.store)
+    around.store.remember(_key(clean), msgspec.to_builtins(file))
+    return file
+
+
+def _kept(url: str, store: Store) -> Artefact | None:
+    try:
+        known = msgspec.convert(store.recall(_key(url)), Artefact)
+    except msgspec.ValidationError:  # not there yet, or damaged
+        return None
+    return known if store.has(known.sha256) else None
+
+
+def _key(url: str) -> str:
+    return hashlib.sha256(f"prebuilt wheel, 1 {url}".encode()).hexdigest()
+
+
+def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
+    """See that a file is a wheel of the line's name and version: a server may answer anything.
+
+    Raises:
+        BuildError: it is none.
+    """
+    with zips.open_zip(store.verified(file.sha256, name), name) as (archive, members):
+        found = [info for path, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path)]
+        try:
+            raw = read_metadata(zips.read_text(archive, found[0], name), name)
+            fits = canonicalize_name(raw["name"]) == sdist.name and same_version(
+                raw["version"], sdist.version
+            )
+        except (IndexError, KeyError, *zips.UNREADABLE):
+            fits = False
+    if not fits:
+        raise BuildError(
+            f"{name} is no wheel of {sdist.name} {sdist.version}",
+            hint=f"name another place of such wheels with --service {_known()[sdist.name].service}=URL",
+        )

@@ -1,0 +1,160 @@
+"""What is to be built: the names of a project's files, and the few that say how it is built."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import io
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import LockError
+from reprobuild.infra.tar import entry_of, members
+from reprobuild.infra.untrusted.sdists import Member, read_sdist
+from reprobuild.lock.lock import Sdist, Source
+from reprobuild.store.store import Store
+
+# Those that say how a project is built, in the project's own folder.
+_TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "meson.build")
+_LONGEST = 4 << 20
+_CMAKE = re.compile(r"(?:[^/]+/)?CMakeLists\.txt")  # those of other projects and of probes are deeper
+_CUDA_OFF = re.compile(
+    rb'(?im)^[ \t]*option[ \t]*\([ \t]*\w{0,60}CUDA\w{0,60}[ \t]+"[^"\n]{0,300}"[ \t]+OFF[ \t]*\)'
+)
+_PROJECT = re.compile(rb"(?im)^[ \t]*project[ \t]*\(([^()]{0,500})\)")
+_MEND = "pip could not build it either; mend it"
+
+
+class Project(Struct, frozen=True, kw_only=True):
+    """A project with its own folder read: `paths` are those of its files, `texts` the content of those that matter.
+
+    `cuda_option` is the path of a CMakeLists.txt whose option for CUDA is off; empty where there is none, or where one
+    of them needs CUDA.
+    """
+
+    name: str
+    editable: bool
+    paths: tuple[str, ...]
+    texts: dict[str, bytes]
+    cuda_option: str = ""
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The tables of its pyproject.toml, empty where it has none.
+
+        Raises:
+            LockError: it is no TOML.
+        """
+        try:
+            tables: dict[str, Any] = msgspec.toml.decode(self.texts.get("pyproject.toml", b""))
+        except (msgspec.DecodeError, UnicodeDecodeError) as err:
+            raise LockError(f"{self.name}: pyproject.toml: {err}", hint=_MEND) from None
+        return tables
+
+    @property
+    def backend(self) -> str:
+        """The module of its back end; what PEP 517 says where it names none."""
+        named = self.table("build-system").get("build-backend")
+        return named.partition(":")[0] if isinstance(named, str) else "setuptools.build_meta"
+
+    def table(self, *names: str) -> dict[str, Any]:
+        """Return a table of its pyproject.toml, by the names that lead to it; empty where there is none."""
+        found: Any = self.tables
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+def read_project(one: Source | Sdist, store: Store) -> Project:
+    """Read the project of a source tree or of an archive that are in the store.
+
+    Raises:
+        LockError: a file that says how it is built is none, or is too long.
+        BuildError: the archive is hostile or damaged.
+    """
+    name, paths, texts = str(canonicalize_name(one.name)), [], {}
+    options: list[str] = []
+    always = False
+    for member in _members(one, store):
+        paths.append(member.path)
+        if member.path in _TEXTS and member.target is None:
+            content = _first(member, _LONGEST + 1)
+            if len(content) > _LONGEST:
+                raise LockError(f"{name}: {member.path} has more than {_LONGEST} bytes", hint=_MEND)
+            texts[member.path] = content
+        elif _CMAKE.fullmatch(member.path) and member.target is None:
+            content = _first(member, _LONGEST)
+            options += [member.path] if _CUDA_OFF.search(content) else []
+            always = always or any(b"CUDA" in words.split() for words in _PROJECT.findall(content))
+    folder = next((path for path in paths if path.partition("/")[0] in _TEXTS and "/" in path), None)
+    if folder is not None:
+        raise LockError(f"{name}: {folder.partition('/')[0]} is no file", hint=_MEND)
+    if not paths:
+        raise LockError(
+            f"{name}: there is no file in its folder {one.subdirectory or '.'}",
+            hint="check the `subdirectory=` of its line in the freeze",
+        )
+    editable = isinstance(one, Source) and one.editable
+    return Project(
+        name=name, editable=editable, paths=tuple(sorted(paths)), texts=texts,
+        cuda_option=min(options, default="") if not always else "",
+    )  # fmt: skip
+
+
+def _members(one: Source | Sdist, store: Store) -> Iterator[Member]:
+    path = store.verified(one.file.sha256, one.file.filename)
+    if isinstance(one, Sdist):
+        yield from read_sdist(path, one.file.filename, one.subdirectory)
+        return
+    inside = f"{one.subdirectory}/" if one.subdirectory else ""
+    with path.open("rb") as stream:  # our own tar of a git tree
+        for info, content in members(stream, one.file.filename):
+            entry = entry_of(info)
+            if entry.type in ("file", "symlink") and entry.path.startswith(inside):
+                target = entry.target if entry.type == "symlink" else None
+                opened = content or io.BytesIO()
+                yield Member(path=entry.path[len(inside) :], target=target, open=partial(_same, opened))
+
+
+def _same(stream: IO[bytes]) -> IO[bytes]:
+    return stream
+
+
+def _first(member: Member, size: int) -> bytes:
+    with member.open() as stream:
+        return stream.read(size)
+
+
+def suffixes(project: Project) -> set[str]:
+    """Return the suffixes of its files, in lower case."""
+    return {PurePosixPath(path).suffix.lower() for path in project.paths}
+
+
+def setup_requires(project: Project) -> list[str]:
+    """Return what `setup_requires` names, in setup.cfg or as a plain list in setup.py, without running it.
+
+    What setup.py computes is not found here: the back end is asked when the project is built, in the sandbox.
+    """
+    found: list[str] = []
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        config.read_string(project.texts.get("setup.cfg", b"").decode())
+        found += config.get("options", "setup_requires", fallback="").splitlines()
+        tree = ast.parse(project.texts.get("setup.py", b""))
+    except (configparser.Error, UnicodeDecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = ast.Module(body=[], type_ignores=[])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "setup_requires":
+            value = node.value
+            items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
+            found += [
+                one.value for one in items if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+    return [text.strip() for text in found if text.strip()]

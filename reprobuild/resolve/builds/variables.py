@@ -1,0 +1,29 @@
+"""The variables that a decision sets for one build."""
+
+from __future__ import annotations
+
+from reprobuild.config.overrides import BuildDecision
+from reprobuild.errors import UsageError
+from reprobuild.infra import secrets
+from reprobuild.lock.lock import Setting
+from reprobuild.resolve.environment.environment import NAME
+
+
+def build_variables(project: str, choice: BuildDecision) -> tuple[Setting, ...]:
+    """Return the variables of a build, sorted by name.
+
+    Raises:
+        UsageError: one is no variable, or looks like a secret, which would stay in the lock for ever.
+    """
+    for name, value in choice.variables.items():
+        if not NAME.fullmatch(name) or "\0" in value:
+            raise UsageError(
+                f"build: {project}: {name!r} cannot be set as a variable",
+                hint="a name has letters, digits and `_`; no value holds a NUL",
+            )
+        if secrets.holds_secret(name, value):
+            raise UsageError(
+                f"build: {project}: {name} looks like a secret, and would be readable in the lock for ever",
+                hint="build that wheel by hand, and put it into a folder of pip's find-links",
+            )
+    return tuple(Setting(name=name, value=value) for name, value in sorted(choice.variables.items()))

@@ -1,0 +1,105 @@
+"""What could replace a package of conda's that is gone: other files of its channel, and files of earlier locks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import takewhile
+
+from reprobuild.ecosystems.conda.channels import Place
+from reprobuild.ecosystems.conda.package import read_facts, split_filename
+from reprobuild.ecosystems.conda.repodata import Listed
+from reprobuild.ecosystems.pypi.versions import nearest
+from reprobuild.errors import FetchError, ReproError
+from reprobuild.snapshot.model import CondaPackage
+from reprobuild.store.roots import kept_locks, place_of
+from reprobuild.store.store import Store
+
+_BUILDS = 3  # of one version
+_SAME = 5  # where the very version is there
+
+
+def told(package: CondaPackage) -> tuple[str, str, str]:
+    """Return name, version and build of a line; the build is empty where the line tells none."""
+    named = split_filename(package.url.rpartition("/")[2]) if package.url else None
+    return named or (package.name, package.version, package.build or "")
+
+
+def near(package: CondaPackage, listed: Iterable[Listed]) -> str:
+    """Say what a channel has that is like a package; empty where it has nothing of that name."""
+    _, version, build = told(package)
+    others = sorted({(one.version, one.build, one.filename) for one in listed})
+    if twins := [name for *both, name in others if both == [version, build]]:
+        return f"; the same build is there as {', '.join(twins)}, which is another file"
+    if builds := [one for at, one, _ in others if at == version]:
+        return f"; of this version there is {', '.join(_alike(builds, build)[:_SAME])}"
+    versions = {at for at, _, _ in others}
+    close = nearest(versions, version) or sorted(versions)[-3:]
+    there = [
+        f"{at} ({', '.join(_alike([b for v, b, _ in others if v == at], build)[:_BUILDS])})" for at in close
+    ]
+    return f"; there is {', '.join(there)}" if there else ""
+
+
+def _alike(builds: Iterable[str], wanted: str) -> list[str]:
+    """Return builds, first those that begin as the wanted one does: for the same Python, the same CUDA."""
+    return sorted(set(builds), key=lambda one: (-_common(one, wanted), one))
+
+
+def _common(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+class Earlier:
+    """The packages of conda of kept locks that are in a store.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._guard = threading.Lock()
+
+    def __call__(self, package: CondaPackage, places: Sequence[Place]) -> str:
+        """Return what can be said of a package that is gone, empty where no lock had it.
+
+        Args:
+            package: the line; with a hash of its own nothing else stands for it.
+            places: the channels that it was looked for in.
+        """
+        if package.sha256 or package.md5 or not places:
+            return ""
+        name, version, build = told(package)
+        with self._guard:  # read once, and only where something is missing
+            known = self._packages.get((name, version), [])
+        for filename, found, sha256, lock in known:
+            if build in ("", found):
+                line = f"{places[0].url}/{self._subdir(filename, sha256)}/{filename}#{sha256}"
+                return (
+                    f"; the store has {filename} (sha256 {sha256}) of the lock {lock}: a file conda-explicit.txt in "
+                    f"the snapshot takes it, with the lines @EXPLICIT and {line}"
+                )
+        return ""
+
+    def _subdir(self, filename: str, sha256: str) -> str:
+        try:
+            return read_facts(self._store.blob(sha256), filename).index.subdir or "noarch"
+        except ReproError:  # damaged: whoever takes it is told
+            return "noarch"
+
+    @cached_property
+    def _packages(self) -> dict[tuple[str, str], list[tuple[str, str, str, str]]]:
+        packages: dict[tuple[str, str], list[tuple[str, str, str, str]]] = {}
+        try:
+            records = kept_locks(self._store)
+        except FetchError:  # `store gc` says which record is damaged
+            return {}
+        for _, record in records:
+            for sha256, named in record.files.items():
+                parts = split_filename(named.name)
+                if parts and self._store.has(sha256):
+                    one = (named.name, parts[2], sha256, str(place_of(record)))
+                    packages.setdefault((parts[0], parts[1]), []).append(one)
+        return packages

@@ -1,0 +1,236 @@
+"""Which captured variables go into the image: bake, drop or refuse, each with its reason."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.config.overrides import is_named, is_pattern
+from reprobuild.errors import UsageError
+from reprobuild.infra import secrets
+from reprobuild.lock.lock import Outcome, Ruling, Setting
+from reprobuild.resolve.environment.modules import Loaded
+from reprobuild.resolve.environment.path_mapping import Places
+from reprobuild.resolve.environment.paths import Rewritten, rewrite_libraries, rewrite_sources
+from reprobuild.snapshot.model import Variable
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+# Libraries that people preload, and the Debian packages that bring them.
+PRELOAD_PACKAGES = {
+    "libjemalloc.so": "libjemalloc2",
+    "libtcmalloc.so": "libgoogle-perftools4",
+    "libtcmalloc_minimal.so": "libtcmalloc-minimal4",
+    "libmimalloc.so": "libmimalloc2.0",
+    "libgomp.so": "libgomp1",
+}
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the table: name patterns, treatment and reason; `values` restricts what may be baked."""
+
+    kind: str = msgspec.field(name="class")
+    names: tuple[str, ...]
+    treatment: Literal["bake", "drop", "preload", "libraries", "sources", "record"]
+    reason: str
+    values: tuple[str, ...] = ()
+    otherwise: str = ""
+
+
+@cache
+def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    """Return the table, each rule with one compiled pattern for its names."""
+    raw = files("reprobuild.resolve.environment").joinpath("environment.toml").read_bytes()
+    table = msgspec.toml.decode(raw, type=dict[str, tuple[Rule, ...]])["rule"]
+    return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
+
+
+class Surrounded(Struct, frozen=True, kw_only=True):
+    """What paths in variables are judged by: where folders stand in the image, and the modules of the job.
+
+    `in_base` tells that the base is an image, and the snapshot was taken inside such a one.
+    """
+
+    places: Places = Places()
+    loaded: Loaded = Loaded()
+    in_base: bool = False
+
+
+NOWHERE = Surrounded()
+
+
+def resolve_environment(
+    variables: Iterable[Variable], *, bake: Mapping[str, str | None], drop: Collection[str],
+    around: Surrounded = NOWHERE,
+) -> tuple[tuple[Setting, ...], tuple[Ruling, ...]]:  # fmt: skip
+    """Decide every captured variable.
+
+    Args:
+        variables: the captured ones.
+        bake: the user's own: name to value, or name or pattern (`MY_*`) to None for the captured value.
+        drop: names and patterns that the user does not want.
+
+    Returns:
+        The settings of the image, and one ruling for each captured variable.
+
+    Raises:
+        UsageError: `bake` names a secret, an unknown variable, or what cannot be a name.
+    """
+    variables = tuple(variables)
+    chosen = _chosen(bake, {variable.name: variable for variable in variables})
+    settings = {setting.name: setting for setting in chosen if not is_named(setting.name, drop)}
+    rulings = []
+    for variable in variables:
+        if is_named(variable.name, drop):
+            rulings.append(_ruling(variable, "excluded", "dropped by decision", "decision"))
+        elif variable.name in settings:
+            rulings.append(_ruling(variable, "pinned", "baked by decision", "decision"))
+        else:
+            setting, ruling = _decide(variable, around)
+            rulings.append(ruling)
+            if setting:
+                settings[setting.name] = setting
+    return tuple(settings.values()), tuple(rulings)
+
+
+def preload_packages(settings: Iterable[Setting]) -> list[str]:
+    """Return the system packages that the libraries in `needs` come from, as far as the table knows them."""
+    return sorted(
+        {
+            package
+            for setting in settings
+            for path in setting.needs
+            for library, package in PRELOAD_PACKAGES.items()
+            if path.rpartition("/")[2].startswith(library)
+        }
+    )
+
+
+def _ruling(variable: Variable, outcome: Outcome, reason: str, kind: str = "") -> Ruling:
+    return Ruling(
+        file=variable.place.file, line=variable.place.line, subject=variable.name, outcome=outcome,
+        reason=reason, kind=kind,
+    )  # fmt: skip
+
+
+def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) -> list[Setting]:
+    """Return the user's own settings; a pattern takes what it finds, but no secret."""
+    found = []
+    for name, value in bake.items():
+        if not is_pattern(name):
+            found.append(_setting(name, value, captured))
+            continue
+        if value is not None:
+            raise UsageError(
+                f"bake gives one value to the pattern {name}", hint="leave the value out, or name one"
+            )
+        plain = [
+            v for v in captured.values()
+            if v.value is not None and not v.suspect and NAME.fullmatch(v.name)
+            and not secrets.holds_secret(v.name, v.value)
+        ]  # fmt: skip
+        matching = [v for v in plain if is_named(v.name, (name,))]
+        if not matching:
+            raise UsageError(
+                f"bake names {name}, which fits no captured variable",
+                hint="`reprobuild show DIR` lists them; secrets cannot be baked",
+            )
+        found += [Setting(name=v.name, value=v.value or "") for v in matching]
+    return found
+
+
+def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> Setting:
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not the name of a variable", hint="bake takes NAME or NAME=VALUE")
+    if value is None:
+        if name not in captured:
+            raise UsageError(
+                f"bake names {name}, which was not captured",
+                hint=f"give its value: --bake {shlex.quote(name)}=VALUE",
+            )
+        value = captured[name].value
+    if value is None or secrets.holds_secret(name, value):
+        raise UsageError(
+            f"{name} looks like a secret, and would be readable in the image for ever",
+            hint=f"pass it when the image runs: `reprobuild run --secret {shlex.quote(name)}`, or docker run "
+            f"-e {shlex.quote(name)} ...",
+        )
+    if "\0" in value:
+        raise UsageError(f"the value of {name} holds a NUL, which no environment can carry", hint="remove it")
+    return Setting(name=name, value=value)
+
+
+def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Ruling]:
+    if variable.value is None:
+        return None, _ruling(variable, "excluded", "a secret: supply it when the image runs", "secret")
+    if not NAME.fullmatch(variable.name):
+        return None, _ruling(variable, "excluded", "not a name that an image can carry", "session")
+    if secrets.holds_secret(variable.name, variable.value):
+        return None, _ruling(
+            variable, "excluded", "it looks as if a login were in it: supply it when the image runs", "secret"
+        )
+    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(variable.name))
+    if rule.treatment in ("drop", "record"):
+        return None, _ruling(variable, "excluded", rule.reason, rule.kind)
+    if variable.suspect:
+        return None, _ruling(
+            variable, "unresolved", f"its value cannot be trusted: {variable.suspect}", "suspect-value"
+        )
+    if rule.treatment == "preload":
+        return _preload(variable, variable.value, around.places)
+    if rule.treatment == "libraries":
+        found = rewrite_libraries(variable.value, around.places, around.loaded, in_base=around.in_base)
+        return _listed(variable, found, rule)
+    if rule.treatment == "sources":
+        return _listed(variable, rewrite_sources(variable.value, around.places), rule)
+    if rule.values and not any(re.fullmatch(pattern, variable.value) for pattern in rule.values):
+        return None, _ruling(variable, "excluded", rule.otherwise, rule.kind)
+    return Setting(name=variable.name, value=variable.value), _ruling(
+        variable, "pinned", rule.reason, rule.kind
+    )
+
+
+def _listed(variable: Variable, found: Rewritten, rule: Rule) -> tuple[Setting | None, Ruling]:
+    if found.missing:
+        return None, _ruling(
+            variable, "unresolved",
+            f"{', '.join(found.missing)}: folders of the captured site, and nothing in the image stands in for them",
+            "site-library-path",
+        )  # fmt: skip
+    left_out = f"left out: {', '.join(found.left_out)}" if found.left_out else ""
+    if not found.value:
+        return None, _ruling(variable, "excluded", left_out or "the image needs none", rule.kind)
+    reason = "; ".join(part for part in (rule.reason, left_out) if part)
+    return Setting(name=variable.name, value=found.value), _ruling(variable, "pinned", reason, rule.kind)
+
+
+def _preload(variable: Variable, value: str, places: Places) -> tuple[Setting | None, Ruling]:
+    paths = [path for path in re.split(r"[: ]+", value) if path]
+    if not paths:
+        return None, _ruling(variable, "excluded", "empty", "preload")
+    moved = {path: places.move(path) for path in paths if path.startswith("/")}
+    foreign = [p for p, new in moved.items() if not new and not p.startswith(SYSTEM_LIBRARIES)]
+    if foreign:
+        return None, _ruling(
+            variable, "unresolved",
+            f"{foreign[0]} is a library of the captured site, and no package brings it", "site-library",
+        )  # fmt: skip
+    needs = tuple(new or path for path, new in moved.items())
+    if any(moved.values()):
+        value = ":".join(moved.get(path) or path for path in paths)
+    return (
+        Setting(name=variable.name, value=value, needs=needs),
+        _ruling(
+            variable,
+            "pinned",
+            "changes what is computed, or how fast; the libraries must be in the base",
+            "preload",
+        ),
+    )

@@ -1,0 +1,153 @@
+"""Modules of a cluster: what stands in for each in the image, by one table (`modules.toml`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock.lock import Outcome, Ruling
+from reprobuild.snapshot.model import Module, Requirement
+
+# Below the folder of a module: its own libraries, and not another product that was made with it.
+_LIBRARIES = re.compile(r"(/(lib|lib32|lib64|targets|compat|extras|nvvm)(/.*)?)?")
+EVIDENCE = "a module of the captured cluster; evidence only, the image has its own libraries"
+
+
+class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the table; see there."""
+
+    name: str
+    modules: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    torch: bool = False
+    users: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    host: bool = False
+    interpreter: bool = False
+
+
+class Counterpart(Struct, frozen=True, kw_only=True):
+    """What stands in for a module, or for a folder of libraries, in the image.
+
+    `reason` is empty where nothing does; `packages` are system packages that the base must have for it.
+    """
+
+    family: str
+    outcome: Outcome
+    reason: str
+    packages: tuple[str, ...] = ()
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    """The modules of a job, and the distributions of its environment by canonical name, with their versions."""
+
+    modules: tuple[Module, ...] = ()
+    distributions: Mapping[str, str] = {}
+
+    def rulings(self) -> list[Ruling]:
+        """Return one ruling for each module."""
+        return [_ruling(module, self._of_module(module)) for module in self.modules]
+
+    def packages(self) -> list[str]:
+        """Return the system packages that stand in for modules."""
+        found = [self._of_module(module) for module in self.modules]
+        return sorted({package for one in found if one for package in one.packages})
+
+    def of_folder(self, path: str) -> Counterpart | None:
+        """Return what stands in for a folder of libraries, or None where nothing is known to."""
+        for family in families():
+            if any(re.fullmatch(folder, path) for folder in family.folders):
+                return self._counterpart(family, "")
+        ends = [(end, module) for module in self.modules if (end := _end_in(module, path))]
+        if not ends:
+            return None
+        end, module = max(ends, key=lambda pair: pair[0])  # of `gcc/12.2/hdf5/1.14/lib` it is hdf5's
+        return self._of_module(module) if _LIBRARIES.fullmatch(path, end) else None
+
+    def _of_module(self, module: Module) -> Counterpart | None:
+        name, version = _product(module)
+        for family in families():
+            if any(re.fullmatch(pattern, name) for pattern in family.modules):
+                return self._counterpart(family, version)
+        return None
+
+    def _counterpart(self, family: Family, version: str) -> Counterpart:
+        if family.host:
+            return _found(family, "its libraries are the host's, and come into the container with the GPU")
+        if family.interpreter:
+            return _found(family, "evidence of the interpreter's version; the image has its own")
+        torch = self.distributions.get("torch", "")
+        if family.torch and torch.endswith("+cpu"):
+            return _found(family, f"torch {torch} is built for the CPU, and nothing uses it")
+        brought = [
+            f"{name} {number}" for name, number in sorted(self.distributions.items())
+            if any(re.fullmatch(pattern, name) for pattern in family.wheels)
+        ]  # fmt: skip
+        if not brought and family.torch and re.search(r"\+cu\d+", torch):
+            brought = [f"torch {torch}"]
+        if brought:
+            asked = (
+                f"; the module was {version}, which only what was compiled with it could tell"
+                if version
+                else ""
+            )
+            return _found(family, f"{', '.join(brought)} of the environment brings {family.name}{asked}")
+        users = [name for name in family.users if name in self.distributions]
+        if users:
+            reason = f"{' and '.join(users)} needs it; {', '.join(family.packages)} of the base stands in"
+            return Counterpart(
+                family=family.name, outcome="replaced", reason=reason, packages=family.packages
+            )
+        if family.users:
+            return _found(family, "no distribution of the environment uses MPI")
+        if family.packages:
+            return _found(family, f"{', '.join(family.packages)} of the base stands in")
+        return _found(family, "")
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """Return the table."""
+    raw = files("reprobuild.resolve.environment").joinpath("modules.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=dict[str, tuple[Family, ...]])["family"]
+
+
+def find_loaded(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> Loaded:
+    """Return the modules with the environment that they are judged by."""
+    versions = {str(canonicalize_name(line.name)): line.version or "" for line in requirements}
+    return Loaded(modules=modules, distributions=versions)
+
+
+def _found(family: Family, reason: str) -> Counterpart:
+    return Counterpart(family=family.name, outcome="excluded", reason=reason)
+
+
+def _product(module: Module) -> tuple[str, str]:
+    """Return what a module is, in lower case, and its version: `compilers/GCC/12.2` is gcc, 12.2."""
+    parts = [part for part in (*module.name.split("/"), *(module.version or "").split("/")) if part]
+    first = next((n for n, part in enumerate(parts) if n and re.match(r"v?\d", part)), len(parts))
+    return parts[first - 1].lower(), parts[first] if first < len(parts) else ""
+
+
+def _end_in(module: Module, path: str) -> int:
+    """Return where a module's own folder ends in a path (`.../cuda/12.4`, `.../cuda-12.4`), 0 where it is not there."""
+    name, version = _product(module)
+    pattern = re.escape(name) + (rf"[-/]?{re.escape(version.lower())}" if version else "") + r"(-[a-z0-9]+)?"
+    ends = [match.end() for match in re.finditer(rf"/{pattern}(?=/|\Z)", path.lower())]
+    return max(ends, default=0)
+
+
+def _ruling(module: Module, found: Counterpart | None) -> Ruling:
+    reason = found.reason if found and found.reason else EVIDENCE
+    outcome: Outcome = found.outcome if found else "excluded"
+    kind = "module-replaced" if outcome == "replaced" else "module"
+    return Ruling(
+        file=module.place.file, line=module.place.line, subject=module.name, outcome=outcome, reason=reason, kind=kind
+    )  # fmt: skip

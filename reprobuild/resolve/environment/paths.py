@@ -1,0 +1,70 @@
+"""Variables that are lists of folders: rewritten to the image's own, entry by entry."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from reprobuild.resolve.environment.modules import Loaded
+from reprobuild.resolve.environment.path_mapping import Places
+
+# Where the loader looks without being told: ld.so(8).
+_DEFAULT = re.compile(r"/(usr/)?(local/)?lib(32|64)?(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?")
+# Where images of vendors have what they bring: NVIDIA's /usr/local/cuda, /opt/hpcx, AWS' /opt/amazon.
+_OF_IMAGE = re.compile(r"/(?:usr/local|opt)/")
+
+
+class Rewritten(Struct, frozen=True, kw_only=True):
+    """A list of folders as it is in the image (`value`, may be empty), and what became of the other entries.
+
+    `left_out` gives a reason for each entry that is not needed; `missing` are those that nothing stands in for.
+    """
+
+    value: str
+    left_out: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def rewrite_libraries(value: str, places: Places, loaded: Loaded, *, in_base: bool = False) -> Rewritten:
+    """Return `LD_LIBRARY_PATH` for the image.
+
+    Args:
+        value: the captured one.
+        places: where folders stand in the image.
+        loaded: the modules of the job.
+        in_base: whether the base is an image of the vendor inside whose image the snapshot was taken.
+    """
+    kept, left_out, missing = [], [], []
+    for entry in _entries(value):
+        moved = places.move(entry)
+        if moved:
+            kept.append(moved)
+        elif in_base and _OF_IMAGE.match(entry):
+            kept.append(entry)
+        elif not _DEFAULT.fullmatch(entry):
+            found = loaded.of_folder(entry)
+            if found and found.reason:
+                left_out.append(f"{entry} ({found.reason})")
+            else:
+                missing.append(entry)
+    return Rewritten(value=":".join(kept), left_out=tuple(left_out), missing=tuple(missing))
+
+
+def rewrite_sources(value: str, places: Places) -> Rewritten:
+    """Return `PYTHONPATH` for the image: captured repositories and the environment are there, other folders are not."""
+    entries = [(entry, places.move(entry)) for entry in _entries(value)]
+    relative = [
+        f"{entry} (relative)" for entry in dict.fromkeys(value.split(":")) if entry and entry[0] != "/"
+    ]
+    return Rewritten(
+        value=":".join(moved for _, moved in entries if moved),
+        left_out=(*(entry for entry, moved in entries if not moved), *relative), missing=(),
+    )  # fmt: skip
+
+
+def _entries(value: str) -> list[str]:
+    """Return the absolute entries, each once; empty and relative ones mean the working folder of the moment."""
+    return list(
+        dict.fromkeys(entry.rstrip("/") or "/" for entry in value.split(":") if entry.startswith("/"))
+    )

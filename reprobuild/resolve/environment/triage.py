@@ -1,0 +1,47 @@
+"""What a snapshot decides without the network: every variable, every module, and where things will stand."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.oci_registry.reference import is_image
+from reprobuild.lock.lock import Ruling, Setting
+from reprobuild.resolve.environment.environment import Surrounded, preload_packages, resolve_environment
+from reprobuild.resolve.environment.modules import find_loaded
+from reprobuild.resolve.environment.path_mapping import Places, find_places, place_repositories
+from reprobuild.resolve.not_installed import rule_others
+from reprobuild.resolve.vendor.recognise import recognise
+from reprobuild.snapshot.model import Snapshot
+
+
+class Triage(Struct, frozen=True, kw_only=True):
+    """The settings of the image, the system packages that they need, and where things will stand.
+
+    `rulings` has one for each variable and module, and for each package of conda and rpm.
+    """
+
+    settings: tuple[Setting, ...]
+    rulings: tuple[Ruling, ...]
+    packages: tuple[str, ...]
+    places: Places
+
+
+def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
+    """Decide the variables and modules of a snapshot.
+
+    Raises:
+        UsageError: `bake` names what cannot be baked.
+    """
+    placed = place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
+    places = find_places(snapshot.captured, placed, snapshot.variables, own=not decisions.python)
+    loaded = find_loaded(snapshot.modules, snapshot.requirements)
+    in_base = bool(decisions.base and is_image(decisions.base) and recognise(snapshot))
+    settings, rulings = resolve_environment(
+        snapshot.variables, bake=decisions.bake, drop=decisions.drop,
+        around=Surrounded(places=places, loaded=loaded, in_base=in_base),
+    )  # fmt: skip
+    return Triage(
+        settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_others(snapshot, decisions)), places=places,
+        packages=(*preload_packages(settings), *loaded.packages()),
+    )  # fmt: skip

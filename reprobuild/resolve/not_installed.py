@@ -1,0 +1,65 @@
+"""Packages that no image is made of: rpm's, and conda's where wheels stand for them. Each line has its ruling."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.lock.lock import Outcome, Ruling
+from reprobuild.resolve.interpreter.evidence import is_free_threaded
+from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
+from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.snapshot.parsers.conda_names import on_pypi
+
+
+def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CondaPackage | None:
+    """Return the captured Python of conda, if the environment is to be conda's; None where wheels make it.
+
+    A decided `python` that is not the captured one to the patch release is the system's or a standalone one; conda's
+    packages are then only evidence.
+    """
+    if is_named("python", decisions.drop):
+        return None
+    found = next((one for one in snapshot.conda if one.name == "python" and one.channel != PYPI), None)
+    if found is None or decisions.python is None:
+        return found
+    version = found.version + "t" * is_free_threaded(found, snapshot.conda)
+    return found if version == decisions.python and version.count(".") == 2 else None
+
+
+def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Ruling]:
+    """Yield a ruling for each package of rpm, of conda where it makes no image, and each dropped folder of the job."""
+    listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
+    drop = decisions.drop
+    for package in () if python_of_conda(snapshot, decisions) else snapshot.conda:
+        outcome, reason, kind = _of_conda(package, listed, drop)
+        yield _ruling(package.place, package.name, outcome, reason, kind)
+    for one in snapshot.captured.repositories if snapshot.captured else ():
+        if one.parent is None and not one.distributions and is_named(one.name, drop):
+            place = Place("capture.json", 0)
+            yield _ruling(
+                place, one.name, "excluded", "the folder of the job: dropped by decision", "decision"
+            )
+    for rpm in snapshot.rpms:
+        reason = "an rpm of the captured host; the image's system is another distribution"
+        yield _ruling(rpm.place, rpm.name, "excluded", reason, "host-package")
+
+
+def _of_conda(
+    package: CondaPackage, listed: Collection[str], drop: Collection[str]
+) -> tuple[Outcome, str, str]:
+    if is_named(package.name, drop):
+        return "excluded", "dropped by decision", "decision"
+    if on_pypi(package.name) in listed:
+        return "excluded", "the freeze has it, too, and says what becomes of it", "conda"
+    if package.name == "python":
+        return "excluded", "the interpreter; the image has its own of this version", "conda"
+    build = f" {package.build}" if package.build else ""
+    reason = "the image's Python is not conda's, and no wheel was captured for it"
+    return "unresolved", f"{package.version}{build} of conda: {reason}", "conda-package"
+
+
+def _ruling(place: Place, name: str, outcome: Outcome, reason: str, kind: str) -> Ruling:
+    return Ruling(file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind)

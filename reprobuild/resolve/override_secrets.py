@@ -1,0 +1,69 @@
+"""No decision with a secret is followed: the lock keeps decisions, and people hand locks on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.errors import UsageError
+from reprobuild.infra import secrets
+
+_AT_RUNTIME = (
+    "let the command read it from a variable, and pass that when the image runs: `reprobuild run --secret NAME` or "
+    "`reprobuild verify --secret NAME`"
+)
+_TAKE_OUT = (
+    "take it out of the decision; a login belongs into ~/.netrc, and a program of the image gets a secret by "
+    "`reprobuild run --secret NAME` or `reprobuild verify --secret NAME`"
+)
+
+
+def refuse_secrets(decisions: Decisions) -> None:
+    """Stop where a lock would keep a secret of a decision.
+
+    Raises:
+        UsageError: with the decision and the rule that found it; never the value.
+    """
+    for name, rule in secret_decisions(decisions).items():
+        raise UsageError(
+            f"the decision {name} holds a secret ({rule}), and a lock keeps its decisions for ever",
+            hint=_AT_RUNTIME if name == "workload.command" else _TAKE_OUT,
+        )
+
+
+def secret_decisions(decisions: Decisions) -> dict[str, str]:
+    """Return {name: rule} of the decisions that hold a secret."""
+    texts = _texts("", decisions.recorded())
+    rules = {}
+    for name, text in texts:
+        if name not in rules and (rule := _rule(name, text)):
+            rules[name] = rule
+    return rules
+
+
+def _rule(name: str, text: str) -> str | None:
+    found = secrets.find(text.encode("utf-8", "surrogateescape"), most=1)
+    if found:
+        return found[0][1]
+    parent, _, variable = name.rpartition(".")
+    if parent == "bake" or parent.endswith(".variables"):
+        return secrets.secret_variable(variable, text)
+    return None
+
+
+def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of each decision with its text; of a list each item, and all as one command line."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield name or str(key), str(key)
+            yield from _texts(f"{name}.{key}" if name else str(key), item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(name, item)
+        if all(isinstance(item, str) for item in value):
+            yield name, " ".join(value)
+            yield name, shlex.join(value)
+    elif isinstance(value, str):
+        yield name, value

@@ -1,0 +1,159 @@
+"""Lines of a freeze that name one file: `name @ https://.../x.whl#sha256=...`, `name @ file:///.../x.tar.gz`.
+
+With a hash, that very file is locked, wherever it stands. Without one, the file at the address is what it is today:
+it is brought when the lock is made, and its hash is locked from then on. A file of the captured machine without a hash
+is nowhere else for certain, so what an index has under its name is a replacement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.ecosystems.pypi.choose import choose_wheel
+from reprobuild.ecosystems.pypi.files import Bring as Bring
+from reprobuild.ecosystems.pypi.files import Distribution, FileLists, at_address
+from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.errors import FetchError
+from reprobuild.infra.http.client import Net
+from reprobuild.lock.lock import Artefact, Ruling, Sdist, Wheel
+from reprobuild.resolve.python.rulings import BUILT, no_hash, rule, why_yanked
+from reprobuild.snapshot.model import Requirement
+from reprobuild.store.store import Store
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]*")
+_SUFFIX = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|tar|zip)$")
+_UNHASHED = "the freeze tells no hash of it, so it is what stood there when the lock was made"
+_NO_HASH_HERE = "the freeze tells no hash of it, so nobody can tell whether it is the same"
+
+Answer = tuple["Wheel | Sdist | None", Ruling]
+
+
+def bring_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
+    """Bring a file of unknown hash into the store, and return it with the hash that it has.
+
+    Raises:
+        FetchError: it cannot be had.
+    """
+    with store.scratch() as folder:
+        part = folder / "file"
+        sha256 = net.download(url, part)
+        size = part.stat().st_size
+        store.adopt(part, sha256)
+    return Artefact(filename=filename, sha256=sha256, size=size, url=url)
+
+
+def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: Bring) -> Answer:
+    """Lock the file that a line names.
+
+    Args:
+        line: of kind `archive`.
+        files: what the indexes have, in case it is there.
+        target: what a wheel must fit.
+        bring: fetches a file of unknown hash.
+    """
+    address = line.url or line.path or ""
+    filename = unquote(address.partition("?")[0].replace("\\", "/").rpartition("/")[2])
+    known = files.named(line.name, filename)
+    if line.hashes:
+        known = [item for item in known if (files.hash_of(item) or "").lower() in line.hashes]
+        if line.sha256 and line.sha256 not in line.hashes:
+            reason = f"its address names the sha256 {line.sha256[:12]}, which is none of its hashes"
+            return None, rule(line, "unresolved", reason, "other-hash")
+    if line.sha256:
+        return _hashed(line, filename, line.sha256, (files, known), target)
+    if line.url is None:
+        return _of_captured_machine(line, files, known, target)
+    same = [item for item in known if item.url == line.url and item.sha256]
+    if same:
+        reason = f"{filename} from its own address, with the hash that {same[0].index} publishes for it"
+        return _lock(line, files.artefact(same[0]), same[0], reason, target)
+    try:
+        file = bring(line.url, filename)
+    except FetchError as err:
+        if known:
+            reason = f"{filename} is not at its own address any more ({err})"
+            return _replaced(line, files, known, reason, target)
+        reason = f"it was installed from one address, which does not answer ({err}), and is on no index"
+        return None, rule(line, "unresolved", reason, "archive-line")
+    item = at_address(line.name, filename, line.url, file.sha256)
+    if line.hashes and file.sha256 not in line.hashes:
+        reason = (
+            f"{filename} at its own address has the sha256 {file.sha256[:12]}, which is none of its hashes"
+        )
+        return None, rule(line, "unresolved", reason, "other-hash")
+    return _lock(line, file, item, f"{filename} from its own address; {_UNHASHED}", target)
+
+
+def _hashed(
+    line: Requirement, filename: str, sha256: str, there: tuple[FileLists, Sequence[Distribution]], target: Target,
+) -> Answer:  # fmt: skip
+    files, known = there
+    for item in known:
+        if files.hash_of(item) == sha256:
+            return _lock(line, files.artefact(item), item, f"{filename} from {item.index}", target)
+    if line.url is None:
+        return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
+    file = Artefact(filename=filename, sha256=sha256, size=0, url=line.url)
+    item_there = at_address(line.name, filename, line.url, sha256)
+    return _lock(line, file, item_there, f"{filename} from its own address", target)
+
+
+_OTHER_FILE = "it was installed from one file, and no index of this machine has that very file"
+
+
+def _of_captured_machine(
+    line: Requirement, files: FileLists, known: Sequence[Distribution], target: Target
+) -> Answer:
+    if not known:
+        return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
+    reason = "it was installed from a file of the captured machine"
+    return _replaced(line, files, known, reason, target)
+
+
+def _replaced(
+    line: Requirement, files: FileLists, known: Sequence[Distribution], why: str, target: Target
+) -> Answer:
+    item = next((one for one in known if files.hash_of(one)), known[0])
+    reason = f"{why}; {item.index} has one of that name; {_NO_HASH_HERE}"
+    try:
+        file = files.artefact(item)
+    except FetchError as err:
+        return None, no_hash(line, item, err)
+    found, ruling = _lock(line, file, item, reason, target)
+    return (found, rule(line, "replaced", reason, "archive-line")) if found else (None, ruling)
+
+
+def _lock(
+    line: Requirement,
+    file: Artefact,
+    item: Distribution | None,
+    reason: str,
+    target: Target,
+) -> Answer:
+    """Return the wheel or the source that a file is, if it fits."""
+    name, yanked = canonicalize_name(line.name), why_yanked(item) if item else ""
+    reason += f"; its publisher yanked it: {yanked}" if yanked else ""
+    if file.filename.endswith(".whl"):
+        if item is None or line.version is None:
+            reason = f"{file.filename} is no name of a wheel of {line.name}"
+            return None, rule(line, "unresolved", reason, "archive-line")
+        if choose_wheel([item], target) is None:
+            return None, rule(line, "unresolved", f"{file.filename} does not fit {target}", "no-wheel")
+        wheel = Wheel(name=name, version=line.version, role="environment", file=file, yanked=yanked)
+        return wheel, rule(line, "pinned", reason)
+    if not _PLAIN.fullmatch(file.filename):
+        suffix = _SUFFIX.search(file.filename)
+        file = Artefact(
+            filename=f"{name}{suffix[0] if suffix else '.tar.gz'}",
+            sha256=file.sha256,
+            size=file.size,
+            url=file.url,
+        )
+    sdist = Sdist(
+        name=name, version=line.version or "", file=file, subdirectory=line.subdirectory or "", yanked=yanked
+    )
+    return sdist, rule(line, "pinned", f"{reason}{BUILT}")

@@ -1,0 +1,151 @@
+"""Where a line of a freeze will be looked for, or why nowhere: what can be decided without the network.
+
+Nothing here is asked of anybody, so what a lock will do with a freeze can be shown, reviewed and compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.services import Service, fill
+from reprobuild.ecosystems.pypi.indexes import Index
+from reprobuild.resolve.python.debian_names import brought_by
+from reprobuild.snapshot.model import Requirement
+from reprobuild.snapshot.parsers.conda_names import INTERPRETER
+
+Where = Literal[
+    "index",  # the machine's indexes, in their order
+    "rule",  # these, and then the service that a rule for the version or the name leads to
+    "address",  # the address in the line
+    "local file",  # a file of the captured machine: the machine's indexes and folders, by its hash
+    "folder",  # a folder of the captured machine
+    "source",  # a repository
+    "conda",  # conda's channels, or a wheel of the same version
+    "system",  # a package of the system
+    "vendor",  # the base image of a vendor
+    "dropped",  # nothing: it was never there
+    "interpreter",  # nothing: conda's list names Python as a package
+    "nothing",  # the freeze tells no version
+]
+# NVIDIA's builds: 2.6.0a0+ecf3bae40a.nv25.1 and 2.17.0+nv25.2 of its images, 2.0.0+nv23.5 of Jetson's wheels.
+_NVIDIA = re.compile(
+    r"[^+]+\+(?:(?P<commit>[0-9a-f]{7,40})\.)?nv(?P<year>\d{2})\.(?P<month>\d{1,2})(?:\..*)?"
+)
+# Builds of somebody's work tree: 2.9.0a0+git1234567, 0.12.0a0+9b5a3fe.
+_BUILT = re.compile(r"[^+]+\+(?:git)?(?P<commit>[0-9a-f]{7,40})(?:\..*)?")
+_WHEEL_OR_SOURCE = re.compile(r".*\.(whl|tar\.gz|tgz|tar\.bz2|tar\.xz|tar|zip)")
+# pip of Debian and Ubuntu wrote it into virtual environments: https://bugs.launchpad.net/bugs/1635463
+_PHANTOM = ("pkg-resources", "0.0.0")
+
+
+class Lookup(Struct, frozen=True, kw_only=True):
+    """Where a line is looked for. `asked` is a place, a package, an image or a path; `why` is for people.
+
+    `instead` is the system package that stands in where no index has the distribution.
+    """
+
+    where: Where
+    asked: str = ""
+    why: str = ""
+    instead: str = ""
+
+
+def look_up(
+    line: Requirement, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool = False
+) -> Lookup:
+    """Decide where a line of a freeze is looked for.
+
+    Args:
+        line: the line.
+        packages: the captured system packages and their versions.
+        services: by name; their rules are looked at in their order.
+        apart: whether the environment sees no distribution of the system, so that pip brought it, wherever the system
+            has one of the same version.
+    """
+    if line.kind == "leftover":
+        return Lookup(where="dropped", why="an interrupted installation left this folder behind")
+    if line.kind in ("editable", "vcs"):
+        return Lookup(
+            where="source", asked=(line.url or line.path or "") + (f"@{line.commit}" if line.commit else "")
+        )
+    if line.kind == "conda":
+        return Lookup(where="conda", asked=line.version or "")
+    if line.kind == "directory":
+        return Lookup(where="folder", asked=line.path or "")
+    if line.kind == "archive":
+        return _of_archive(line)
+    if canonicalize_name(line.name) == INTERPRETER:
+        return Lookup(where="interpreter", why="it names the interpreter, as conda's lists do")
+    if line.version is None:
+        return Lookup(where="nothing", why="the freeze tells no version")
+    return _of_version(line.name, line.version, packages, services, apart=apart)
+
+
+def _of_archive(line: Requirement) -> Lookup:
+    address = line.url or line.path or ""
+    if not _WHEEL_OR_SOURCE.fullmatch(address.partition("?")[0]):
+        return Lookup(where="nothing", asked=address, why="its name does not tell what kind of file it is")
+    hashed = "" if line.sha256 else "the freeze tells no hash of it"
+    return Lookup(where="address" if line.url else "local file", asked=address, why=hashed)
+
+
+def _of_version(
+    name: str, version: str, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool
+) -> Lookup:
+    if (canonicalize_name(name), version) == _PHANTOM:
+        why = "pip of Debian and Ubuntu lists it in virtual environments; there is no such distribution"
+        return Lookup(where="dropped", why=why)
+    system = brought_by(name, version, packages)
+    if system and system.certain and not apart:
+        return Lookup(where="system", asked=system.package, why=system.version)
+    if match := _NVIDIA.fullmatch(version):
+        return _of_nvidia(name, match, services)
+    if places := by_rule(name, version, services):
+        return Lookup(where="rule", asked=" ".join(place.url for place in places))
+    built = _BUILT.fullmatch(version)
+    why = f"built from commit {built['commit']} of its source" if built else ""
+    return Lookup(where="index", why=why, instead=system.package if system else "")
+
+
+def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service]) -> Lookup:
+    flow = canonicalize_name(name).startswith("tensorflow")
+    service = services["nvidia-tensorflow" if flow else "nvidia-pytorch"]
+    image = fill(service, year=match["year"], month=match["month"].zfill(2))
+    if flow or match["commit"]:
+        return Lookup(where="vendor", asked=image, why="NVIDIA's own build, which is in its image")
+    return Lookup(
+        where="vendor", why="NVIDIA's own build for Jetson, of which only its page of wheels has files"
+    )
+
+
+def silent_places(services: Mapping[str, Service], moved: Collection[str]) -> tuple[re.Pattern[str], ...]:
+    """Return the addresses of services with rules, which answer HTTP 403 for what they lack; users have them, too.
+
+    Args:
+        services: by name.
+        moved: names of those that the user put elsewhere: how another server answers, nobody knows.
+    """
+    public = (one for name, one in services.items() if name not in moved and (one.versions or one.names))
+    return tuple(_filled(one.url.rstrip("/")) for one in public)
+
+
+def _filled(url: str) -> re.Pattern[str]:
+    """Return what fits an address however it is filled; torch's index has all labels together above it, too."""
+    folders = re.sub(r"/\\{\w+\\}", "(?:/[^/]+)?", re.escape(url))
+    return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", folders))
+
+
+def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
+    """Return the places where a distribution's wheels stand by the rules of the services, beside the indexes."""
+    found = []
+    for key, service in services.items():
+        label = re.fullmatch(service.versions, version) if service.versions else None
+        if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
+            url = fill(service, **(label.groupdict() if label else {}))
+            found.append(Index(url, links=service.links, ruled=True, service=key))
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""What resolving a freeze needs to know of decisions, services, the base and the machine, brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.config.services import Service
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import decided_indexes
+from reprobuild.ecosystems.pypi.page_cache import PageMemory
+from reprobuild.ecosystems.pypi.simple_api import Pages
+from reprobuild.lock.lock import Base
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.base_distributions import Below
+from reprobuild.resolve.python.classify import by_rule, look_up, silent_places
+from reprobuild.resolve.python.debian_names import is_debians_alone, versions_of
+from reprobuild.resolve.python.previous_locks import Earlier
+from reprobuild.resolve.python.resolve import Around
+from reprobuild.snapshot.model import Requirement, Snapshot
+
+NOTHING = Below()
+_OF_SYSTEM = "/usr"  # sys.prefix of Debian's own Python
+_ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Surroundings) -> FileLists:
+    """Return the lists of the machine's indexes, with those that were decided, and let the network know their logins.
+
+    Raises:
+        LockError: a decided index is none.
+    """
+    for remark in around.indexes.remarks:
+        around.say(f"python: {remark}")
+    decided, logins, tokens = decided_indexes(decisions.indexes, around.indexes)
+    given = (*decisions.services.values(), *(index.url for index in decided.values()))
+    around.net.learn(logins, tokens, given)
+    pages = Pages(
+        around.net, PageMemory(around.store, around.now), silent_places(services, decisions.services)
+    )
+    return FileLists(
+        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages,
+        lambda url, filename: bring_file(url, filename, around.store, around.net),
+    )  # fmt: skip
+
+
+def known_of(
+    snapshot: Snapshot,
+    services: Mapping[str, Service],
+    base: Base,
+    around: Surroundings,
+    below: Below = NOTHING,
+) -> Around:
+    """Return what the lines of a freeze may know of the rest; `below` is what pip installed into the base's image."""
+    return Around(
+        services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
+        packages=versions_of(snapshot.packages), base=base.installed,
+        image=base.image.reference if base.image else "", apart=is_apart(snapshot), below=below,
+        earlier=Earlier(around.store),
+    )  # fmt: skip
+
+
+def is_apart(snapshot: Snapshot) -> bool:
+    """Tell whether the freeze is of an environment of its own, which sees no distribution of the system.
+
+    A virtual environment may be made to see them; a line that is Debian's alone tells so.
+    """
+    if any(is_debians_alone(line.name, line.version) for line in snapshot.requirements):
+        return False
+    python = snapshot.captured.python if snapshot.captured else None
+    if python and python.prefix:
+        return python.prefix.rstrip("/") != _OF_SYSTEM
+    return any(variable.name in _ACTIVE and variable.value for variable in snapshot.variables)
+
+
+def asked_of_indexes(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:
+    """Return the lines that an index is asked for, where no list of system packages was captured."""
+    return [
+        line for line in lines if look_up(line, {}, services).where in ("index", "rule", "conda", "address")
+    ]

@@ -1,0 +1,92 @@
+"""Which system package brought a distribution of a freeze that was taken outside of a virtual environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.snapshot.model import Package
+
+# What only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
+_MARK = re.compile(r"\d(?:ubuntu|build)\d|[+~](?:ubuntu|dfsg|deb|ds)(?:\d|$)")
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+
+
+class _Names(Struct, frozen=True):
+    only: dict[str, str]
+    bindings: dict[str, str]
+
+
+class Brought(Struct, frozen=True, kw_only=True):
+    """How a system package and a distribution belong together.
+
+    `package` is its name, `version` the captured one, empty where no list has it. `certain` tells that no index is to
+    be asked for the distribution, because it or its version is Debian's alone.
+    """
+
+    package: str
+    version: str
+    certain: bool
+
+
+@cache
+def _names() -> _Names:
+    raw = files("reprobuild.resolve.python").joinpath("debian_names.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=_Names)
+
+
+def versions_of(packages: Iterable[Package]) -> dict[str, str]:
+    """Return {name: version} of the captured packages that were installed."""
+    return {package.name: package.version for package in packages if package.mark != "residual"}
+
+
+def is_debians_alone(name: str, version: str | None) -> bool:
+    """Tell whether a distribution or its version is one that only Debian and Ubuntu have."""
+    return canonicalize_name(name) in _names().only or bool(version and _MARK.search(version))
+
+
+def packages_of(name: str) -> tuple[str, ...]:
+    """Return the names that the system package of a distribution may have, the likeliest first."""
+    project = canonicalize_name(name)
+    known = _names().only.get(project) or _names().bindings.get(project)
+    # The third with dots as they are: python3-lazr.uri. The last is a program's package: gyp, meson.
+    return (
+        known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}", project,
+    )  # fmt: skip
+
+
+def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
+    """Return the system package that brought a distribution, None where nothing speaks for one.
+
+    Args:
+        name: the distribution, as captured.
+        version: its captured version.
+        packages: the captured packages and their versions; empty where no list was captured.
+    """
+    candidates = packages_of(name)
+    package = next((one for one in candidates if one in packages), candidates[0])
+    found = packages.get(package, "")
+    if is_debians_alone(name, version):
+        return Brought(package=package, version=found, certain=True)
+    if found and same_release(found, version):
+        return Brought(package=package, version=found, certain=canonicalize_name(name) in _names().bindings)
+    return None
+
+
+def same_release(one: str, other: str) -> bool:
+    """Tell whether two versions, of Debian or of Python, are of one upstream release: 1:3.42.1-0ubuntu1 and 3.42.1."""
+    return _release(one.rpartition(":")[2]) == _release(other.rpartition(":")[2])
+
+
+def _release(version: str) -> list[str]:
+    match = _RELEASE.match(version)
+    parts = match[0].split(".") if match else []
+    while parts and parts[-1] == "0":
+        parts.pop()
+    return parts

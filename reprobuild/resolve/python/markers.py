@@ -1,0 +1,67 @@
+"""Lines of a freeze that are for some environments alone (`; sys_platform == "win32"`): which are for this one.
+
+They are told apart before anything else is decided: what is not for this environment is evidence of nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+from packaging.markers import InvalidMarker, Marker
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import is_named
+from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, environment_of
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.python.rulings import rule
+from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.parsers.pip_freeze import same_version
+
+
+def of_environment(
+    snapshot: Snapshot, python: str, machine: str, drop: Collection[str] = ()
+) -> tuple[Snapshot, tuple[Ruling, ...]]:
+    """Return the snapshot with the lines that are for one environment, and what became of the others.
+
+    Args:
+        snapshot: what was captured; its digest stays.
+        python: the version of the image's interpreter.
+        machine: in the kernel's words, `x86_64`.
+        drop: names of distributions that the user leaves out.
+    """
+    if not any(line.marker for line in snapshot.requirements):
+        return snapshot, ()
+    here: dict[str, Requirement] = {}
+    rulings: list[Ruling] = []
+    for line in snapshot.requirements:
+        found = None if is_named(line.name, drop) else _not_here(line, python, machine)
+        key = f"{line.kind}:{line.name}" if line.kind == "leftover" else canonicalize_name(line.name)
+        if found is None and (found := _again(line, here.get(key))) is None:
+            here[key] = line
+        if found is not None:
+            rulings.append(found)
+    return msgspec.structs.replace(snapshot, requirements=tuple(here.values())), tuple(rulings)
+
+
+def _not_here(line: Requirement, python: str, machine: str) -> Ruling | None:
+    if not line.marker:
+        return None
+    where = f"Python {python} on Linux and {machine}"
+    try:
+        if Marker(line.marker).evaluate({**environment_of(python, machine), "extra": ""}):
+            return None
+    except (*UNDECIDABLE, InvalidMarker):
+        reason = f"nobody can tell whether it is for {where}: {line.marker}"
+        return rule(line, "unresolved", reason, "unread-marker")
+    return rule(line, "excluded", f"it is for other environments than {where}: {line.marker}", "marker")
+
+
+def _again(line: Requirement, first: Requirement | None) -> Ruling | None:
+    if first is None:
+        return None
+    places = [(one.kind, one.url, one.commit, one.path, one.sha256, one.hashes) for one in (first, line)]
+    if places[0] == places[1] and same_version(first.version, line.version):
+        return rule(line, "excluded", f"it repeats {first.place}", "marker")
+    reason = f"{first.place} is for this environment, too, and pins it differently; that one is taken"
+    return rule(line, "unresolved", reason, "pinned-twice")

@@ -1,0 +1,58 @@
+"""Files of earlier locks that the store still has: what can replace a project or a version that was deleted."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from functools import cached_property
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name
+
+from reprobuild.ecosystems.pypi.versions import same_version
+from reprobuild.errors import FetchError
+from reprobuild.infra.untrusted.wheels import read_wheel_filename
+from reprobuild.store.roots import kept_locks, place_of
+from reprobuild.store.store import Store
+
+
+class Earlier:
+    """The wheels of kept locks that are in a store, by the names of their distributions.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._guard = threading.Lock()
+
+    def __call__(self, name: str, version: str) -> str:
+        """Return what can be said of a version that no index has, empty where there is nothing."""
+        with self._guard:  # read once, and only where something is missing
+            known = self._wheels.get(canonicalize_name(name), [])
+        for filename, found, sha256, lock in known:
+            if same_version(found, version):
+                where = f"{filename} (sha256 {sha256}) of the lock {lock}"
+                return (
+                    f"; the store has {where}: copy {self._store.blob(sha256)} under that name into a folder, and name "
+                    f"that with --index {shlex.quote(name)}=FOLDER"
+                )
+        return ""
+
+    @cached_property
+    def _wheels(self) -> dict[str, list[tuple[str, str, str, str]]]:
+        wheels: dict[str, list[tuple[str, str, str, str]]] = {}
+        try:
+            records = kept_locks(self._store)
+        except FetchError:  # `store gc` says which record is damaged
+            return {}
+        for _, record in records:
+            for sha256, named in record.files.items():
+                try:
+                    name, version, _ = read_wheel_filename(named.name)
+                except InvalidWheelFilename:
+                    continue
+                if self._store.has(sha256):
+                    one = (named.name, str(version), sha256, str(place_of(record)))
+                    wheels.setdefault(str(name), []).append(one)
+        return wheels

@@ -1,0 +1,56 @@
+"""Which versions of Python the pinned releases have files for: evidence of the Python that ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from reprobuild.ecosystems.pypi.choose import choose_sdist, choose_wheel
+from reprobuild.ecosystems.pypi.files import Distribution, FileLists
+from reprobuild.ecosystems.pypi.simple_api import NoList
+from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.snapshot.model import Requirement
+
+# CPython 3.5 to 3.16: releases that wheels of an index are tagged for.
+_MINORS = range(5, 17)
+
+
+def pythons_of(files: Sequence[Distribution], target: Target, *, wheels_only: bool) -> tuple[str, ...]:
+    """Return each `X.Y` for which one of the files fits the machine and C library of a target.
+
+    Args:
+        files: what indexes have of one version.
+        target: whose Python is replaced.
+        wheels_only: whether a source counts, which fits each Python that its metadata allows.
+    """
+    found = []
+    for minor in _MINORS:
+        other = msgspec.structs.replace(target, python=f"3.{minor}.99")
+        if choose_wheel(files, other) or (not wheels_only and choose_sdist(files, other)):
+            found.append(f"3.{minor}")
+    return tuple(found)
+
+
+def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Target) -> tuple[str, ...]:
+    """Return each `X.Y` for which every pinned release of an index has a file."""
+    common = {f"3.{minor}" for minor in _MINORS}
+    for line in lines:
+        if line.kind == "index" and line.version:
+            try:
+                offered = [item for offer in files.offers(line.name, line.version) for item in offer.files]
+            except NoList:
+                continue
+            common &= set(pythons_of(offered, target, wheels_only=False)) if offered else common
+    return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)
+
+
+def in_words(pythons: Sequence[str]) -> str:
+    """Return versions in ascending order as ranges: `3.5 to 3.7, 3.9`."""
+    ranges: list[list[str]] = []
+    for version in pythons:
+        if ranges and int(version[2:]) == int(ranges[-1][-1][2:]) + 1:
+            ranges[-1].append(version)
+        else:
+            ranges.append([version])
+    return ", ".join(one[0] if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in ranges)

@@ -1,0 +1,272 @@
+"""From the lines of a freeze to exact files: the captured version, for the captured interpreter.
+
+A freeze is closed: nothing is resolved again, no dependency is followed. `lookup` decides where a line is looked for,
+`choosing` which file of an index it is, `archives` the lines that name one file, `rulings` has the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import msgspec
+from msgspec import UNSET, Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.services import Service
+from reprobuild.ecosystems.pypi.choose import Choice, choose, hashed, having
+from reprobuild.ecosystems.pypi.choose import newest as newest
+from reprobuild.ecosystems.pypi.files import FileLists, Offer
+from reprobuild.ecosystems.pypi.simple_api import NoList
+from reprobuild.ecosystems.pypi.target import Target as Target
+from reprobuild.errors import FetchError
+from reprobuild.lock.lock import Ruling, Sdist, Wheel
+from reprobuild.resolve.python.archives import Bring, resolve_archive
+from reprobuild.resolve.python.base_distributions import Below, rule_of_base
+from reprobuild.resolve.python.classify import Lookup, look_up
+from reprobuild.resolve.python.python_versions import common_pythons
+from reprobuild.resolve.python.rulings import (
+    BROUGHT,
+    BUILT,
+    UNFIT,
+    ambiguous,
+    missing,
+    no_file,
+    no_hash,
+    nowhere,
+    other_hash,
+    rule,
+    told,
+    unlabelled,
+    unlisted,
+    why_yanked,
+)
+from reprobuild.resolve.python.system_lines import rule_system
+from reprobuild.snapshot.model import Requirement
+from reprobuild.snapshot.parsers.conda_names import TORCH
+
+WORKERS = 16  # most of the time is that of the index, far away
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line.
+
+    `pythons` are the `X.Y` for which every pinned release has a file, where one has no file for the target. `lost` are
+    the machine's own indexes that gave no list: the rulings lack the lines that could not be looked for.
+    """
+
+    wheels: tuple[Wheel, ...]
+    sdists: tuple[Sdist, ...]
+    rulings: tuple[Ruling, ...]
+    pythons: tuple[str, ...] = ()
+    lost: tuple[NoList, ...] = ()
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """What resolving the lines of a freeze may know of the rest.
+
+    `packages` are the captured system packages, `base` those of the image, each with its version; `image` is the image
+    that the base begins with, if any, and `below` what pip installed into it. `bring` fetches a file of unknown hash;
+    `earlier` tells which files of a distribution and version earlier locks had.
+    """
+
+    services: Mapping[str, Service]
+    bring: Bring
+    packages: Mapping[str, str] = MappingProxyType({})
+    base: Mapping[str, str] = MappingProxyType({})
+    image: str = ""
+    apart: bool = False
+    below: Below = Below()
+    earlier: Callable[[str, str], str] = lambda name, version: ""
+
+
+def resolve_requirements(
+    requirements: Iterable[Requirement], files: FileLists, target: Target, around: Around
+) -> Resolved:
+    """Find the file of every line that names a version on an index.
+
+    conda's own build of a distribution is on no index. Where its version is known, the wheel of the same version
+    replaces it, which must be accepted (`conda-build`).
+
+    Args:
+        requirements: lines of every kind but `editable` and `vcs`, which are sources.
+        files: the file lists of the machine's indexes.
+        target: what the wheels must fit.
+        around: the system packages, the services, and how a file is fetched.
+
+    Raises:
+        FetchError: the network is forbidden.
+    """
+    lines = tuple(requirements)
+    finder = _Finder(files, target, around)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers = [answer for answer in pool.map(finder.find, lines) if answer is not None]
+    unfit = any(ruling.kind in UNFIT for _, ruling in answers)
+    return Resolved(
+        wheels=tuple(one for one, _ in answers if isinstance(one, Wheel)),
+        sdists=tuple(one for one, _ in answers if isinstance(one, Sdist)),
+        rulings=tuple(ruling for _, ruling in answers),
+        pythons=common_pythons(lines, files, target) if unfit else (),
+        lost=finder.lost(),
+    )
+
+
+Answer = tuple["Wheel | Sdist | None", Ruling]
+_WITHOUT_FILE = {
+    "source": "is locked as a source, which needs its repository",
+    "folder": "it was installed from a folder, which is in no file of the snapshot",
+    "conda": "conda wrote its own build path; the version is in no file of the snapshot",
+}
+
+
+class _Finder:
+    def __init__(self, files: FileLists, target: Target, around: Around) -> None:
+        self._files, self._target, self._around = files, target, around
+        self._unasked: list[
+            tuple[str, NoList]
+        ] = []  # names of lines, and the index that gave no list of them
+
+    def find(self, line: Requirement) -> Answer | None:
+        """Return what one line becomes; None where an index of the machine gives no list.
+
+        Such an index loses all lines, and the lock with them, so a ruling on each would tell nothing. Other lines are
+        looked for all the same: one run names all that cannot be had.
+        """
+        try:
+            found, ruling = self._find(line)
+        except NoList as err:
+            service = self._lost_service(line) if self._files.is_common(err) else err
+            if service is None:
+                self._unasked.append((line.name, err))
+                return None
+            found, ruling = None, unlisted(line, service)
+        return found, ruling if found else rule_of_base(line, ruling, self._around.below)
+
+    def _lost_service(self, line: Requirement) -> NoList | None:
+        """Return the error of a service that a line's version leads to, where that gives no list either."""
+        try:
+            self._files.elsewhere(line.name, line.version or "")
+        except NoList as err:
+            return err
+        return None
+
+    def lost(self) -> tuple[NoList, ...]:
+        """Return an error for each index of the machine that gave no list, by its words, and for others beside it."""
+        found = {str(err): err for _, err in self._unasked}
+        for err in self._files.lost(self._unasked[0][0]) if self._unasked else ():
+            found.setdefault(str(err), err)
+        return tuple(found.values())
+
+    def _find(self, line: Requirement) -> Answer:
+        around = self._around
+        if line.kind == "index" and line.version and canonicalize_name(line.name) in TORCH:
+            return self._of_torch(line)
+        lookup = look_up(line, around.packages, around.services, apart=around.apart)
+        if self._files.decided(line.name) and line.kind == "index" and line.version:
+            return self._of_index(line, Lookup(where="index"))
+        if lookup.where in ("address", "local file"):
+            return resolve_archive(line, self._files, self._target, self._around.bring)
+        if lookup.where in ("index", "rule"):
+            return self._of_index(line, lookup)
+        if lookup.where == "conda" and line.version:
+            return self._of_conda(line, lookup)
+        return None, self._without_file(line, lookup)
+
+    def _without_file(self, line: Requirement, lookup: Lookup) -> Ruling:
+        if lookup.where in ("dropped", "interpreter"):
+            kind = "leftover" if lookup.where == "dropped" else "interpreter"
+            return rule(line, "excluded", f"dropped: {lookup.why}", kind)
+        if lookup.where in ("system", "vendor"):
+            return rule_system(line, lookup, self._around.base, self._around.image, self._around.below)
+        reason = lookup.why or _WITHOUT_FILE[lookup.where]
+        return rule(line, "unresolved", reason, f"{line.kind}-line")
+
+    def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
+        version = line.version or ""
+        offers = self._having(line, self._files.offers(line.name, version))
+        choice = choose(offers, self._files, self._target)
+        if choice is None or not choice.file.tags:
+            choice, offers = self._by_rule(line, choice, offers)
+        if choice is not None and (choice.clash or choice.rival):
+            return None, ambiguous(line, choice, self._files.facts_of)
+        if choice is not None:
+            return self._locked(line, choice)
+        if any(offer.files for offer in offers):
+            return None, no_file(line, self._target, offers)
+        if line.hashes and (others := self._files.of(line.name, version)):
+            return None, other_hash(line, others)
+        if lookup.instead:
+            return None, rule_system(line, lookup, self._around.base, self._around.image)
+        versions = self._files.versions(line.name, version)
+        if other := unlabelled(versions, version):
+            return self._other_label(line, lookup, other, versions)
+        more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
+        return None, nowhere(line, versions, lookup, more)
+
+    def _having(self, line: Requirement, offers: list[Offer]) -> list[Offer]:
+        hashes = line.hashes
+        return [having(offer, hashes, self._files) for offer in offers] if hashes else offers
+
+    def _by_rule(
+        self, line: Requirement, choice: Choice | None, offers: list[Offer]
+    ) -> tuple[Choice | None, list[Offer]]:
+        """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
+        more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
+        there = choose([*more, *offers], self._files, self._target)
+        if there is None or not there.place.ruled or (choice is not None and not there.file.tags):
+            return choice, [*offers, *more]
+        passed = (*(offer for offer in offers if offer.known), *there.passed)
+        return msgspec.structs.replace(there, passed=passed), [*offers, *more]
+
+    def _other_label(self, line: Requirement, lookup: Lookup, other: str, versions: Sequence[str]) -> Answer:
+        """Take the same version without its label, which must be accepted, and say what there is."""
+        found, ruling = self._of_index(msgspec.structs.replace(line, version=other), lookup)
+        there = missing(line, versions, lookup)
+        if found is None:
+            return None, msgspec.structs.replace(ruling, reason=f"{there}; {ruling.reason}")
+        reason = f"{there}; {other} stands in: {ruling.reason}"
+        return found, rule(line, "replaced", reason, "other-local-version")
+
+    def _locked(self, line: Requirement, choice: Choice) -> Answer:
+        try:
+            known = self._files.hash_of(choice.file) is not None
+            file = self._files.artefact(choice.file)
+        except FetchError as err:
+            if choice.file.url.startswith(
+                "file:"
+            ):  # a folder of this machine that lacks what its own page says
+                raise
+            return None, no_hash(line, choice.file, err)
+        if not known:
+            choice = hashed(choice, file.sha256, self._files)
+            if choice.clash is not None:
+                return None, ambiguous(line, choice, self._files.facts_of)
+            if line.hashes and file.sha256 not in line.hashes:
+                return None, other_hash(line, [choice.file])
+        reason = told(choice, line, decided=self._files.decided(line.name) is not None)
+        reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
+        item, name = choice.file, canonicalize_name(line.name)
+        yanked = why_yanked(item)
+        if item.tags:
+            wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
+            return wheel, rule(line, "pinned", reason)
+        sdist = Sdist(name=name, version=line.version or "", file=file, yanked=yanked)
+        return sdist, rule(line, "pinned", f"{reason}{BUILT}")
+
+    def _of_torch(self, line: Requirement) -> Answer:
+        """Take the wheel of torch for conda's name of it, which must be accepted."""
+        renamed = msgspec.structs.replace(line, name="torch")
+        found, ruling = self._of_index(renamed, look_up(renamed, {}, self._around.services))
+        reason = f"{line.name} is conda's name of torch: {ruling.reason}"
+        if found is None:
+            return None, msgspec.structs.replace(ruling, reason=reason)
+        return found, rule(renamed, "replaced", reason, "conda-build")
+
+    def _of_conda(self, line: Requirement, lookup: Lookup) -> Answer:
+        found, ruling = self._of_index(line, lookup)
+        if found is None:
+            return None, ruling
+        source = f" ({line.version_from})" if line.version_from is not UNSET else ""
+        reason = f"conda's build {line.version}{source} is replaced by the wheel of the same version: {ruling.reason}"
+        return found, rule(line, "replaced", reason, "conda-build")

@@ -1,0 +1,64 @@
+"""Lines of a freeze that no index has because a system brought them: Debian's own distributions, vendors' builds."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.python.base_distributions import Below
+from reprobuild.resolve.python.classify import Lookup
+from reprobuild.resolve.python.debian_names import same_release
+from reprobuild.resolve.python.rulings import rule
+from reprobuild.snapshot.model import Requirement
+
+NOTHING = Below()
+
+
+def rule_system(
+    line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str, below: Below = NOTHING
+) -> Ruling:
+    """Rule a line that a system package or a vendor's image brought.
+
+    Args:
+        line: the line.
+        lookup: where it was looked for.
+        base: the system packages of the image, and their versions.
+        image: the image that the base begins with, empty where it is made of packages.
+        below: what pip installed into that image, where the environment is of its Python.
+    """
+    if lookup.where == "vendor":
+        return _vendor(line, lookup, image, below)
+    package = lookup.asked or lookup.instead
+    if package in base:
+        # Debian's package tells the release where it was captured: some of its distributions have a version that never
+        # changes (unattended-upgrades 0.1).
+        captured = (lookup.why if lookup.where == "system" else "") or line.version or ""
+        if not same_release(captured, base[package]):
+            reason = f"the captured host had {line.name} {line.version}"
+            reason += f" from its package {package} {captured}" if captured != line.version else ""
+            reason += f", and the base has {package} {base[package]}, for the system's own Python"
+            return rule(line, "replaced", reason, "system-version")
+        reason = f"satisfied by the system's package {package} {base[package]}, for the system's own Python"
+        return rule(line, "in base", reason)
+    captured = f"the captured host had it from its package {package}" if lookup.why or lookup.instead else (
+        f"the captured host had it from a package of its system, {package} by name"
+    )  # fmt: skip
+    return rule(line, "excluded", f"{captured}; the image has no use for it", "host-package")
+
+
+def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Ruling:
+    about = f"{line.name} {line.version} is {lookup.why}"
+    if below.image:
+        has = below.distributions.get(str(canonicalize_name(line.name)))
+        about += f"; the base {image} has " + (f"{line.name} {has}" if has else f"no {line.name}")
+    elif image:
+        about += f"; whether the base {image} has it is not known, and the image's environment does not see it there"
+    elif lookup.asked:
+        about += f": --base {shlex.quote(lookup.asked)} has it, for the system's own Python"
+    about += (
+        f"; to install its wheel, name a page or a folder that has it: --index {shlex.quote(line.name)}=URL"
+    )
+    return rule(line, "unresolved", about, "vendor-build")

@@ -1,0 +1,380 @@
+"""Snapshot plus decisions to Lock: the parts of this room in their order."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.config.profiles import DEFAULT, suggestions
+from reprobuild.config.services import Service, read_services
+from reprobuild.ecosystems.pypi.requires import with_requires
+from reprobuild.errors import FetchError, LockError
+from reprobuild.infra.git.addresses import Origin, of_this_machine, read_origin
+from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
+from reprobuild.lock.lock import (
+    EPOCH,
+    VERSION,
+    Artefact,
+    Base,
+    Lock,
+    RecordedDecisions,
+    Ruling,
+    Source,
+    Wheel,
+    Workload,
+    conflicts,
+    distributions,
+    in_short,
+    readable,
+)
+from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
+from reprobuild.resolve.base_and_python import Ground, Subject, find_ground
+from reprobuild.resolve.builds.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.builds.devel import devel_base
+from reprobuild.resolve.builds.extensions import Toolkit
+from reprobuild.resolve.builds.prebuilt import with_prebuilt
+from reprobuild.resolve.conda.environment import in_prefix
+from reprobuild.resolve.conda.packages import resolve_conda
+from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.cuda.evidence import rule_cuda
+from reprobuild.resolve.environment.path_mapping import Places, text_of
+from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged
+from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.evidence import not_used
+from reprobuild.resolve.override_secrets import refuse_secrets
+from reprobuild.resolve.python.base_distributions import OF_BASE, Below
+from reprobuild.resolve.python.completeness import rule_list
+from reprobuild.resolve.python.context import file_lists, known_of
+from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.python.resolve import Target, resolve_requirements
+from reprobuild.resolve.python.unreachable import Lost, refuse_lost
+from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.resolve.system.calls import callers
+from reprobuild.resolve.system.needed import needed_for, programs
+from reprobuild.resolve.system.packages import ASKED, not_called
+from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
+from reprobuild.resolve.system.sonames import glibc_of
+from reprobuild.resolve.system.wheel_libraries import open_wheels
+from reprobuild.resolve.unused_overrides import unused
+from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
+from reprobuild.snapshot.file_kinds import field_of, is_environment
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.store.fetch import fetch
+
+_SHOWN = 5  # names in one line
+_LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
+
+
+def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+    """Pin every captured line, or say why not.
+
+    Raises:
+        LockError: something cannot be decided or had, or differs and was not accepted. Of a snapshot from inside a
+            vendor's image, the hint names that image first.
+        FetchError: a file or an index cannot be had.
+        UsageError: a decision holds a secret.
+    """
+    refuse_secrets(decisions)
+    services = read_services(decisions.services)
+    try:
+        return _resolve(snapshot, decisions, around)
+    except (LockError, FetchError) as err:
+        first = base_hint(snapshot, decisions.base, services)
+        if not first and loses_cuda(err):
+            first = cuda_hint(snapshot, decisions.base, services)
+        err.hint = "\n".join(filter(None, [first, err.hint]))
+        raise
+
+
+def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+    subject = _subject(snapshot, decisions)
+    captured_python = subject.interpreter.version
+    snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
+    if elsewhere:
+        subject = _subject(snapshot, decisions)
+    subject = _with_conda(subject, around)
+    for remark in (*not_used(snapshot), *unused(decisions, snapshot)):
+        around.say(f"warning: {remark}")
+    services = read_services(decisions.services)
+    files = file_lists(decisions, services, around)
+    lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
+    try:
+        ground = find_ground(subject, files, around)
+    except (LockError, FetchError) as err:
+        refuse_lost((*lost, err) if lost else (), (), ())
+        raise
+    base, interpreter = ground.base, ground.interpreter
+
+    target = Target(
+        python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
+        free_threaded=interpreter.free_threaded,
+    )  # fmt: skip
+    around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
+    below = _below(subject, ground, services)
+    known = known_of(snapshot, services, base, around, below)
+    python = resolve_requirements(subject.lines, files, target, known)
+    if any(ruling.kind == OF_BASE for ruling in python.rulings):
+        interpreter = msgspec.structs.replace(interpreter, shared=True)
+    python = msgspec.structs.replace(python, rulings=without_unlisted(python.rulings, snapshot))
+    sources, trees = lock_sources(snapshot, decisions, around)
+    others = [
+        *subject.triage.rulings,
+        *ground.rulings,
+        *trees,
+        *_dropped(snapshot, decisions.drop),
+        *_unread(snapshot),
+        *elsewhere,
+        *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
+    ]
+    files.save()
+    refuse_lost(
+        (*ground.lost, *lost, *python.lost), [*others, *python.rulings, *ground.packages], decisions.accept
+    )
+    accept(
+        [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
+    )  # before the wheels are fetched
+    python = with_prebuilt(python, _of_index(subject), target, services, around)
+    base, libraries = _with_libraries(ground, python.wheels, sources, subject, around)
+    cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
+    toolkit = Toolkit(
+        version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
+        image=decisions.devel is not None,
+    )  # fmt: skip
+    linked = subject.conda.distributions if subject.conda else {}
+    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
+    built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
+    files.save()
+    rulings = accept([*others, *python.rulings, *libraries, *cuda, *built.rulings], decisions.accept)
+    lock = Lock(
+        version=VERSION,
+        snapshot=snapshot.digest,
+        platform=subject.platform,
+        epoch=max((source.epoch for source in sources), default=EPOCH),
+        seed=decisions.seed,
+        profile=decisions.profile or DEFAULT,
+        interpreter=interpreter,
+        base=base,
+        wheels=(*with_requires(python.wheels, target, around.store), *built.wheels),
+        sources=built.sources,
+        sdists=built.sdists,
+        devel=devel_base(subject, ground.system, base, interpreter, built.packages, around),
+        conda=subject.conda.packages if subject.conda else (),
+        environment=subject.triage.settings,
+        workdir=_workdir(snapshot, subject.triage.places, sources),
+        workload=_workload(decisions),
+        decisions=_recorded(decisions),
+        rulings=rulings,
+    )
+    rulings = accept([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
+    lock = msgspec.structs.replace(lock, rulings=rulings)
+    for conflict in in_short(conflicts(lock)):
+        around.say(f"warning: {conflict}")
+    for suggestion in suggestions(distributions(lock), lock.profile):
+        around.say(f"note: {suggestion}")
+    return readable(lock)
+
+
+def _below(subject: Subject, ground: Ground, services: Mapping[str, Service]) -> Below:
+    """Return what pip installed into the image of the base, where the environment is of that image's Python."""
+    image, interpreter = ground.base.image, ground.interpreter
+    if image is None or interpreter.kind != "system":
+        return Below()
+    origin = find_origin(subject.snapshot, services)
+    same = origin is not None and origin.whole and image.reference.partition("@")[0] == origin.reference
+    return Below(
+        image=image.reference, distributions=ground.system.distributions(interpreter.minor), same=same
+    )
+
+
+def _with_conda(subject: Subject, around: Surroundings) -> Subject:
+    """Return the subject with conda's packages, and the lines that are left for wheels."""
+    conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
+    if conda is None:
+        return subject
+    triage = in_prefix(subject.triage, subject.snapshot, conda.activated)
+    triage = msgspec.structs.replace(triage, rulings=(*triage.rulings, *conda.rulings))
+    return msgspec.structs.replace(
+        subject, conda=conda, lines=conda.lines, interpreter=conda.interpreter, triage=triage
+    )
+
+
+def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
+    platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
+    architecture, machine = MACHINES[platform]
+    every = (*snapshot.requirements, *snapshot.unlisted)
+    wanted = (line for line in every if not is_named(line.name, decisions.drop))
+    return Subject(
+        snapshot=snapshot, decisions=decisions, platform=platform, architecture=architecture, machine=machine,
+        interpreter=resolve_interpreter(snapshot, decisions.python), triage=triage_snapshot(snapshot, decisions),
+        lines=tuple(line for line in wanted if line.kind not in ("editable", "vcs")),
+    )  # fmt: skip
+
+
+def _with_libraries(
+    ground: Ground, wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
+) -> tuple[Base, list[Ruling]]:
+    """Return the base with what wheels and sources need of it, and the rulings of packages and libraries."""
+    system, base, packages = ground.system, ground.base, ground.packages
+    missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
+    fetch(missing, around.store, around.net, around.progress)
+    around.say("system: what the shared libraries of the wheels need")
+    opened = open_wheels(wheels, subject.machine, around.store)
+    own = asks_of(ground.interpreter, subject.machine, around.store)
+    asked = asked_of_system(own)
+    needed, drop = asks(opened), subject.decisions.drop
+    libraries, _ = system_libraries((*asked, *needed), subject.snapshot, system.index, base, drop)
+    if libraries:
+        whose = "shared libraries of the wheels" + (" and of the captured Python" if own else "")
+        around.say(f"system: {len(libraries)} packages more, for the {whose}")
+    called = _called(wheels, sources, subject, around)
+    if called:
+        around.say(f"system: {len(called)} packages whose programs are called")
+    if libraries or called:
+        base, packages = system.pin(libraries, {**ground.listed, **called})
+    if left := not_called(packages):
+        around.say(
+            f"system: {len(left)} packages that a person had installed are left out, because no code calls them: "
+            f"{_some(left)}; `--system all` installs every one, `--package NAME` one of them"
+        )
+    _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
+    _, lost = system_libraries(asked, subject.snapshot, system.index, base, drop)
+    return base, [
+        *packages,
+        *left_out,
+        *judged(ground.interpreter, lost, asked),
+        *too_new((*own, *opened), base),
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _called(
+    wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
+) -> dict[str, str]:
+    """Return the captured packages whose programs the environment calls, each with who calls."""
+    snapshot, workload = subject.snapshot, subject.decisions.workload
+    if subject.decisions.system == "all":
+        return {}
+    names = [package.name for package in snapshot.packages if package.mark in ASKED]
+    commands = [shlex.join(workload.command)] if workload else []
+    return dict(needed_for(names, callers(wheels, sources, commands, programs(names), around.store)))
+
+
+def lock_sources(
+    snapshot: Snapshot, decisions: Decisions, around: Surroundings
+) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+    """Make the source trees of a snapshot, and put them into the store."""
+    lines = tuple(
+        line for line in snapshot.requirements
+        if line.kind in ("editable", "vcs") and not is_named(line.name, decisions.drop)
+    )  # fmt: skip
+    if lines:
+        around.say("sources: " + ", ".join(line.name for line in lines))
+    origins: dict[str, Origin] = {
+        canonicalize_name(name): read_origin(place, around.folder, confirmed=name not in around.doubted)
+        for name, place in decisions.sources.items()
+    }
+    for place in of_this_machine(origins):
+        around.say(f"sources: {place}")
+    given = Given(
+        patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
+        folder=around.captured, drop=decisions.drop, accept=decisions.accept,
+    )  # fmt: skip
+    return resolve_sources(lines, given)
+
+
+def _of_index(subject: Subject) -> set[str]:
+    """Return what an index is asked for, without what the user decides how to build."""
+    decided = {canonicalize_name(name) for name in subject.decisions.build}
+    return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
+
+
+def _glibc(base: Base) -> tuple[int, int]:
+    if "libc6" not in base.installed:
+        raise LockError("the base has no libc6", hint="choose another with --base")
+    found = glibc_of(base.installed["libc6"])
+    if found is None:
+        raise LockError(
+            f"the base has libc6 {base.installed['libc6']}, which is no version of the GNU C library",
+            hint="choose another with --base",
+        )
+    return found
+
+
+def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
+    def bring(artefact: Artefact) -> None:
+        fetch([artefact], around.store, around.net)
+
+    return bring
+
+
+def _unread(snapshot: Snapshot) -> list[Ruling]:
+    """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
+    conda = {package.place.file for package in snapshot.conda}
+    if "requirements.txt" in snapshot.absent:  # nothing else tells what an environment.yml means
+        conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
+    return [
+        Ruling(
+            file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
+            reason=f"{remark.reason}: {remark.text}", kind="unread-line",
+        )
+        for remark in snapshot.remarks
+        if not remark.understood and remark.text
+        and (field_of(remark.place.file) in _LISTS or remark.place.file in conda)
+    ]  # fmt: skip
+
+
+def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:
+    return [
+        _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
+        for line in (*snapshot.requirements, *snapshot.unlisted)
+        if is_named(line.name, drop)
+    ]
+
+
+def without_unlisted(rulings: Iterable[Ruling], snapshot: Snapshot) -> tuple[Ruling, ...]:
+    """Leave out the lines beside the freeze that no index has: a snapshot without capture.json has no such line."""
+    beside = {(line.place.file, line.name) for line in snapshot.unlisted}
+    return tuple(
+        msgspec.structs.replace(ruling, outcome="excluded", kind="unlisted")
+        if ruling.outcome == "unresolved" and (ruling.file, ruling.subject) in beside
+        else ruling
+        for ruling in rulings
+    )
+
+
+def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Ruling:
+    return Ruling(
+        file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured, kind="decision"
+    )  # fmt: skip
+
+
+def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> str:
+    """Return where commands start: where the job did, else in the only source."""
+    command = snapshot.captured.command if snapshot.captured else None
+    found = places.move(text_of(command.folder)) if command and command.folder else None
+    if found and found.isprintable() and is_valid(found, AbsolutePath) and found == found.rstrip(" \\"):
+        return found
+    if snapshot.captured is None:  # what is not installed is the job's own code
+        sources = [source for source in sources if not source.installed] or sources
+    return sources[0].path if len(sources) == 1 else "/workspace"
+
+
+def _recorded(decisions: Decisions) -> RecordedDecisions:
+    try:
+        return msgspec.convert(decisions.recorded(), RecordedDecisions)
+    except msgspec.ValidationError as err:
+        raise LockError(f"a lock cannot hold a decision: {err}", hint="write it in printable words") from None
+
+
+def _workload(decisions: Decisions) -> Workload | None:
+    chosen = decisions.workload
+    return Workload(command=chosen.command, outputs=chosen.outputs) if chosen else None

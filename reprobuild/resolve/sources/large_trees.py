@@ -1,0 +1,76 @@
+"""The files of a source tree, whose sizes are known before one is read, and of which a part is in memory at a time."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import IO
+
+from reprobuild.ecosystems.git.repository import AT_ONCE, Blob, Repository
+from reprobuild.errors import LockError
+from reprobuild.infra import secrets
+from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH, MOST_MEMBERS, most_bytes
+
+_MOST = 8 << 30  # bytes of the files of a tree together
+_PORTION = 32 << 20
+_OVERLAP = 64 << 10  # of two portions, so that a secret is whole in one of them
+
+
+def checked_blobs(repository: Repository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
+    """Return every path of a commit or tree with its size, sorted.
+
+    Args:
+        repository: has the objects of this source alone.
+        tree: a commit or a tree.
+        name: of the source.
+        packed: bytes that the tree came in; else those that the objects have now.
+
+    Raises:
+        LockError: it is a bomb, or too large for an image.
+    """
+    blobs = repository.sized(repository.blobs(tree))
+    total = sum(blob.size for blob in blobs)
+    packed = repository.packed() if packed is None else packed
+    if total > most_bytes(packed) or len(blobs) > MOST_MEMBERS:
+        raise LockError(
+            f"the repository of {name} has {packed} bytes, and its tree {tree[:12]} unpacks to {len(blobs)} files of "
+            f"{total} bytes",
+            hint=HOSTILE,
+        )
+    if total > _MOST:
+        raise LockError(
+            f"the tree {tree[:12]} of {name} has {total} bytes; a source may have {_MOST}",
+            hint=f"keep data out of the repository and mount it, or leave the source out "
+            f"with --drop {shlex.quote(name)}",
+        )
+    links = [blob for blob in blobs if blob.mode == "120000" and blob.size > LONGEST_PATH]
+    if links:
+        raise LockError(f"{name} holds {links[0].path!r}, a link of {links[0].size} bytes", hint=HOSTILE)
+    return blobs
+
+
+def secret_in(blob: Blob, stream: IO[bytes]) -> str:
+    """Return where a file looks like a secret, and by which rule; empty where it does not."""
+    named = False
+    for line, text in _portions(blob, stream):
+        if found := secrets.find(text, most=1):
+            return f":{line + found[0][0]}: this looks like a secret ({found[0][1]})"
+        named = named or (blob.mode != "120000" and secrets.secret_file(blob.path, text))
+    return ": files of this name hold secrets" if named else ""
+
+
+def _portions(blob: Blob, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines before it and the bytes of each portion of a file, in whole lines where they are not long."""
+    if blob.size <= AT_ONCE:
+        yield 0, stream.read(blob.size)
+        return
+    line, text = 0, b""
+    while portion := stream.read(_PORTION):
+        text += portion
+        end = text.rfind(b"\n", max(0, len(text) - _OVERLAP)) + 1 or len(text)
+        yield line, text[:end]
+        begin = max(0, end - _OVERLAP)
+        begin = text.find(b"\n", begin, end - 1) + 1 or begin
+        line += text.count(b"\n", 0, begin)
+        text = text[begin:]
+    yield line, text

@@ -1,0 +1,105 @@
+"""Which packages fulfil a dependency, and which version of a package comes before which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from debian.debian_support import Version
+from msgspec import Struct
+
+from reprobuild.ecosystems.apt.index import Candidate, SystemIndex, newest
+from reprobuild.ecosystems.apt.relations import Group, Relation
+from reprobuild.lock.lock import dpkg_name
+
+# Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
+_PREFERRED = {"usrmerge": "usr-is-merged"}
+_NATIVE_UPDATE = re.compile(r"([+~]deb[0-9]+u[0-9]+|\+b[0-9]+|\+nmu[0-9]+)+$")
+
+
+class Need(Struct, frozen=True):
+    """A dependency, and the architecture of the package that has it."""
+
+    group: Group
+    architecture: str
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.group))
+
+
+# The packages that fulfil a dependency, in order of preference: each key with the versions that do.
+Fulfilment = tuple[tuple[str, tuple[Candidate, ...]], ...]
+
+
+class Ways:
+    """The ways to fulfil each dependency with the packages of an index."""
+
+    def __init__(self, index: SystemIndex) -> None:
+        self._index = index
+        self._groups: dict[Need, Fulfilment] = {}
+        self._relations: dict[tuple[Relation, str], Fulfilment] = {}
+
+    def of(self, need: Need) -> Fulfilment:
+        """Return the ways in order: by alternative, then own names before providers, native before foreign."""
+        found = self._groups.get(need)
+        if found is None:
+            found = tuple(way for relation in need.group for way in self._one(relation, need.architecture))
+            self._groups[need] = found
+        return found
+
+    def _one(self, relation: Relation, wanting: str) -> Fulfilment:
+        key = (relation, wanting)
+        if key not in self._relations:
+            ways = ((name, self._versions(name, relation, wanting)) for name in self._keys(relation.name))
+            self._relations[key] = tuple(way for way in ways if way[1])
+        return self._relations[key]
+
+    def _keys(self, name: str) -> Iterable[str]:
+        native = self._index.architecture
+        own = [_PREFERRED[name], name] if name in _PREFERRED else [name]
+        foreign = [dpkg_name(name, architecture, native) for architecture in self._index.foreign]
+        return dict.fromkeys((*own, *foreign, *self._index.providers(name)))
+
+    def _versions(self, key: str, relation: Relation, wanting: str) -> tuple[Candidate, ...]:
+        stands_in = _PREFERRED.get(relation.name) == key
+        return tuple(
+            candidate
+            for candidate in self._index.versions(key)
+            if stands_in or self._index.serves(relation, wanting, candidate)
+        )
+
+
+def upstream(version: str) -> str:
+    """Return a Debian version without its revision; the epoch belongs to it.
+
+    A native package has no revision; what stable updates, binary rebuilds and uploads by others append
+    to its version (`+deb12u11`, `+b1`, `+nmu1`) counts as one.
+    """
+    return version.rpartition("-")[0] or _NATIVE_UPDATE.sub("", version)
+
+
+def is_later_revision(version: str, captured: str) -> bool:
+    """Tell whether a version is a later revision of the same upstream version."""
+    return upstream(version) == upstream(captured) and Version(version) > Version(captured)
+
+
+def by_preference(versions: Sequence[Candidate], captured: str | None) -> list[Candidate]:
+    """Return the versions of a package, the best first.
+
+    The captured version; later revisions of the same upstream version, the nearest first; then as apt would: the
+    newest of an automatic suite, and the others, newest first.
+
+    Args:
+        versions: newest first.
+        captured: the captured version; None for a package that was not captured.
+    """
+    same = [c for c in versions if c.version == captured]
+    later = [c for c in reversed(versions) if captured is not None and is_later_revision(c.version, captured)]
+    rest = [c for c in versions if c not in same and c not in later]
+    first = newest(rest)
+    return [*same, *later, *([first] if first else ()), *(c for c in rest if c is not first)]
+
+
+def pick_version(key: str, captured: str | None, index: SystemIndex) -> Candidate | None:
+    """Return the version to take of a package that nothing else restricts, or None when the index has none."""
+    return next(iter(by_preference(index.versions(key), captured)), None)

@@ -1,0 +1,194 @@
+"""Which release stands in where no package list was captured: by what the environment needs, with the evidence.
+
+An rpm host, a conda environment or a freeze alone tells no release of ours. Its wheels tell which glibc they need at
+least (PEP 600: the platform in a file's name), reports and rpm's own list which one the host had, and the
+distribution's Python must be the captured one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from msgspec import Struct
+from packaging.tags import Tag
+
+from reprobuild.ecosystems.pypi.files import FileLists, same_version
+from reprobuild.errors import LockError
+from reprobuild.lock.lock import Interpreter
+from reprobuild.resolve.python.resolve import WORKERS, Target
+from reprobuild.resolve.system.release import Known, Release, known_releases
+from reprobuild.snapshot.model import Requirement, Snapshot
+
+_ANY = (2, 99)  # a glibc that every wheel fits
+# The names of PEP 513, 571 and 599, before the glibc itself stood in the tag.
+_LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_TAG = re.compile(
+    r"(?P<legacy>manylinux(?:1|2010|2014))_.*|manylinux_(?P<major>\d{1,3})_(?P<minor>\d{1,3})_.*"
+)
+_GLIBC = re.compile(r"(?i)g(?:nu )?libc\D{0,3}(\d{1,2})\.(\d{1,3})(?!\d)")
+_RPM_GLIBC = re.compile(r"(?:\d+:)?(\d{1,2})\.(\d{1,3})(?:\.\d+)*-")
+
+Glibc = tuple[int, int]
+_NONE: tuple[Glibc, str] = ((0, 0), "nothing tells one")
+
+
+class Need(Struct, frozen=True, kw_only=True):
+    """What a release must have: a Python (`3.11`; any where it is empty), and at least a glibc, with its evidence.
+
+    `family` is the captured distribution where a report names one that has a release of ours, and `number` its release
+    (`debian`, `12`); both may be empty.
+    """
+
+    python: str
+    python_from: str
+    glibc: Glibc = _NONE[0]
+    glibc_from: str = _NONE[1]
+    family: str = ""
+    number: str = ""
+
+    def with_conda(self, glibc: Glibc, glibc_from: str) -> Need:
+        """Return what is needed where conda brings the Python, and its packages need this glibc."""
+        newer = max((self.glibc, self.glibc_from), (glibc, glibc_from))
+        return msgspec.structs.replace(self, python="", glibc=newer[0], glibc_from=newer[1])
+
+
+def what_is_needed(
+    snapshot: Snapshot,
+    interpreter: Interpreter,
+    wanted: Iterable[Requirement],
+    lists: FileLists,
+    machine: str,
+) -> Need:
+    """Weigh what a snapshot without a package list tells of the system that it needs.
+
+    Args:
+        snapshot: its reports and rpm packages say what the host had.
+        interpreter: the Python that was decided or seen.
+        wanted: the lines of the freeze that files of an index will stand for.
+        lists: the file lists of the machine's indexes.
+        machine: in the words of wheels, `x86_64`.
+    """
+    python = ".".join(interpreter.version.split(".")[:2])
+    target = Target(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
+    tags = frozenset(target.tags())
+    with ThreadPoolExecutor(WORKERS) as pool:
+        of_wheels = [found for found in pool.map(lambda line: _of_line(line, lists, tags), wanted) if found]
+    glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda one: one[0], default=_NONE)
+    family, number = _family(snapshot)
+    return Need(
+        python=python if interpreter.kind == "system" else "", python_from=interpreter.evidence, glibc=glibc,
+        glibc_from=glibc_from, family=family, number=number,
+    )  # fmt: skip
+
+
+def default_release(need: Need, available: Collection[str], archived: Collection[str] = ()) -> Release:
+    """Choose the release that stands in: the captured one, one of its family, then that of the nearest glibc.
+
+    Args:
+        need: what it must have.
+        available: code names that this machine's apt has, in order of preference where all else is equal.
+        archived: code names that dated archives have; asked for where none of the others fits.
+
+    Raises:
+        LockError: none of them fits.
+    """
+    table = {one.codename: one for one in known_releases()}
+    tiers = [
+        [table[name] for name in dict.fromkeys(names) if name in table] for names in (available, archived)
+    ]
+    offered = list(dict.fromkeys(one.codename for tier in tiers for one in tier))
+    fitting = next((found for tier in tiers if (found := [one for one in tier if _fits(one, need)])), [])
+    wants = (
+        (f"Python {need.python} ({need.python_from}) and glibc " if need.python else "glibc ")
+        + (f"{_text(need.glibc)} or later" if any(need.glibc) else "of any version")
+        + f" ({need.glibc_from})"
+    )
+    if not fitting:
+        has = "; ".join(_has(table[name]) for name in offered)
+        raise LockError(
+            "no package list was captured, and no release that can be had fits; "
+            f"needed: {wants}; {has or 'there is none'}",
+            hint=_remedy(need),
+        )
+    best = min(fitting, key=lambda one: _distance(one, need))
+    evidence = (
+        f"{_has(best)}, and support until {best.standard} (LTS: {best.lts})"
+        + ("" if best in tiers[0] else ", and is not in this machine's apt sources")
+        + f"; needed: {wants}"
+    )
+    return Release(distribution=best.distribution, codename=best.codename, evidence=evidence)
+
+
+def glibc_of(tags: Iterable[Tag]) -> Glibc:
+    """Return the oldest glibc that a wheel of these tags runs with; (0, 0) where any will do (`any`, `linux`)."""
+    found = []
+    for tag in tags:
+        match = _TAG.fullmatch(tag.platform)
+        if not match:
+            found.append((0, 0))
+        elif match["legacy"]:
+            found.append(_LEGACY[match["legacy"]])
+        else:
+            found.append((int(match["major"]), int(match["minor"])))
+    return min(found, default=(0, 0))
+
+
+def _has(release: Known) -> str:
+    return f"{release.label} has Python {release.python} and glibc {_text(release.glibc)}"
+
+
+def _fits(release: Known, need: Need) -> bool:
+    return need.python in ("", release.python) and release.glibc >= need.glibc
+
+
+def _distance(release: Known, need: Need) -> tuple[bool, bool, Glibc]:
+    """Order releases that fit, the best first; where two are equal, the first that was offered stays."""
+    family = release.distribution == need.family
+    return (not (family and release.number == need.number), not family, release.glibc)
+
+
+def _remedy(need: Need) -> str:
+    others = [one.label for one in known_releases() if _fits(one, need)]
+    known = f" ({', '.join(others)} would fit)" if others else ""
+    return (
+        f"give this machine's apt a source for a release that fits{known}, or decide: `--base debian/bookworm`, or "
+        "another Python, `--python X.Y`"
+    )
+
+
+def _of_line(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple[Glibc, str] | None:
+    """Return the oldest glibc that some wheel of a captured line runs with; None where there is no such wheel."""
+    if line.version is None:
+        return None
+    least: tuple[Glibc, str] | None = None
+    for item in lists.of(line.name, line.version):
+        if same_version(item.version, line.version) and (fitting := item.tags & tags):
+            one = (glibc_of(fitting), f"{item.filename}, {line.place}")
+            least = one if least is None or one[0] < least[0] else least
+    return least
+
+
+def _of_host(snapshot: Snapshot) -> Iterator[tuple[Glibc, str]]:
+    for report in snapshot.reports:
+        if match := _GLIBC.search(report.libc):
+            place = next((fact.place for fact in report.facts if fact.value == report.libc), report.place(""))
+            yield (int(match[1]), int(match[2])), f"the captured host had {report.libc}, {place}"
+    for rpm in snapshot.rpms:
+        if rpm.name == "glibc" and (match := _RPM_GLIBC.match(rpm.version)):
+            yield (int(match[1]), int(match[2])), f"the captured host had glibc {rpm.version}, {rpm.place}"
+
+
+def _family(snapshot: Snapshot) -> tuple[str, str]:
+    """Return distribution and number of a report's system (`Ubuntu 22.04.3 LTS`), empty where it is none of ours."""
+    for report in snapshot.reports:
+        for known in reversed(known_releases()):
+            if match := re.match(rf"(?i){known.distribution}\D{{0,20}}(\d+(?:\.\d+)?)?", report.os):
+                return known.distribution, match[1] or ""
+    return "", ""
+
+
+def _text(glibc: Glibc) -> str:
+    return f"{glibc[0]}.{glibc[1]}"

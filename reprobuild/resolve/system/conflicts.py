@@ -1,0 +1,111 @@
+"""Which packages dpkg refuses to have installed together."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from reprobuild.ecosystems.apt.architectures import serves
+from reprobuild.ecosystems.apt.index import Candidate
+from reprobuild.ecosystems.apt.relations import Relation
+from reprobuild.errors import LockError
+
+ANOTHER_IMAGE = "choose another image with `--base`, since nothing of an image is removed"
+
+
+class Clash(Struct, frozen=True, kw_only=True):
+    """Two packages that exclude each other: `one` says so of `other`, by a relation of its Conflicts or Breaks.
+
+    Without a relation they are one package of two architectures that is not made for that.
+    """
+
+    one: Candidate
+    other: Candidate
+    relation: Relation
+
+    def __str__(self) -> str:
+        one, other = self.one, self.other
+        why = (
+            f"{one.key} says that it conflicts with {self.relation}"
+            if self.relation.name
+            else "the package is not `Multi-Arch: same`"
+        )
+        return f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: {why}"
+
+    @property
+    def of_image(self) -> bool:
+        """Whether one of the two is an image's, which has no file."""
+        return not (self.one.file.sha256 and self.other.file.sha256)
+
+    def error(self) -> LockError:
+        """Return the error for a package that an image's own excludes."""
+        over = self.one if self.one.file.sha256 else self.other
+        return LockError(
+            str(self), hint=f"leave {over.key} out: `--drop {shlex.quote(over.key)}`; or {ANOTHER_IMAGE}"
+        )
+
+
+class Uneven(Struct, frozen=True):
+    """Two architectures of one package in versions that differ, which dpkg refuses."""
+
+    one: Candidate
+    other: Candidate
+
+    def __str__(self) -> str:
+        one, other = self.one, self.other
+        return f"{one.key} {one.version} and {other.key} {other.version} must have one version to be installed together"
+
+
+def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
+    """Yield the pairs of architectures of one package whose versions differ."""
+    named: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.key):
+        named.setdefault(candidate.name, []).append(candidate)
+    for same in named.values():
+        for one, other in itertools.combinations(same, 2):
+            if one.key != other.key and one.version != other.version:
+                yield Uneven(one, other)
+
+
+def twins(keys: Iterable[str]) -> list[list[str]]:
+    """Return the keys of each package that is there for several architectures, the native first."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(keys):
+        found.setdefault(key.partition(":")[0], []).append(key)
+    return [each for each in found.values() if len(each) > 1]
+
+
+def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
+    """Yield what excludes each other, in the order of the keys.
+
+    A relation without an architecture means all of them (deb-control(5)); a package never excludes itself, nor the
+    same package of another architecture where both are `Multi-Arch: same`. Packages of one image, which have no file,
+    stand together as they are.
+    """
+    ordered = sorted(candidates, key=lambda candidate: candidate.key)
+    named: dict[str, list[Candidate]] = {}
+    for candidate in ordered:
+        for name in dict.fromkeys((candidate.name, *(given.name for given in candidate.provides))):
+            named.setdefault(name, []).append(candidate)
+    for one in ordered:
+        for other in named[one.name]:
+            if (
+                other.name == one.name
+                and other.key > one.key
+                and (one.file.sha256 or other.file.sha256)
+                and {one.multi_arch, other.multi_arch} != {"same"}
+            ):
+                yield Clash(one=one, other=other, relation=Relation(""))
+        for relation in one.excludes:
+            for other in named.get(relation.name, ()):
+                stand = other.name == one.name or not (one.file.sha256 or other.file.sha256)
+                if not stand and other.meets(relation) and _meant(relation, one, other, native):
+                    yield Clash(one=one, other=other, relation=relation)
+
+
+def _meant(relation: Relation, one: Candidate, other: Candidate, native: str) -> bool:
+    qualifier = relation.architecture
+    return not qualifier or serves(qualifier, one.architecture, other.architecture, other.multi_arch, native)

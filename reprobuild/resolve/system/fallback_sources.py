@@ -1,0 +1,268 @@
+"""Places that have single versions of packages: the own store, Launchpad, the mirror's pool, the user's files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from debian.deb822 import Deb822
+from msgspec import Struct
+
+from reprobuild.ecosystems.apt.deb import control_text
+from reprobuild.ecosystems.apt.index import Candidate, PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.launchpad import Launchpad
+from reprobuild.ecosystems.apt.relations import NAME, VERSION
+from reprobuild.errors import FetchError, LockError, ReproError
+from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.infra.untrusted.strings import Href, Line
+from reprobuild.lock.lock import Artefact, dpkg_name
+from reprobuild.snapshot.model import Package
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
+
+_CHECK_DEB = "check the path that `--deb` gives"
+
+_LARGEST = 4 << 30  # bytes of a package without a known size
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """Where a captured version was found; not `vouched` where no signed index and no publisher's hash names the file.
+
+    No label stands for this machine's own sources.
+    """
+
+    label: Line
+    vouched: bool = True
+
+
+Answer = tuple[PackagesFile, Found]
+
+
+class Shelf(Protocol):
+    """One place; `before_past` is asked before the dated archives."""
+
+    label: str
+    before_past: bool
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        """Return what says where the captured version is, None where this place has it not.
+
+        Raises:
+            FetchError: the place cannot be asked.
+        """
+        ...
+
+
+class _Kept(Struct, frozen=True):
+    uri: Href
+    stanza: bytes
+    found: Found
+
+
+class OwnStore:
+    """What earlier locks of this store pinned, where the store still has the files."""
+
+    label = "the own store"
+    before_past = True
+
+    def __init__(self, store: Store, distribution: str, release: str) -> None:
+        self._store = store
+        self._folder = store.root / "packages" / f"{distribution}-{release}"
+        self._known: dict[tuple[str, str, str], _Kept] | None = None
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        """As `Shelf.find`; where it was found first counts, so that a lock is the same the second time."""
+        if self._known is None:
+            self._known = {key: kept for path in self._files() for key, kept in self._read(path)}
+        kept = self._known.get((package.name, package.version, package.architecture))
+        if kept is None or not self._store.has(
+            Deb822(kept.stanza.decode(errors="replace").splitlines()).get("SHA256", "")
+        ):
+            return None
+        return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False), kept.found
+
+    def keep(
+        self, candidates: Iterable[Candidate], index: SystemIndex, found: Mapping[tuple[str, str, str], Found]
+    ) -> None:
+        """Remember what the index says of the chosen packages, and where each was found."""
+        kept = [
+            _Kept(uri, stanza, found.get((one.name, one.version, one.architecture), Found(label="")))
+            for one in candidates
+            for uri, stanza in index.said_of(one)
+        ]
+        content = msgspec.json.encode(kept)
+        path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
+        if self._store.signed(path) is None:
+            self._store.keep_signed(path, content)
+
+    def _files(self) -> list[Path]:
+        with contextlib.suppress(OSError):
+            return sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
+        return []
+
+    def _read(self, path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
+        try:
+            entries = msgspec.json.decode(self._store.signed(path) or b"[]", type=list[_Kept])
+        except msgspec.DecodeError:
+            return []
+        read = [(_fields(entry.stanza), entry) for entry in entries]
+        return [
+            ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
+            for fields, entry in read
+        ]
+
+
+def _fields(text: bytes) -> Deb822:
+    """Return the fields of a paragraph, which may be in any encoding."""
+    return Deb822(text.decode(errors="replace").splitlines())
+
+
+class OfLaunchpad:
+    """What Ubuntu or the named PPAs ever published, by name and version."""
+
+    label = "Launchpad"
+    before_past = False
+
+    def __init__(
+        self, service: Launchpad, codename: str, ppas: Iterable[str], net: Net, store: Store
+    ) -> None:
+        self._service, self._codename = service, codename
+        self._archives = ("", *ppas)
+        self._net, self._store = net, store
+        self._trouble: FetchError | None = None
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        """As `Shelf.find`; the file is brought, because only it says what it needs."""
+        if self._trouble:
+            raise self._trouble
+        machine = mirror.architecture if package.architecture == "all" else package.architecture
+        for ppa in self._archives:
+            try:
+                files = self._service.published(package.name, package.version, machine, self._codename, ppa)
+            except NotFound:
+                continue
+            except FetchError as err:
+                self._trouble = err  # asked once, not for each package again
+                raise
+            for file in files:
+                fetch([file], self._store, self._net)
+                found = described(self._store.verified(file.sha256, file.filename), file, package)
+                if found is not None:
+                    return found, Found(label=self.label)
+        return None
+
+
+class Pool:
+    """Files that lie in the mirror's pool under the name that the version would have, though no index names them."""
+
+    label = "the mirror's pool"
+    before_past = False
+
+    def __init__(self, net: Net, store: Store) -> None:
+        self._net, self._store = net, store
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        """As `Shelf.find`."""
+        others = mirror.versions(dpkg_name(package.name, package.architecture, mirror.architecture))
+        if not others:
+            return None
+        version = package.version.partition(":")[2] or package.version  # file names have no epoch
+        filename = f"{package.name}_{version}_{package.architecture}.deb"
+        url = f"{others[0].file.url.rpartition('/')[0]}/{filename}"
+        with self._store.scratch() as scratch:
+            part = scratch / "deb"
+            try:
+                sha256 = self._net.download(url, part)
+            except NotFound:
+                return None
+            size = part.stat().st_size
+            if size > _LARGEST:
+                return None
+            self._store.adopt(part, sha256)
+        file = Artefact(filename=filename, sha256=sha256, size=size, url=url)
+        found = described(self._store.verified(sha256, filename), file, package)
+        return None if found is None else (found, Found(label=self.label, vouched=False))
+
+
+class UserFiles:
+    """Files that the user gives."""
+
+    label = "the user's files"
+    before_past = False
+
+    def __init__(self, paths: Iterable[Path], store: Store) -> None:
+        self._paths, self._store = tuple(paths), store
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        """As `Shelf.find`.
+
+        Raises:
+            LockError: a given file cannot be read.
+        """
+        for path in self._paths:
+            if not path.name.startswith(f"{package.name}_"):
+                continue
+            try:
+                sha256, size = self._taken(path)
+            except OSError as err:
+                raise LockError(f"{path} cannot be read: {err.strerror}", hint=_CHECK_DEB) from None
+            file = Artefact(filename=path.name, sha256=sha256, size=size)
+            found = described(self._store.verified(sha256, path.name), file, package)
+            if found is not None:
+                return found, Found(label=self.label)
+        return None
+
+    def _taken(self, path: Path) -> tuple[str, int]:
+        """Copy a file into the store in pieces, and return its hash and size."""
+        with self._store.scratch() as folder, open_plain(path, links=True)[0] as stream:
+            copy = folder / "deb"
+            with copy.open("wb") as target:
+                shutil.copyfileobj(stream, target)
+            size = copy.stat().st_size
+            return self._store.adopt(copy), size
+
+
+def described(path: Path, file: Artefact, package: Package) -> PackagesFile | None:
+    """Return what an index would say of a package's file, None where it is not the captured package.
+
+    Args:
+        path: the file.
+        file: what is known of it; without an address only the store has it.
+        package: what it should hold.
+    """
+    try:
+        text = control_text(path, file.filename)
+    except ReproError:
+        return None
+    fields = _fields(text)
+    told = (fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", ""))
+    if told != (package.name, package.version, package.architecture):
+        return None
+    if not NAME.fullmatch(told[0]) or not VERSION.fullmatch(told[1]):
+        return None
+    for field in ("Filename", "SHA256", "Size"):
+        fields.pop(field, None)
+    uri, _, name = file.url.rpartition("/")
+    stanza = f"{fields.dump()}Filename: {name or file.filename}\nSHA256: {file.sha256}\nSize: {file.size}\n"
+    return PackagesFile(uri=f"{uri}/" if file.url else "", content=stanza.encode(), automatic=False)
+
+
+def user_files(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
+    """Return the `.deb` files of the decision `debs`: files, or folders of them, relative to `folder`.
+
+    Raises:
+        LockError: nothing is there; that it would not have been needed, nobody knows yet.
+    """
+    found: list[Path] = []
+    for place in places:
+        path = folder / place
+        if not path.exists():
+            raise LockError(f"{path} cannot be read: No such file or directory", hint=_CHECK_DEB)
+        found += sorted(path.glob("*.deb")) if path.is_dir() else [path]
+    return tuple(found)

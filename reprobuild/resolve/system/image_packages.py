@@ -1,0 +1,191 @@
+"""What an image holds: the distribution and the packages of its dpkg, read from its layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from debian.deb822 import Deb822
+from debian.debian_support import Version
+from msgspec import Struct, structs
+from packaging.utils import canonicalize_name
+
+from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, relations
+from reprobuild.errors import BuildError, LockError
+from reprobuild.image.layering.merge import Located, Tree, merge
+from reprobuild.image.layering.packed import open_packed
+from reprobuild.infra.tar import Entry, entry_of
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_total
+from reprobuild.lock.lock import BaseImage, ImageLayer, dpkg_name
+from reprobuild.store.store import Store
+
+_STATUS = "var/lib/dpkg/status"
+# https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
+_RELEASES = ("etc/os-release", "usr/lib/os-release")
+_ENDS = ("dpkg/status", "os-release")  # of these, also where a link stands above them
+_LONGEST = 64 << 20
+# Where pip of Debian and Ubuntu installs for the system's own Python: https://wiki.debian.org/Python
+_METADATA = re.compile(
+    r"usr/local/lib/python(3\.\d{1,2})/dist-packages/"
+    r"([A-Za-z0-9][A-Za-z0-9._]{0,99})-(\d[A-Za-z0-9.+!_]{0,99})(?:-py3\.\d{1,2})?\.(?:dist|egg)-info"
+)
+_ARCHITECTURE = re.compile(r"[a-z0-9-]+")
+_MULTI_ARCH = ("same", "foreign", "allowed")
+# What other systems keep their packages in, and its name.
+_OTHERS = (
+    ("var/lib/dpkg/status.d", "a distroless image"),
+    ("lib/apk/db/installed", "Alpine Linux"),
+    ("usr/lib/apk/db/installed", "Alpine Linux"),
+    ("var/lib/rpm", "a system of rpm packages"),
+    ("usr/lib/sysimage/rpm", "a system of rpm packages"),
+    ("var/lib/pacman", "Arch Linux"),
+)
+_ONLY = "choose an image of Debian or Ubuntu, or made from one, that still has its dpkg"
+_AGAIN = "run the command again, or take the image from another registry"
+
+
+class Present(Struct, frozen=True, kw_only=True):
+    """A package of the image: what it needs (Pre-Depends, Depends), provides, and excludes (Conflicts, Breaks)."""
+
+    name: str
+    version: str
+    architecture: str
+    needs: tuple[Group, ...]
+    provides: tuple[Relation, ...]
+    excludes: tuple[Relation, ...] = ()
+    multi_arch: str = ""
+
+
+class ImageSystem(Struct, frozen=True, kw_only=True):
+    """The distribution's release of an image, and its packages by dpkg's names (`zlib1g:i386` of another machine).
+
+    `distributions` are those that pip installed for the system's own Python: by its `X.Y`, and by canonical name.
+    """
+
+    distribution: str
+    release: str
+    packages: dict[str, Present]
+    distributions: dict[str, dict[str, str]] = {}
+
+
+def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSystem:
+    """Read what is in an image whose layers are in the store.
+
+    Args:
+        image: the image.
+        store: has its layers.
+        architecture: of the system, in Debian's words.
+
+    Raises:
+        LockError: it is no system with a dpkg, or does not tell which release it is of.
+        BuildError: a layer is not what the image states, or hostile.
+        FetchError: a layer is not in the store.
+    """
+    texts: dict[tuple[int, int], bytes] = {}
+    allowance = Allowance()
+    listings = [_listed(layer, number, store, texts, allowance) for number, layer in enumerate(image.layers)]
+    try:
+        tree = merge(listings)
+    except BuildError as err:
+        raise BuildError(f"{image.reference}: {err}", hint=err.hint) from None
+    status = _text(_STATUS, tree, texts)
+    if not status or "usr/bin/dpkg" not in tree:
+        found = next((name for path, name in _OTHERS if path in tree), "a system without packages")
+        raise LockError(f"{image.reference} is {found}: nothing can be installed over it", hint=_ONLY)
+    release = _release(image, next((t for path in _RELEASES if (t := _text(path, tree, texts))), b""))
+    return ImageSystem(
+        distribution=release["ID"], release=release["VERSION_CODENAME"],
+        packages=_packages(image, status, architecture), distributions=_distributions(tree),
+    )  # fmt: skip
+
+
+def _listed(
+    layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes], allowance: Allowance
+) -> list[Entry]:
+    """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
+    name, found = layer.file.filename, list[Entry]()
+    path = store.verified(layer.file.sha256, name)
+    with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
+        try:
+            total = 0
+            for info, content in layer_members(stream, name, allowance):
+                total += info.size
+                check_total(total, path.stat().st_size, name)
+                entry = entry_of(info)
+                if entry.path:
+                    check_name(entry.path, name)
+                found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+                if content is not None and entry.path.endswith(_ENDS):
+                    if entry.size > _LONGEST:
+                        raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
+                    texts[number, info.offset_data] = content.read()
+        except tars.UNREADABLE as err:
+            raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
+    return found
+
+
+def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the distributions beside those of dpkg, by the names of their folders of metadata."""
+    found: dict[str, dict[str, str]] = {}
+    for match in filter(None, map(_METADATA.fullmatch, tree)):
+        found.setdefault(match[1], {})[str(canonicalize_name(match[2]))] = match[3]
+    return found
+
+
+def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
+    """Return what the topmost layer that has a file says in it."""
+    entry = tree.get(path)
+    return texts.get((entry.layer, entry.offset), b"") if isinstance(entry, Located) else b""
+
+
+def _release(image: BaseImage, text: bytes) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.decode(errors="replace").splitlines())
+    found = {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+    for key in ("ID", "VERSION_CODENAME"):
+        if not re.fullmatch(r"[a-z]{1,40}", found.get(key, "")):
+            raise LockError(
+                f"{image.reference} does not tell its release: {key} of /etc/os-release is {found.get(key, '')[:40]!r}",
+                hint=_ONLY,
+            )
+    return found
+
+
+def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, Present]:
+    """Read the list of dpkg: https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status"""
+    found = {}
+    for fields in Deb822.iter_paragraphs(status.decode(errors="replace").splitlines()):
+        name, version = fields.get("Package", ""), fields.get("Version", "")
+        if not fields.get("Status", "").endswith(" installed"):
+            continue
+        own, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
+        needs = relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", ""))
+        provides = tuple(r for group in relations(fields.get("Provides", "")) for r in group)
+        excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
+        versions = (r.version for group in (*needs, provides, *excludes) for r in group)
+        sound = NAME.fullmatch(name) and _ARCHITECTURE.fullmatch(own) and _is_version(version)
+        if not (sound and all(not one or _is_version(one) for one in versions)):
+            raise LockError(
+                f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
+            )
+        found[dpkg_name(name, own, architecture)] = Present(
+            name=name,
+            version=version,
+            architecture=own,
+            needs=needs,
+            provides=provides,
+            excludes=tuple(r for group in excludes for r in group),
+            multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
+        )
+    return found
+
+
+def _is_version(text: str) -> bool:
+    """Tell whether dpkg could compare it: `a:1` has the characters of a version, and is none."""
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return bool(VERSION.fullmatch(text))

@@ -1,0 +1,60 @@
+"""Meta packages that need a driver: the driver is the host's, and what else they stand for is asked for instead.
+
+NVIDIA's own instructions end in `apt install cuda`: a package without files that needs the toolkit, through
+`cuda-runtime-X-Y`, and the driver that was current then. Taken as it is it would bring drivers, dkms and an X server
+into the image, over which the container engine lays the host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.ecosystems.apt.relations import Group
+from reprobuild.resolve.system.alternatives import pick_version
+from reprobuild.resolve.system.system_rules import exclusion
+
+_DRIVER = "driver"
+# Bytes of a .deb: those without files have some 2 to 10 KB of control files, change log and copyright.
+_LARGEST = 16 << 10
+
+
+def parts_without_drivers(
+    key: str, index: SystemIndex, captured: Mapping[str, str], known: dict[str, tuple[str, ...] | None]
+) -> tuple[str, ...] | None:
+    """Return what a meta package that needs a driver needs besides; None for any other package.
+
+    Args:
+        key: of a package that was asked for.
+        index: what can be had.
+        captured: the captured version of each installed package, by key.
+        known: what was found for others with the same index and list; it is added to.
+    """
+    if key in known:
+        return known[key]
+    known[key] = None  # for those that lead back to it
+    candidate = pick_version(key, captured.get(key), index)
+    if candidate is None or candidate.file.size > _LARGEST:
+        return None
+    found: list[str] = []
+    driven = False
+    for group in candidate.needs:
+        need = _fulfilled(group, index, captured)
+        rule = exclusion(need.partition(":")[0]) if need else None
+        below = None
+        if need and not rule:
+            below = parts_without_drivers(need, index, captured, known)
+        if (rule and rule.class_ == _DRIVER) or below is not None:
+            driven = True
+            found += below or ()
+        elif need:
+            found.append(need)
+    known[key] = tuple(dict.fromkeys(found)) if driven else None
+    return known[key]
+
+
+def _fulfilled(group: Group, index: SystemIndex, captured: Mapping[str, str]) -> str:
+    """Return which package fulfils a dependency of a native one: the first captured, else the first there is, or ""."""
+    ordered = [name for relation in group for name in (relation.name, *index.providers(relation.name))]
+    there = [name for name in ordered if index.versions(name)]
+    return next((name for name in there if name in captured), there[0] if there else "")

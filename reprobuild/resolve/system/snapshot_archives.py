@@ -1,0 +1,145 @@
+"""The dated archives of a release as one: what they offered at a moment; and the archives that have no past."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.index import PackagesFile, without_credentials
+from reprobuild.ecosystems.apt.snapshot_archive import Indexes, Listed
+from reprobuild.errors import FetchError
+from reprobuild.infra.http.client import NotFound
+from reprobuild.resolve.system.apt_update_time import Key, Sample
+
+_PACKAGE = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
+_VERSION = re.compile(rb"^Version: *(\S+)", re.MULTILINE)
+
+
+class SilentError(Exception):
+    """An archive does not answer: what was asked has to be asked again of those that are left."""
+
+
+class Past:
+    """What the dated archives offered, asked at as few moments as possible.
+
+    Args:
+        archives: those with a past.
+        indexes: how they are asked.
+        names: the packages of interest.
+    """
+
+    def __init__(self, archives: Iterable[Archive], indexes: Indexes, names: Collection[str]) -> None:
+        self._archives = tuple(archives)
+        self._indexes = indexes
+        self._names = {name.encode() for name in names}
+        self._samples: dict[int, Sample | None] = {}
+        self._listed: dict[tuple[str, int], tuple[Listed, ...]] = {}
+        self._versions: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+        self.silent: dict[str, str] = {}  # archives that cannot be asked, with the reason
+
+    @property
+    def answers(self) -> bool:
+        """Whether any archive is left that was not silent."""
+        return bool(self._archives)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Every moment that was looked at."""
+        return tuple(sample for sample in self._samples.values() if sample is not None)
+
+    def look(self, time: int) -> Sample | None:
+        """Return what the archives offered at a moment, None where they have nothing of it.
+
+        Raises:
+            SilentError: one of them does not answer.
+        """
+        if time not in self._samples:
+            listed = self._at(time)
+            offered: dict[Key, tuple[str, ...]] = {}
+            for one in listed:
+                if one.automatic:
+                    for name, versions in self._of(one).items():
+                        key = (name, one.architecture)
+                        offered[key] = tuple(dict.fromkeys((*offered.get(key, ()), *versions)))
+            self._samples[time] = Sample(time, offered) if listed else None
+        return self._samples[time]
+
+    def whole(self, time: int) -> tuple[PackagesFile, ...]:
+        """Return every index of a moment."""
+        return tuple(self._indexes.read(listed) for listed in self._at(time))
+
+    def stanzas(self, time: int, name: str, version: str) -> tuple[PackagesFile, ...]:
+        """Return what the indexes of a moment say of one version of a package, and nothing else of them."""
+        found = []
+        for listed in self._at(time):
+            if version in self._of(listed).get(name, ()):
+                file = self._indexes.read(listed)
+                kept = [s for s in file.content.split(b"\n\n") if _is(s, name.encode(), version.encode())]
+                found.append(PackagesFile(uri=file.uri, content=b"\n\n".join(kept), automatic=False))
+        return tuple(found)
+
+    def _at(self, time: int) -> tuple[Listed, ...]:
+        return tuple(listed for archive in self._archives for listed in self._ask(archive, time))
+
+    def _ask(self, archive: Archive, time: int) -> Sequence[Listed]:
+        """Return what one archive has of a moment.
+
+        Raises:
+            SilentError: it does not answer. It is not asked again, and counts as if it had never been there, so that
+                what the others say stays whole.
+        """
+        key = (archive.url, time)
+        if key not in self._listed:
+            try:
+                listed = self._indexes.at(archive, time)
+                for one in listed:
+                    self._of(one)
+            except NotFound:
+                listed = ()
+            except FetchError as err:
+                self._archives = tuple(other for other in self._archives if other != archive)
+                self._samples.clear()
+                self.silent[without_credentials(archive.url)] = str(err)
+                raise SilentError from err
+            self._listed[key] = listed
+        return self._listed[key]
+
+    def _of(self, listed: Listed) -> dict[str, tuple[str, ...]]:
+        """Return the versions of the packages of interest in an index."""
+        key = (listed.sha256, listed.architecture)
+        if key not in self._versions:
+            found: dict[str, tuple[str, ...]] = {}
+            for stanza in self._indexes.read(listed).content.split(b"\n\n"):
+                name = _PACKAGE.search(stanza)
+                version = _VERSION.search(stanza)
+                if name and version and name[1] in self._names:
+                    text = name[1].decode()
+                    found[text] = (*found.get(text, ()), version[1].decode(errors="replace"))
+            self._versions[key] = found
+        return self._versions[key]
+
+
+class Present:
+    """The archives that have no past, as they are now. `silent` are those that do not answer, each with the reason."""
+
+    def __init__(self, archives: Iterable[Archive], indexes: Indexes) -> None:
+        self._archives = tuple(archives)
+        self._indexes = indexes
+        self.silent: dict[str, str] = {}
+
+    def whole(self) -> tuple[PackagesFile, ...]:
+        """Return every index of those that answer; the second time none."""
+        found: list[PackagesFile] = []
+        for archive in self._archives:
+            try:
+                found += [self._indexes.read(listed) for listed in self._indexes.at(archive)]
+            except FetchError as err:
+                self.silent[without_credentials(archive.url)] = str(err)
+        self._archives = ()
+        return tuple(found)
+
+
+def _is(stanza: bytes, name: bytes, version: bytes) -> bool:
+    found, of = _PACKAGE.search(stanza), _VERSION.search(stanza)
+    return bool(found and of and found[1] == name and of[1] == version)

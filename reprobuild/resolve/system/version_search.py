@@ -1,0 +1,231 @@
+"""Captured packages that this machine's mirror no longer has: where else they are looked for, in order.
+
+The own store; the dated archives, as they were when the captured machine last ran `apt update`, then at the moments
+when they had each version; Launchpad, by name and version; the pool of the mirror, by name and version; files that the
+user gives. What none of them has is named, with where it was looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec import structs
+
+from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
+from reprobuild.ecosystems.apt.snapshot_archive import instant
+from reprobuild.errors import FetchError
+from reprobuild.lock.lock import dpkg_name
+from reprobuild.resolve.system.apt_update_time import (
+    Key,
+    Moment,
+    Sample,
+    claims_of,
+    find_version,
+    infer_moment,
+)
+from reprobuild.resolve.system.fallback_sources import Found, Shelf
+from reprobuild.resolve.system.snapshot_archives import Past, Present, SilentError
+from reprobuild.snapshot.model import Package
+
+T = TypeVar("T")
+# A file is in the pool before an index names it; archives are written a few times a day.
+_SOON = (0, 6 * 3600, 12 * 3600, 24 * 3600, 48 * 3600)
+
+
+class Search:
+    """One search for the packages of a snapshot.
+
+    Args:
+        packages: the whole captured list.
+        index: what this machine's mirror has.
+        past: the dated archives; None where there are none for the release.
+        present: the archives that have no past, beside this machine's sources.
+        shelves: what else is asked, in order.
+        now: seconds since 1970.
+        hints: moments that better evidence names.
+        first_seen: tells when files of a version were first seen, for versions that were there for hours alone.
+        say: told each step that takes time.
+    """
+
+    def __init__(
+        self, packages: Sequence[Package], index: SystemIndex, past: Past | None, shelves: Sequence[Shelf], *, now: int,
+        hints: Iterable[int] = (), first_seen: Callable[[str, str], Sequence[int]] | None = None,
+        say: Callable[[str], None] = lambda _: None, present: Present | None = None,
+    ) -> None:  # fmt: skip
+        self._packages, self._past, self._shelves = packages, past, shelves
+        self._present = present
+        self._now, self._hints, self._say = now, tuple(hints), say
+        self._first_seen = first_seen
+        self._mirror = index
+        self._native = index.architecture
+        self._asked = False
+        self._tried: set[tuple[str, str]] = set()
+        self.moment: Moment | None = None
+        self.found: dict[tuple[str, str, str], Found] = {}
+        self.looked: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """The archives that did not answer, each with the reason."""
+        return {url: why for one in (self._past, self._present) if one for url, why in one.silent.items()}
+
+    def at(self, line: int) -> Package | None:
+        """Return the package of a line of the list."""
+        return next((package for package in self._packages if package.place.line == line), None)
+
+    def more(self, wanted: Sequence[Package], index: SystemIndex) -> SystemIndex | None:
+        """Return the index with what could be found of the wanted packages, None where nothing was left to try."""
+        if not self._asked and wanted:
+            self._say(
+                f"system: {len(wanted)} captured versions are not on this machine's mirror; looking for them"
+            )
+            if (then := self.begin(index)) is not None:
+                return then
+        if wanted and self._present and (whole := self._present.whole()):
+            # What nobody names is not taken from there: it shall be of the moment of the rest.
+            return index.with_files(structs.replace(file, automatic=False) for file in whole)
+        left = [package for package in wanted if self._key(package) not in self._tried]
+        if not left:
+            return None
+        files = [file for package in left for file in self._one(package)]
+        return index.with_files(files) if files else None
+
+    def begin(self, index: SystemIndex) -> SystemIndex | None:
+        """Return the index with the archives of the moment of the last `apt update`, None where none is known.
+
+        What was not captured shall be of that moment, too, not of today.
+        """
+        self._asked = True
+        whole = self._then()
+        return index.with_files(whole, over=True) if whole else None
+
+    def now(self, index: SystemIndex) -> SystemIndex | None:
+        """Return the index with the archives as they are now, None where none answers."""
+        files = self._present.whole() if self._present else ()
+        return index.with_files(files) if files else None
+
+    def _then(self) -> tuple[PackagesFile, ...]:
+        """Infer the moment of the last `apt update`, and return the archives' indexes of then."""
+        past = self._past
+        if past is None:
+            return ()
+        claims = claims_of(self._packages, self._native)
+        self.moment = self._asking(lambda: infer_moment(claims, past.look, self._now, self._hints))
+        if self.moment is None:  # without a list, the present is as good as any moment
+            return () if claims else self._asking(lambda: past.whole(self._now)) or ()
+        self._say(f"system: {describe(self.moment)}")
+        time = self.moment.time
+        sample = self._asking(lambda: past.look(time))
+        for package in self._packages:
+            offered = sample.versions.get(self._place(package), ()) if sample else ()
+            if package.version in offered and not self._on_mirror(package):
+                self.found.setdefault(self._file_key(package), Found(label=f"the archive of {instant(time)}"))
+        return self._asking(lambda: past.whole(time)) or ()
+
+    def _asking(self, question: Callable[[], T]) -> T | None:
+        """Ask the dated archives; where one falls silent, ask those that are left, None where none is."""
+        past = self._past
+        while past is not None and past.answers:
+            before = set(past.silent)
+            try:
+                return question()
+            except SilentError:
+                for url in past.silent.keys() - before:
+                    self._say(f"system: the archive {url} is left out: {past.silent[url]}")
+        return None
+
+    def _one(self, package: Package) -> tuple[PackagesFile, ...]:
+        """Look for one version everywhere, and return what says where it is."""
+        self._tried.add(self._key(package))
+        looked = self.looked.setdefault(self._key(package), ["this machine's mirror"])
+        for shelf in self._shelves:
+            if shelf.before_past and (found := self._ask(shelf, package, looked)):
+                return found
+        if found := self._then_there(package, looked):
+            return found
+        for shelf in self._shelves:
+            if not shelf.before_past and (found := self._ask(shelf, package, looked)):
+                return found
+        return ()
+
+    def _then_there(self, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
+        """Look for a moment at which the dated archives had a version."""
+        past = self._past
+        if past is None:
+            return ()
+        if self.moment is None:
+            looked.append("the dated archives (none answered)" if not past.answers else "the dated archives")
+            return ()
+        place, version = self._place(package), package.version
+        end = min(self._now, self.moment.before or self._now)
+        sample = self._asking(lambda: find_version(place, version, past.look, end, past.samples))
+        sample = sample or self._briefly_there(package, looked)
+        silent = "".join(f", without {url}" for url in past.silent)
+        looked.append(f"the dated archives{silent}")
+        if sample is None:
+            return ()
+        time = sample.time
+        self.found[self._file_key(package)] = Found(label=f"the archive of {instant(time)}")
+        return self._asking(lambda: past.stanzas(time, package.name, version)) or ()
+
+    def _briefly_there(self, package: Package, looked: list[str]) -> Sample | None:
+        """Look where the archives saw the version first: it may have been there for hours alone."""
+        past = self._past
+        if past is None or self._first_seen is None:
+            return None
+        try:
+            times = self._first_seen(package.name, package.version)
+        except FetchError as err:
+            self._first_seen = None  # asked once, not for each package again
+            looked.append(f"the dates of files ({err})")
+            return None
+        for time in (seen + later for seen in times for later in _SOON):
+            sample = self._asking(partial(past.look, time))
+            if sample and package.version in sample.versions.get(self._place(package), ()):
+                return sample
+        return None
+
+    def _ask(self, shelf: Shelf, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
+        try:
+            found = shelf.find(package, self._mirror)
+        except FetchError as err:
+            looked.append(f"{shelf.label} ({err})")
+            return ()
+        looked.append(shelf.label)
+        if found is None:
+            return ()
+        file, where = found
+        if where.label:
+            self.found[self._file_key(package)] = where
+        return (file,)
+
+    def _on_mirror(self, package: Package) -> bool:
+        versions = self._mirror.versions(dpkg_name(package.name, package.architecture, self._native))
+        return any(one.version == package.version for one in versions)
+
+    def _place(self, package: Package) -> Key:
+        return package.name, self._native if package.architecture == "all" else package.architecture
+
+    @staticmethod
+    def _key(package: Package) -> tuple[str, str]:
+        return package.name, package.architecture
+
+    @staticmethod
+    def _file_key(package: Package) -> tuple[str, str, str]:
+        return package.name, package.version, package.architecture
+
+
+def describe(moment: Moment) -> str:
+    """Return in words when the captured machine last ran `apt update`, and how sure that is."""
+    bounds = [
+        f"{word} {instant(time)}"
+        for word, time in (("after", moment.after), ("before", moment.before))
+        if time
+    ]
+    between = f", {' and '.join(bounds)}" if bounds else ""
+    return (
+        f"the last `apt update` was about {instant(moment.time)}{between}: {moment.agreeing} of {moment.claims} lines "
+        f"agree ({moment.confidence:.0%})"
+    )

@@ -1,0 +1,170 @@
+"""What `run` is asked for, and the words of the command line that say it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.engines.model import Limit
+from reprobuild.errors import UsageError
+from reprobuild.verify.workload.conditions import Conditions
+
+LIMITS = ("memlock", "stack", "nofile", "nproc", "core")
+UNLIMITED = "unlimited"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIZE = re.compile(r"(\d{1,15})([bkmg]?)i?b?", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a command is to have in its container, as the command line says it; each field is the option of its name.
+
+    `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`. None leaves the choice to `run`.
+    """
+
+    seed: int | None = None
+    variables: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    workdir: str = ""
+    user: str | None = None
+    shm_size: str | None = None
+    limits: tuple[str, ...] = ()
+    network: str | None = None
+    engine: str | None = None
+    gpus: str = "auto"
+
+
+def read_variables(wanted: Wanted, env: Mapping[str, str]) -> dict[str, str]:
+    """Return what the user gives: seed, variables, secrets by name.
+
+    Raises:
+        UsageError: a name is not set here, or the value of a secret stands on the command line.
+    """
+    found = {} if wanted.seed is None else {"REPROBUILD_SEED": str(wanted.seed)}
+    for variable in wanted.variables:
+        name, equals, value = variable.partition("=")
+        if not equals and name not in env:
+            raise UsageError(
+                f"--env {name}: it is not set here", hint=f"give its value: --env {shlex.quote(name)}=VALUE"
+            )
+        found[name] = value if equals else env[name]
+    for name in wanted.hidden:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                "--secret takes the name of a variable alone: a value on the command line can be read by everybody",
+                hint="export the variable first, and give its name: --secret WANDB_API_KEY",
+            )
+        if not env.get(name):
+            raise UsageError(
+                f"--secret {name}: it is not set here, or empty",
+                hint=f"export it before: read -rs {name}; export {name}",
+            )
+        found[name] = env[name]
+    return found
+
+
+def conditions(wanted: Wanted, env: Mapping[str, str]) -> Conditions:
+    """Return what the user's own work gets in each run of a check; volumes are for reading but with `:rw`.
+
+    A volume that the first run writes to would be another one for the second.
+
+    Raises:
+        UsageError: see `read_variables`, `read_volumes`, `read_size`.
+    """
+    volumes, _ = read_volumes(wanted.volumes)
+    written = {text.rpartition(":")[0].partition(":")[2] for text in wanted.volumes if text.endswith(":rw")}
+    return Conditions(
+        seed=wanted.seed, variables=read_variables(msgspec.structs.replace(wanted, seed=None), env),
+        hidden=frozenset(wanted.hidden), volumes=volumes,
+        read_only=frozenset(inside for _, inside in volumes if inside not in written),
+        shared_memory=read_size(wanted.shm_size) if wanted.shm_size else 0,
+    )  # fmt: skip
+
+
+def read_volumes(texts: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
+    """Return pairs of folders, and which folders of the container are for reading only.
+
+    Raises:
+        UsageError: one is not of the form HOST:CONTAINER[:ro].
+    """
+    pairs, read_only = [], set()
+    for text in texts:
+        host, colon, rest = text.partition(":")
+        inside, _, mode = rest.partition(":")
+        if not colon or not host or not inside.startswith("/") or mode not in ("", "rw", "ro"):
+            raise UsageError(
+                f"--volume {text}: not of the form HOST:CONTAINER[:ro]",
+                hint="for example --volume data:/data:ro",
+            )
+        pairs.append((str(Path(host).absolute()), inside))
+        if mode == "ro":
+            read_only.add(inside)
+    return tuple(pairs), frozenset(read_only)
+
+
+def absolute(volume: str) -> str:
+    """Return a volume as it is said in any folder: its folder of this machine is absolute."""
+    host, colon, rest = volume.partition(":")
+    return f"{Path(host).absolute()}:{rest}" if host and colon else volume
+
+
+def read_size(text: str) -> int:
+    """Return a number of bytes: 8g, 512m, 1073741824.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if not found or not int(found[1]):
+        raise UsageError(f"--shm-size {text}: not a size", hint="for example --shm-size 8g")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
+    """Return limits of resources: NAME=SOFT[:HARD], each a number or `unlimited`.
+
+    Raises:
+        UsageError: one is not of that form.
+    """
+    found = []
+    for text in texts:
+        name, _, values = text.partition("=")
+        soft, _, hard = values.partition(":")
+        numbers = [-1 if part in (UNLIMITED, "-1") else int(part) if re.fullmatch(r"\d{1,18}", part) else None
+                   for part in (soft, hard or soft)]  # fmt: skip
+        if name not in LIMITS or numbers[0] is None or numbers[1] is None or _more(numbers[0], numbers[1]):
+            raise UsageError(
+                f"--limit {text}: not of the form NAME=SOFT[:HARD]",
+                hint="for example --limit nofile=1048576, --limit memlock=unlimited; "
+                f"NAME is one of {', '.join(LIMITS)}",
+            )
+        found.append(Limit(name=name, soft=numbers[0], hard=numbers[1]))
+    return tuple(found)
+
+
+def _more(one: int, other: int) -> bool:
+    """Tell whether a limit is above another; -1 is none."""
+    return other != -1 and (one == -1 or one > other)
+
+
+def read_user(text: str) -> str:
+    """Return `Task.user`: "image", "caller", or UID[:GID] in numbers.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    if text in ("image", "caller"):
+        return "" if text == "image" else text
+    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
+    if not found:
+        raise UsageError(
+            f"--user {text}: not a user",
+            hint="caller, image, or numbers: --user 1000:1000, --user $(id -u):$(id -g)",
+        )
+    return f"{found[1]}:{found[2] or found[1]}"

@@ -1,0 +1,167 @@
+"""The command line by which srun's plug-in pyxis starts a command in the image.
+
+pyxis makes the container as the user, of the squashfs beside the layout. It gives the command the job's variables, the
+image's own before them, and only those of `--container-env` in their place; the entrypoint is started as a part of
+the command, so that a site's setting for entrypoints has no say. Values stand in the environment of srun, which
+`--export` names, and not on its command line; but what srun, pyxis or enroot themselves would look at is set in the
+container alone.
+
+https://github.com/NVIDIA/pyxis/wiki/Usage, https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md,
+https://slurm.schedmd.com/srun.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.context import Session
+from reprobuild.engines.model import Task
+from reprobuild.errors import UsageError
+from reprobuild.image.formats.single_file import filename
+from reprobuild.image.model import Image
+from reprobuild.lock.lock import Lock
+from reprobuild.recipe.image_config import image_config
+from reprobuild.run.options import Wanted
+from reprobuild.run.pyxis_gpus import CAPABILITIES, COUNTED, counted_anew, hook_variables
+from reprobuild.run.run import frozen, prepare
+from reprobuild.store.store import Store, hash_open, is_still
+
+# Variables that would change srun here, or pyxis and enroot, which is written in bash, on the nodes.
+OF_SRUN = re.compile(
+    r"LD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|MALLOC_.*|PATH|HOME|TMPDIR|USER|SHELL|LANG|LANGUAGE|LC_.*|TZ|XDG_.*|IFS|ENV"
+    r"|BASH.*|SHELLOPTS|CDPATH|GLOBIGNORE|POSIXLY_CORRECT|PS4|SLURM.*|SRUN_.*|SPANK_.*|PMIX?_.*|MUNGE_.*|PYXIS_.*|ENROOT_.*"
+)
+# What is said here and nowhere else: the later of two would win, and a named container may be that of another image.
+OURS = (
+    "--export", "--container-image", "--container-name", "--container-workdir", "--container-mounts",
+    "--container-env", "--container-mount-home", "--container-entrypoint",
+)  # fmt: skip
+_SHORTEST = len("--exp")  # srun takes the beginning of an option's name, where no other begins so
+
+
+def pyxis_command(
+    out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: Session, wanted: Wanted,
+    options: Sequence[str],
+) -> tuple[list[str], dict[str, str]]:  # fmt: skip
+    """Return the command by which pyxis starts the image, and the environment of srun.
+
+    Raises:
+        UsageError: there is no squashfs, or not that of the image; or something is asked for that pyxis cannot be told.
+    """
+    _refuse(wanted, options)
+    squashfs = _squashfs(out, image, session)
+    ready = prepare(lock, (), wanted, session.env)
+    own = frozen(lock)
+    gpus, said = hook_variables(wanted.gpus, ready.task.gpus, session.env, options)
+    for line in (*ready.said, *said):
+        session.say(line)
+    mounts = [
+        f"{_plain(host)}:{_plain(inside)}{':ro' if inside in ready.task.read_only else ''}"
+        for host, inside in ready.task.volumes
+    ]
+    variables, inside = _variables(ready.task, session.env)
+    for name, value in gpus.items():
+        if (
+            name != CAPABILITIES or name not in own
+        ):  # an image that says what it needs of the driver knows best
+            variables.setdefault(name, value)
+    given = sorted(name for name in variables if not name.startswith("SLURM"))  # srun hands its own on
+    over = sorted(set(given) & set(own))
+    within = ["-u", COUNTED] * counted_anew(ready.task.gpus, ready.task.environment)
+    within += [f"{name}={value}" for name, value in sorted(inside.items())]
+    argv = [
+        "srun", *options, f"--container-image={squashfs}", "--no-container-mount-home", "--no-container-entrypoint",
+        f"--container-workdir={wanted.workdir or lock.workdir}",
+        *([f"--container-mounts={','.join(mounts)}"] if mounts else []),
+        *([f"--container-env={','.join(over)}"] if over else []),
+        f"--export={','.join(given) or 'NIL'}", "--",
+        *(["/usr/bin/env", *within] if within else []),
+        *image_config(lock)["Entrypoint"], *arguments,
+    ]  # fmt: skip
+    return argv, {**session.env, **variables}
+
+
+def _refuse(wanted: Wanted, options: Sequence[str]) -> None:
+    asked = {"--user": wanted.user, "--shm-size": wanted.shm_size, "--network": wanted.network}
+    if refused := [
+        *(name for name, value in asked.items() if value is not None),
+        *(["--limit"] * bool(wanted.limits)),
+    ]:
+        raise UsageError(
+            f"pyxis cannot be told {', '.join(refused)}: it runs as the caller, with the node's network and limits",
+            hint="leave it out, or choose --engine apptainer",
+        )
+    for word in options:
+        head = word.partition("=")[0].replace("--no-container-", "--container-")
+        if len(head) >= _SHORTEST and any(one.startswith(head) for one in OURS):
+            raise UsageError(
+                f"--srun {word}: with pyxis, `run` says this itself",
+                hint="leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer",
+            )
+
+
+def _squashfs(out: Path, image: Image, session: Session) -> Path:
+    """Return the file that the nodes are to start, which is the one that `image.json` names."""
+    squashfs = (out / filename("sqsh")).absolute()
+    lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
+    remedy = f"write it: reprobuild build {lock} -o {place} --sqsh; or choose --engine apptainer"
+    if not image.sqsh or not squashfs.is_file():
+        raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)
+    session.say(f"comparing {squashfs.name} with its digest")
+    found = _sha256(squashfs, session.store)
+    session.store.release()  # the command may go on for days
+    if f"sha256:{found}" != image.sqsh:
+        raise UsageError(
+            f"{squashfs} is not the one of this image: it is sha256:{found}, and should be {image.sqsh}",
+            hint=remedy,
+        )
+    return squashfs
+
+
+def _sha256(path: Path, store: Store) -> str:
+    """Return the sha256 (hex) of a file, remembered for as long as it is the same file and nobody wrote to it."""
+    now = path.stat()
+    facts = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+    key = hashlib.sha256(f"squashfs\0{path}\0{facts}".encode("utf-8", "surrogateescape")).hexdigest()
+    known = store.recall(key)
+    if isinstance(known, str):
+        return known
+    digest, found = hash_open(path)
+    if is_still(path.resolve(), found):
+        with contextlib.suppress(OSError):  # a store that cannot be written to costs another reading
+            store.remember(key, digest)
+    return digest
+
+
+def _variables(task: Task, env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what srun is given and hands on, and what is set in the container alone."""
+    if strange := [name for name in task.environment if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]:
+        raise UsageError(
+            f"pyxis cannot be told the variable {strange[0]!r}",
+            hint="give it a name of letters, digits and _",
+        )
+    inside = {
+        name: value
+        for name, value in task.environment.items()
+        if OF_SRUN.fullmatch(name) and env.get(name) != value
+    }
+    if shown := sorted(inside.keys() & task.hidden):
+        raise UsageError(
+            f"pyxis cannot be given {shown[0]} out of sight: srun itself would look at it",
+            hint="give it another name, or choose --engine apptainer",
+        )
+    return {name: value for name, value in task.environment.items() if name not in inside}, inside
+
+
+def _plain(path: str) -> str:
+    if re.search("[,:]", path):
+        raise UsageError(
+            f"pyxis cannot be told the folder {path}: its mounts are separated by commas and colons",
+            hint="mount it by a link with another name, or choose --engine apptainer",
+        )
+    return path

@@ -1,0 +1,141 @@
+"""run: a command in the image of a folder of results, with what training needs and what the site says of the job."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.context import Session
+from reprobuild.engines import gpu
+from reprobuild.engines.model import Sink, Task
+from reprobuild.engines.registry import find_engine
+from reprobuild.errors import UsageError
+from reprobuild.lock.lock import Lock
+from reprobuild.output.directory import engine_name, read_image
+from reprobuild.recipe.image_config import image_config, split_environment, static_variables
+from reprobuild.run.options import Wanted, read_limits, read_size, read_user, read_variables, read_volumes
+from reprobuild.run.site_env import hidden, is_first, let_in, processes
+
+SHARED_MEMORY = Path("/dev/shm")
+LEAST_SHARED = 1 << 30  # where this machine's is smaller, or is not to be seen
+
+
+class Ready(Struct, frozen=True, kw_only=True):
+    """A task that is ready to run, and in words what a person should know of it."""
+
+    task: Task
+    said: tuple[str, ...]
+
+
+def run(out: Path, arguments: Sequence[str], session: Session, sink: Sink, wanted: Wanted) -> int:
+    """Run a command in the image of a folder of results, and return its exit code.
+
+    Args:
+        out: the folder of results.
+        arguments: the command.
+        session: its `say` is told what takes long, and every conflict between this site's variables and the frozen
+            ones.
+        sink: takes the command's output as it comes.
+        wanted: what the command is to have.
+
+    Raises:
+        UsageError: what is asked for cannot be, or the folder holds no image.
+        EngineError: the engine cannot give what is asked for.
+    """
+    lock, image = read_image(out)
+    ready = prepare(lock, arguments, wanted, session.env)
+    say = session.say if is_first(session.env) else _say_nothing
+    say(f"looking for {wanted.engine or 'an engine'}")
+    found = find_engine(wanted.engine, session.env)
+    for line in (*ready.said, *_of_engine(found.NAME, wanted, ready.task)):
+        say(line)
+    name = engine_name(lock, image, out, session.store, say)
+    say(f"{found.NAME}: looking for {name}, and loading it where it is not there")
+    found.load(out / "image", name, (image.config, image.manifest), session.env)
+    session.say("")  # from here on it is the command that speaks
+    return found.attach(name, ready.task, session.env, sink)
+
+
+def _say_nothing(_: str) -> None:
+    """Another process of the job speaks."""
+
+
+def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[str, str]) -> Ready:
+    """Return what is to run, whatever the engine.
+
+    Raises:
+        UsageError: what is asked for cannot be.
+    """
+    given = read_variables(wanted, env)
+    volumes, read_only = read_volumes(wanted.volumes)
+    named_gpus = wanted.gpus not in ("auto", gpu.ALL)  # `none` names none
+    site = let_in(env, frozen(lock), given, named_gpus=named_gpus)
+    written = [inside for _, inside in volumes if inside not in read_only]
+    workdir = _workdir(wanted.workdir)
+    # Apptainer's own way to the entrypoint goes to the image's folder first.
+    words = (*image_config(lock)["Entrypoint"], *arguments) if workdir else tuple(arguments)
+    network, why = _network(wanted.network, env)
+    task = Task(
+        arguments=words, bypass=bool(workdir), workdir=workdir, environment={**site.values, **given},
+        network=network, volumes=volumes, read_only=read_only, timeout=0, gpus=gpu.requested(wanted.gpus),
+        user=("caller" if written else "") if wanted.user is None else read_user(wanted.user),
+        shared_memory=read_size(wanted.shm_size) if wanted.shm_size else _shared_memory(),
+        generous=True, limits=read_limits(wanted.limits), hidden=hidden(given, wanted.hidden),
+    )  # fmt: skip
+    shown = [name for name in task.hidden if any(one.startswith(f"{name}=") for one in wanted.variables)]
+    warned = [
+        f"--env {name}: its value stands on the command line; --secret {shlex.quote(name)} keeps it off"
+        for name in sorted(shown)
+    ]
+    return Ready(task=task, said=(*site.conflicts, *warned, *why))
+
+
+def frozen(lock: Lock) -> dict[str, str]:
+    """Return the variables that an image has, by its configuration and by `environ.json`."""
+    return {**split_environment(lock.environment)[1], **static_variables(lock)}
+
+
+def _workdir(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise UsageError(
+            f"--workdir {text}: not a path in the container",
+            hint="it begins with /; mount a folder of this machine with -v HOST:CONTAINER",
+        )
+    return text
+
+
+def _network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the network, and why it is not the default: processes of one job must reach each other."""
+    if option is not None:
+        return option, ()
+    if processes(env) == 1:
+        return "none", ()
+    return "host", (
+        "network: the host's, since this is one of several processes of a job; --network none cuts it off",
+    )
+
+
+def _shared_memory() -> int:
+    """Return the size of this machine's /dev/shm: a job has the same in a container and outside; it is not reserved."""
+    try:
+        found = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return LEAST_SHARED
+    return max(LEAST_SHARED, found.f_blocks * found.f_frsize)
+
+
+def _of_engine(name: str, wanted: Wanted, task: Task) -> list[str]:
+    """Return what is particular to an engine, in words."""
+    said = []
+    if name == "apptainer" and wanted.shm_size:
+        said.append("--shm-size: Apptainer's shared memory is half of this machine's, whatever is asked")
+    if name == "docker" and task.user == "caller" and wanted.user is None and os.geteuid():
+        said.append(
+            f"what is written to mounted folders is yours: the command runs as {os.geteuid()}:{os.getegid()}; "
+            "--user image takes the image's own user"
+        )
+    return said

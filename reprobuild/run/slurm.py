@@ -1,0 +1,111 @@
+"""A command in the image, started by `srun`: through pyxis where that is installed, else each rank runs `run` itself.
+
+https://slurm.schedmd.com/srun.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.context import Session
+from reprobuild.engines.model import Sink
+from reprobuild.errors import UsageError
+from reprobuild.infra import proc
+from reprobuild.infra.proc.signals import GRACE_SECONDS
+from reprobuild.output.directory import read_image
+from reprobuild.run.options import Wanted, absolute
+from reprobuild.run.pyxis import pyxis_command
+
+ANSWER_SECONDS = 60
+# srun kills its tasks where it hears SIGTERM or SIGHUP, and takes one SIGINT for a question, unless it is told not to:
+# then it hands SIGINT on. Ranks that run themselves have their own time to end first.
+TOLD = proc.Handing(instead={signal.SIGTERM: signal.SIGINT}, seconds=GRACE_SECONDS + 3, last=signal.SIGTERM)
+NO_QUESTION = {"SLURM_DISABLE_STATUS": "1"}
+INSTALL = "run this where `srun` is, on a login node or in a job"
+
+
+def run(
+    out: Path, arguments: Sequence[str], session: Session, sink: Sink, wanted: Wanted, options: str
+) -> int:  # fmt: skip
+    """Start a command by srun, and return srun's exit code, which is the highest of the ranks.
+
+    Args:
+        out: the folder of results, which every node sees at this path.
+        arguments: the command.
+        session: see `running.run`.
+        sink: takes the output of all ranks as it comes.
+        wanted: what the command is to have.
+        options: of srun, as a shell would read them.
+
+    Raises:
+        UsageError: see `running.run`; or the options are not to be read, or something cannot be said to pyxis.
+        EngineError: srun is absent.
+    """
+    lock, image = read_image(out)
+    words = _split(options)
+    if wanted.engine is None and has_pyxis(session.env):
+        argv, env = pyxis_command(out, lock, image, arguments, session, wanted, words)
+    else:
+        proc.check_installed()
+        argv, env = own_command(out, arguments, wanted, words), dict(session.env)
+    session.say("")  # from here on it is the command that speaks
+    return start(argv, env, sink)
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], sink: Sink) -> int:
+    """Start srun, hand on to its tasks what this program hears, and return srun's exit code."""
+    env = {**env, **NO_QUESTION}
+    code = proc.stream(argv, env=env, purpose="start the command on the nodes", sink=sink, handing=TOLD)
+    return code if code >= 0 else 128 - code
+
+
+def _split(options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError as err:
+        raise UsageError(
+            f"--srun {options}: {err}", hint="quote it as for a shell: --srun '-N 2 --exclusive'"
+        ) from None
+
+
+def has_pyxis(env: Mapping[str, str]) -> bool:
+    """Tell whether the srun of PATH has the options of pyxis.
+
+    Raises:
+        EngineError: there is no srun.
+    """
+    said = b""
+    with contextlib.suppress(proc.Failed):
+        said = proc.run(
+            ["srun", "--help"], env=env, purpose="start the command on the nodes", timeout=ANSWER_SECONDS, hint=INSTALL
+        )  # fmt: skip
+    return b"--container-image" in said
+
+
+def own_command(out: Path, arguments: Sequence[str], wanted: Wanted, options: Sequence[str]) -> list[str]:
+    """Return the command by which each rank starts its own container; it has the job's whole environment."""
+    return [
+        "srun", *options, "--", *proc.own_module("reprobuild.cli", "run", str(out.absolute())),
+        *words_of(wanted), "--", *arguments,
+    ]  # fmt: skip
+
+
+def words_of(wanted: Wanted) -> list[str]:
+    """Return the options of `run` that say this in any folder (`srun -D`); none holds the value of a secret."""
+    single = {
+        "--seed": wanted.seed, "--workdir": wanted.workdir or None, "--user": wanted.user,
+        "--shm-size": wanted.shm_size, "--network": wanted.network, "--engine": wanted.engine,
+        "--gpu": wanted.gpus,
+    }  # fmt: skip
+    several = {
+        "--env": wanted.variables, "--secret": wanted.hidden,
+        "--volume": tuple(map(absolute, wanted.volumes)), "--limit": wanted.limits,
+    }  # fmt: skip
+    return [
+        *(word for name, value in single.items() if value is not None for word in (name, str(value))),
+        *(word for name, values in several.items() for value in values for word in (name, value)),
+    ]

@@ -1,0 +1,97 @@
+"""What two captured files say about one thing: `env.nul` and `env.txt`, a freeze and conda's lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from reprobuild.infra.display import shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import CondaPackage, Remark, Requirement, Variable
+from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.snapshot.parsers.pip_freeze import same_version
+
+_MOST = 10  # names in one remark
+# Distributions whose package of conda has another name than `python-NAME` and its like.
+_CALLED = {"torch": "pytorch", "tables": "pytables"}
+
+
+def exact_variables(
+    exact: Sequence[Variable], listed: Sequence[Variable], file: str, lines: int
+) -> tuple[tuple[Variable, ...], tuple[Remark, ...]]:
+    """Return the variables of `env.nul`, which tears nothing, and what `env.txt` says otherwise.
+
+    Secrets that only `env.txt` names stay: `reprobuild capture` withholds them from `env.nul`.
+
+    Args:
+        exact: of `env.nul`.
+        listed: of `env.txt`.
+        file: the name of the latter.
+        lines: how many it has.
+    """
+    known = {variable.name: variable for variable in exact}
+    remarks = [text.remark(file, 1, "", "read from env.nul, which tears no value apart", lines=lines)]
+    withheld = []
+    for one in listed:
+        mine = known.get(one.name)
+        if mine is None and one.secret:
+            withheld.append(one)
+        elif one.suspect or one.name == "_":  # the shell sets `_` for each command anew
+            continue
+        elif mine is None:
+            remarks.append(_differs(one, "env.nul does not have it: not read"))
+        elif mine.value != one.value and mine.value is not None and one.value is not None:
+            remarks.append(_differs(one, f"it has another value at {mine.place}, which is taken"))
+    names = {variable.name for variable in listed}
+    lost = [one.name for one in exact if one.name not in names and re.fullmatch(r"[A-Za-z]\w*", one.name)]
+    if lost:
+        some = ", ".join(lost[:_MOST]) + (", ..." if len(lost) > _MOST else "")
+        reason = f"it lacks {len(lost)} variables of env.nul: {some}"
+        remarks.append(text.remark(file, 1, "", reason, understood=False))
+    return (*exact, *withheld), tuple(remarks)
+
+
+def _differs(one: Variable, reason: str) -> Remark:
+    return text.remark(one.place.file, one.place.line, one.name, reason, understood=False, lines=one.lines)
+
+
+def conda_versions(
+    requirements: Sequence[Requirement], packages: Sequence[CondaPackage]
+) -> tuple[Requirement, ...]:
+    """Return the lines of a freeze, those of conda's builds with the versions that conda's lists tell.
+
+    Raises:
+        SnapshotError: the line itself tells another version.
+    """
+    by_name: dict[str, list[CondaPackage]] = {}
+    for package in packages:
+        if package.channel != PYPI and (package.build is None or "py" in package.build):
+            by_name.setdefault(canonicalize_name(package.name), []).append(package)
+    return tuple(_with_version(line, by_name) if line.kind == "conda" else line for line in requirements)
+
+
+def _with_version(line: Requirement, by_name: dict[str, list[CondaPackage]]) -> Requirement:
+    name = canonicalize_name(line.name)
+    # `graphviz` is the C program and `python-graphviz` the distribution, so the plain name comes last.
+    names = (_CALLED.get(name, ""), f"python-{name}", f"{name}-python", f"{name}-py", f"py-{name}", name)
+    found = next((by_name[each] for each in names if each in by_name), [])
+    if not found or any(not same_version(found[0].version, other.version) for other in found):
+        return line
+    first = found[0]
+    if line.version is None:
+        return replace(line, version=first.version, version_from=first.place)
+    if not same_version(line.version, first.version):
+        raise text.broken(
+            line.place,
+            f"`{shown(line.name)}` is {line.version} here and {first.version} at {first.place}",
+            "these are of two environments: keep the files of the one that ran",
+        )
+    return line
+
+
+def last_line(data: bytes) -> int:
+    """Return the number of the last line of a file."""
+    return max(1, data.count(b"\n") + (not data.endswith(b"\n")))

@@ -1,0 +1,245 @@
+"""`apt-packages.txt`: what `apt list --installed` prints, in any language, or `dpkg -l`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from debian.debian_support import Version
+
+from reprobuild.infra.display import shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import Mark, Package, Place, Remark
+
+_ROW = re.compile(
+    r"(?P<name>[^/\s]+)/(?P<suites>\S(?:.*\S)?)\s+(?P<version>\S+)\s+(?P<arch>[a-z0-9][a-z0-9-]+)"
+    r"(?:\s+\[(?P<status>[^\]]*)\])?"
+)
+_DPKG = re.compile(
+    r"(?P<state>[uihrp][ncHUFWti][R ]?)\s+(?P<name>\S+)\s+(?P<version>\S+)\s*(?P<arch>[a-z0-9][a-z0-9-]+)?(?:\s.*)?"
+)
+# The first line is translated: Desired=Unknown/Install/..., Gewünscht=Unbekannt/Installieren/...
+_DPKG_HEAD = re.compile(r"[^\s=/]{1,40}\s?=[^=/]{1,60}/.*|\|[ /|].*|\+\+\+-[=-]*.*")
+_RULER = re.compile(r"\+\+\+-(=+)-(=+)-(=+)-=+")
+_COLUMNS = re.compile(r"\|\|/ Name\s+Version\s+(?P<third>\S+).*")
+_LISTING = re.compile(r"\S+\s?(\.\.\.|…)(\s*\S+)?")
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_VERSION = re.compile(r"(?:\d+:)?[0-9A-Za-z][0-9A-Za-z.+~:-]*")
+
+# apt translates the status. The words of its catalogues that tell one status from another, by their stems.
+_STATUS: tuple[tuple[Mark, re.Pattern[str]], ...] = (
+    ("residual", re.compile(r"config|konfig|конфиг|配置|設定|설정")),
+    (
+        "auto-removable",
+        re.compile(
+            r"auto-remov|autodesinst|(auto|авто).*(remov|supprim|удал|rimo)|entfern|卸载|移除|削除|удал"
+        ),
+    ),
+    ("automatic", re.compile(r"auto|авто|自动|自動|자동|αυτ")),
+    ("local", re.compile(r"lokal|local|locale|локал|本地|本機|ローカル|로컬")),
+)
+_ENGLISH = re.compile(
+    r"installed(,(automatic|auto-removable|local|upgradable to: \S+))?|upgradable from: \S+|residual-config"
+)
+
+_Widths = tuple[int, int, int]  # of the columns of name, version and architecture
+Read = tuple[tuple[Package, ...], tuple[Remark, ...]]
+
+
+class _Status(NamedTuple):
+    mark: Mark
+    upgrade: str | None = None
+    installed: bool = True
+    sure: bool = True
+
+
+def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
+    """Return the installed packages and the remarks of a package list.
+
+    Raises:
+        SnapshotError: it is not text, or lists one package in two versions.
+    """
+    rows = text.lines(data, file)
+    packages: list[Package] = []
+    remarks: list[Remark] = list(text.nothing(file, rows))
+    ruler = next((match for row in rows if (match := _RULER.fullmatch(row.strip()))), None)
+    widths = (len(ruler[1]), len(ruler[2]), len(ruler[3])) if ruler else None
+    old_layout = any((m := _COLUMNS.fullmatch(row.strip())) and m["third"] == "Description" for row in rows)
+    for number, row in enumerate(rows, 1):
+        line = row.strip()
+        if not line:
+            continue
+        if len(line) > text.LONGEST_ROW:
+            remarks.append(
+                text.remark(file, number, line, "too long for a row of a package list", understood=False)
+            )
+            continue
+        note = text.noise(file, number, line) or text.leak(file, number, line)
+        found: list[Package | Remark] = [note] if note else _row(file, number, line, old_layout, widths)
+        for item in found:
+            if isinstance(item, Package):
+                packages.append(item)
+            else:
+                remarks.append(item)
+    if any(_DPKG.match(package.text) for package in packages):
+        first = next(package for package in packages if _DPKG.match(package.text))
+        reason = "`dpkg -l` does not tell which packages were only dependencies: all count as asked for"
+        remarks.append(text.remark(file, first.place.line, first.text, reason))
+    unique, repeated = _unique(packages)
+    return unique, (*remarks, *repeated)
+
+
+def _row(
+    file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
+) -> list[Package | Remark]:
+    return (
+        _dpkg_row(file, number, line, old_layout, widths)
+        or _apt_row(file, number, line)
+        or [_other(file, number, line)]
+    )
+
+
+def _apt_row(file: str, number: int, line: str) -> list[Package | Remark]:
+    match = _ROW.fullmatch(line)
+    if not match:
+        return []
+    if match["status"] is None:
+        return [text.remark(file, number, line, "a version that is on offer, not installed")]
+    suites = tuple(dict.fromkeys(s.strip() for s in match["suites"].split(",") if s.strip() != "now"))
+    status = read_status(match["status"])
+    if not status.installed:
+        reason = (
+            "not installed: only its configuration is left"
+            if status.mark == "residual"
+            else "the version on offer"
+        )
+        return [text.remark(file, number, line, reason)]
+    if not _valid(match["name"], match["version"]):
+        return [
+            text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
+        ]
+    package = Package(
+        place=Place(file, number),
+        text=shown(line),
+        name=match["name"],
+        version=match["version"],
+        architecture=match["arch"],
+        mark=status.mark,
+        suites=suites,
+        upgrade=status.upgrade,
+    )
+    if status.sure:
+        return [package]
+    return [
+        package,
+        text.remark(file, number, line, "a status in words that are not known: counted as asked for"),
+    ]
+
+
+def read_status(status: str) -> _Status:
+    """Return what the words in the brackets say, in English or by the stems of other languages."""
+    parts = [part.strip().lower() for part in re.split(r"[,，、]", status, maxsplit=1)]
+    offered = re.search(r"[:：]\s*(\S+)$", status)
+    if offered and len(parts) == 2:
+        upgrade = offered[1] if _VERSION.fullmatch(offered[1]) else None
+        return _Status("upgradable", upgrade, sure=upgrade is not None)
+    if offered:
+        return _Status("upgradable", installed=False)
+    for mark, stem in _STATUS:
+        if stem.search(parts[-1] if mark != "residual" else " ".join(parts)):
+            return _Status(mark, installed=mark != "residual")
+    # One word alone is "installed" in every language; a second word that nobody knows is not guessed.
+    return _Status("manual", sure=len(parts) == 1 or bool(_ENGLISH.fullmatch(status)))
+
+
+def _dpkg_row(
+    file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
+) -> list[Package | Remark]:
+    match = _DPKG.fullmatch(line)
+    if not match or "/" in match["name"]:
+        return []
+    want, state = match["state"][0], match["state"][1]
+    name, _, qualifier = match["name"].partition(":")
+    if state == "n":
+        return [text.remark(file, number, line, "known to dpkg, not installed")]
+    if state == "c":
+        return [text.remark(file, number, line, "not installed: only its configuration is left")]
+    if state != "i" or match["state"][2:].strip():
+        return [
+            text.remark(file, number, line, "half installed: repair it before capturing", understood=False)
+        ]
+    if old_layout or match["arch"] is None:
+        return [
+            text.remark(file, number, line, "an old `dpkg -l` that cuts names and versions", understood=False)
+        ]
+    if _may_be_cut(match, widths):
+        reason = "its name or version fills the column, and this `dpkg -l` cuts what does not fit: not read"
+        return [text.remark(file, number, line, reason, understood=False)]
+    if not _valid(name, match["version"]):
+        return [
+            text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
+        ]
+    return [
+        Package(
+            place=Place(file, number),
+            text=shown(line),
+            name=name,
+            version=match["version"],
+            architecture=qualifier or match["arch"],
+            mark="manual",
+        )
+    ] + ([text.remark(file, number, line, "marked for removal, still installed")] if want in "rp" else [])
+
+
+def _may_be_cut(match: re.Match[str], widths: _Widths | None) -> bool:
+    """Whether a row may hold a cut name or version.
+
+    dpkg 1.16 and 1.17 cut at widths that follow from the terminal's: 14, 12 and 12 for 80 columns, and of each
+    further column a quarter, an eighth and an eighth (`list_format_init` in dpkg's src/querycmd.c). Later ones make
+    the columns as wide as the longest name and version. Without a header the row's own columns tell.
+    """
+    name, version, arch = (match.start(group) for group in ("name", "version", "arch"))
+    if widths is None:
+        widths = (version - name - 1, arch - version - 1, 12)
+        if widths[:2] != (14, 12):
+            return False
+    proportional = widths[1] == widths[2] and abs((widths[0] - 14) - 2 * (widths[1] - 12)) <= 1
+    full = len(match["name"]) >= widths[0] or len(match["version"]) >= widths[1]
+    return proportional and full
+
+
+def _other(file: str, number: int, line: str) -> Remark:
+    if line.startswith("#"):
+        return text.remark(file, number, line, "a comment")
+    if _LISTING.fullmatch(line) or _DPKG_HEAD.fullmatch(line):
+        return text.remark(file, number, line, "a header")
+    if line.startswith(("WARNING:", "N: ", "W: ", "Warning:", "Notice:")):
+        return text.remark(file, number, line, "a notice of apt")
+    return text.remark(file, number, line, "not a row of `apt list` or `dpkg -l`", understood=False)
+
+
+def _valid(name: str, version: str) -> bool:
+    if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
+        return False
+    try:
+        Version(version)
+    except ValueError:
+        return False
+    return True
+
+
+def _unique(packages: list[Package]) -> tuple[tuple[Package, ...], tuple[Remark, ...]]:
+    kept: dict[tuple[str, str], Package] = {}
+    repeated: list[Remark] = []
+    for one in packages:
+        first = kept.setdefault((one.name, one.architecture), one)
+        if first is one:
+            continue
+        if first.version != one.version:
+            raise text.broken(
+                one.place,
+                f"`{one.name}:{one.architecture}` is {one.version} here and {first.version} at {first.place}",
+                "a machine has one version of it: keep the list of the machine that ran",
+            )
+        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
+    return tuple(kept.values()), tuple(repeated)

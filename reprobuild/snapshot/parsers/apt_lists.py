@@ -1,0 +1,84 @@
+"""Which package lists apt had on the captured machine: evidence of when, and against what, it was updated last.
+
+`reprobuild capture` writes them into the `dpkg` part of `capture.json`: for each Release file below
+/var/lib/apt/lists its name (the address, with `_` for `/`), when it was fetched, and what it says of itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from reprobuild.infra.display import escaped, shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import AptList
+from reprobuild.snapshot.parsers.capture_json import DAMAGED
+
+_Field = Annotated[str, Meta(max_length=4096)]  # the capture reads that much of a Release file
+_FETCHED = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class _List(Struct, frozen=True):
+    file: _Field
+    dated: _Field = ""
+    date: _Field = ""
+    origin: _Field = ""
+    suite: _Field = ""
+    codename: _Field = ""
+
+
+class _Dpkg(Struct, frozen=True):
+    lists: Annotated[tuple[_List, ...], Meta(max_length=10_000)] = ()
+
+
+class _Document(Struct, frozen=True):
+    dpkg: _Dpkg | None = None  # None where the machine has no dpkg, or that part failed
+
+
+def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
+    """Return apt's lists that a `capture.json` names, in its order; a time that cannot be read is None.
+
+    Raises:
+        SnapshotError: it is damaged. Its version is checked by those that read it before (`captured.parse`).
+    """
+    try:
+        dpkg = msgspec.json.decode(data, type=_Document).dpkg
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
+        raise text.broken(file, escaped(str(err)), DAMAGED) from None
+    return tuple(
+        AptList(
+            file=shown(one.file),
+            date=_released(one.date),
+            fetched=_fetched(one.dated),
+            origin=shown(one.origin),
+            suite=shown(one.suite),
+            codename=shown(one.codename),
+        )
+        for one in (dpkg.lists if dpkg else ())
+    )
+
+
+def _released(date: str) -> int | None:
+    """Return the seconds since 1970 of a Release file's Date (`Sat, 11 Jul 2026 10:16:37 UTC`), or None."""
+    try:
+        when = parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError, IndexError):  # what it raises differs between Pythons
+        return None
+    return _seconds(when if when.tzinfo else when.replace(tzinfo=timezone.utc))
+
+
+def _fetched(dated: str) -> int | None:
+    try:
+        return _seconds(datetime.strptime(dated, _FETCHED).replace(tzinfo=timezone.utc))
+    except ValueError:
+        return None
+
+
+def _seconds(when: datetime) -> int | None:
+    """Return the seconds since 1970, or None for what is before: no archive of Debian's is that old."""
+    seconds = int(when.timestamp())
+    return seconds if seconds > 0 else None

@@ -1,0 +1,101 @@
+"""`capture.json`: read, and checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import escaped
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.snapshot.capture_model import Captured
+
+FILE = "capture.json"
+NEWEST = 1  # version of capture.json that is understood
+DAMAGED = "the snapshot is damaged or made to harm: take it again, or get it from where it was taken"
+
+_LIMIT = 64 << 20
+MOST_REPOSITORIES = (
+    4096  # each costs the capture several runs of git; large projects have some hundred submodules
+)
+_ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
+
+
+class _Version(Struct, frozen=True):
+    capture: int
+
+
+def read_captured(folder: Path) -> Captured:
+    """Return what a capture wrote beside the text files.
+
+    Raises:
+        SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or
+            it is damaged.
+    """
+    shown = escaped(str(folder / FILE))
+    try:
+        with open_plain(folder / FILE, links=False)[0] as stream:
+            return parse(stream.read(_LIMIT + 1), shown)
+    except OSError as err:
+        raise SnapshotError(
+            f"{shown} cannot be read: {err.strerror}",
+            hint="only snapshots of `reprobuild capture` hold whole repositories",
+        ) from None
+
+
+def parse(data: bytes, shown: str) -> Captured:
+    """Return what the bytes of a capture.json say; `shown` is its name in messages.
+
+    Raises:
+        SnapshotError: as `read_captured`.
+    """
+    try:
+        if len(data) > _LIMIT:
+            raise msgspec.DecodeError(f"it has more than {_LIMIT} bytes")
+        version = msgspec.json.decode(data, type=_Version).capture
+        if version > NEWEST:
+            raise SnapshotError(
+                f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
+                hint="read it with the reprobuild that took it, or a newer one",
+            )
+        found = msgspec.json.decode(data, type=Captured)
+        _check_parents(found)
+        return found
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
+        raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
+
+
+def _check_parents(found: Captured) -> None:
+    """Refuse two repositories of one name, and one that would lie inside of itself."""
+    if len(found.repositories) > MOST_REPOSITORIES:
+        raise msgspec.DecodeError(f"it has more than {MOST_REPOSITORIES} repositories")
+    parents = {one.name: one.parent for one in found.repositories}
+    if len(parents) != len(found.repositories):
+        raise msgspec.DecodeError("two repositories have one name")
+    settled: set[str | None] = {
+        None
+    }  # each lies below repositories that were looked at, so none is looked at twice
+    for name in parents:
+        chain: dict[str | None, None] = {}
+        above: str | None = name
+        while above not in settled:
+            if above in chain or above not in parents:
+                raise msgspec.DecodeError(f"the repository {name} lies in none that is there, or in itself")
+            chain[above] = None
+            above = parents[above]
+        settled.update(chain)
+
+
+def unquoted(written: str) -> bytes:
+    """Return the path that `quote` of the capture wrote, as the bytes that git knows."""
+    if not (len(written) > 1 and written[0] == written[-1] == '"'):
+        return written.encode("utf-8", "surrogateescape")
+
+    def one(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code, 8) & 0xFF) if code[0].isdigit() else chr(_ESCAPES.get(code, ord(code)))
+
+    return re.sub(r"\\([0-7]{3}|.)", one, written[1:-1], flags=re.DOTALL).encode("latin-1", "replace")

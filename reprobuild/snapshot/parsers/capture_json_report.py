@@ -1,0 +1,94 @@
+"""`capture.json`, of which only what decides about the image is taken: the interpreter that ran the capture."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from reprobuild.infra.display import escaped, shown
+from reprobuild.infra.untrusted.strings import Line
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import Fact, Place, Remark, Report
+from reprobuild.snapshot.parsers.capture_json import DAMAGED, NEWEST
+
+_Short = Annotated[str, Meta(max_length=100)]
+
+
+class _Python(Struct, frozen=True):
+    version: Annotated[str, Meta(pattern=r"^\d{1,3}\.\d{1,3}\.\d{1,3}[0-9a-z+.-]{0,30}\Z")]
+    implementation: _Short = ""
+    libc: _Short = ""
+    abiflags: _Short = ""
+    platform: _Short = ""
+
+
+class _Document(Struct, frozen=True):
+    capture: int
+    python: _Python | None = None  # None where that part failed
+    machine: msgspec.Raw = msgspec.Raw(b"null")  # of many forms, of which one field is taken
+
+
+class _Machine(Struct, frozen=True):
+    uname: tuple[Line, Line, Line, Line, Line]
+
+
+class _Version(Struct, frozen=True):
+    capture: int
+
+
+Read = tuple[tuple[Report, ...], tuple[Remark, ...]]
+
+
+def parse(data: bytes, file: str = "capture.json") -> Read:
+    """Return what the capture said of its interpreter; no report where it said nothing.
+
+    Raises:
+        SnapshotError: it is of a newer version, or damaged.
+    """
+    try:
+        version = msgspec.json.decode(data, type=_Version).capture
+        if version > NEWEST:
+            raise text.broken(
+                file,
+                f"it is of version {version}, and this reprobuild reads {NEWEST}",
+                "read it with the reprobuild that took it, or a newer one",
+            )
+        document = msgspec.json.decode(data, type=_Document)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
+        raise text.broken(file, escaped(str(err)), DAMAGED) from None
+    python, machine = document.python, _machine(document)
+    if python is None:
+        told = Report(file=file, kind="capture", facts=(), machine=machine or UNSET)
+        return ((told,) if machine else ()), ()
+    place = Place(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
+    facts = tuple(
+        Fact(place=place, name=name, value=shown(value))
+        for name, value in (
+            ("Python version", python.version), ("implementation", python.implementation), ("libc", python.libc)
+        )
+        if value
+    )  # fmt: skip
+    # A build between two releases adds a plus.
+    known = python.version.rstrip("+") if python.implementation == "CPython" else ""
+    report = Report(
+        file=file, kind="capture", facts=facts, python=known, libc=shown(python.libc),
+        free_threaded=True if known and "t" in python.abiflags else UNSET, machine=machine or UNSET,
+    )  # fmt: skip
+    return (report,), ()
+
+
+def _machine(document: _Document) -> str:
+    """Return what the interpreter was made for (`linux-x86_64`), else what the kernel says; empty where none tells."""
+    of_python = re.fullmatch(
+        r"linux-([A-Za-z0-9_]{1,30})", document.python.platform if document.python else ""
+    )
+    if of_python:
+        return of_python[1]
+    try:
+        uname = msgspec.json.decode(document.machine, type=_Machine).uname
+    except msgspec.DecodeError:
+        return ""
+    return uname[4] if uname[0] == "Linux" and re.fullmatch(r"[A-Za-z0-9_]{1,30}", uname[4]) else ""

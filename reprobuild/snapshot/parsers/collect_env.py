@@ -1,0 +1,224 @@
+"""`collect_env.txt`: what `python -m torch.utils.collect_env` and vLLM's version of it print.
+
+The report is evidence: its facts are kept in their own words, and the few that matter as fields of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec import UNSET
+
+from reprobuild.infra import secrets
+from reprobuild.infra.display import shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import Fact, Place, Remark, Report
+
+# torch/utils/collect_env.py of 1.5 to 2.13, and vllm/collect_env.py.
+_KEYS = frozenset({
+    "pytorch version", "is debug build", "cuda used to build pytorch", "rocm used to build pytorch",
+    "xpu used to build pytorch", "os", "gcc version", "clang version", "cmake version", "libc version",
+    "python version", "python platform", "is cuda available", "cuda runtime version", "cuda_module_loading set to",
+    "gpu models and configuration", "nvidia driver version", "cudnn version", "is xpu available",
+    "intel gpu driver version", "intel gpu models onboard", "intel gpu models detected", "hip runtime version",
+    "miopen runtime version", "is xnnpack available", "caching allocator config", "rocm version",
+    "neuron sdk version", "vllm version", "vllm build flags", "cuda archs", "gpu topology", "cann", "ascend-toolkit",
+})  # fmt: skip
+_SECTIONS = {"cpu": "cpu", "versions of relevant libraries": "libraries", "env variables": "variables",
+             "environment variables": "variables", "cann": "cann", "gpu topology": "topology"}  # fmt: skip
+_KEY = re.compile(r"(?P<key>[A-Za-z][\w ()/.+-]{0,60}?)\s*:(?:\s+(?P<value>.*))?")
+_LIBRARY = re.compile(r"\[(?P<where>pip3?|conda)\]\s+(?P<name>[A-Za-z0-9_][\w.+-]*)(?:==|\s+)(?P<rest>\S.*)")
+_NONE = re.compile(r"\[(pip3?|conda)\]\s+(Could not collect|No relevant packages)")
+_ASSIGNED = re.compile(r"(?P<key>[A-Za-z_]\w*)=(?P<value>.*)", re.ASCII)
+_BANNER = re.compile(
+    r"Collecting environment information\.*|=+|[A-Z][A-Za-z /&]* (Info|Flags|Variables|Versions|Topology)"
+)
+_WARNED = re.compile(r"\S+:\d+:.*|.*\b\w*Warning\b.*")
+_NOTHING = re.compile(r"(?i)could not collect|n/?a|none|no cuda|-?")
+_HEAD = "pytorch version"
+_LONGEST = 200  # lines of one fact
+
+Read = tuple[tuple[Report, ...], tuple[Remark, ...]]
+
+
+def parse(data: bytes, file: str = "collect_env.txt") -> Read:
+    """Return the reports of a file, mostly one, and the remarks.
+
+    Raises:
+        SnapshotError: it is not text.
+    """
+    rows = text.lines(data, file)
+    reader = _Reader(file)
+    for number, row in enumerate(rows, 1):
+        reader.read(number, row.strip())
+    reader.settle()
+    remarks = [*text.nothing(file, rows), *reader.remarks]
+    if any(row.strip() for row in rows) and not reader.reports:
+        remarks.append(text.remark(file, 1, "", "not a report of collect_env", understood=False))
+    return tuple(reader.reports), tuple(remarks)
+
+
+class _Reader:
+    """What stays in mind: the facts of this report, the section, and the fact that may go on."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.reports: list[Report] = []
+        self.remarks: list[Remark] = []
+        self.facts: list[Fact] = []
+        self.section = "before"
+        self.open: list[str] | None = None  # the lines of the last fact, which may go on
+        self.warned = False
+        self.named = False  # whether this section has a fact
+
+    def read(self, number: int, line: str) -> None:
+        """Take one line: the first form that fits has it."""
+        if not line:
+            self._close()
+            if self.section == "cpu":
+                self.section = "main"
+            return
+        if len(line) > text.LONGEST_ROW * 5:
+            self._remark(number, line, "too long for a report of collect_env", understood=False)
+            return
+        forms: tuple[Callable[[int, str], bool], ...] = (
+            self._around, self._library, self._key, self._of_section, self._goes_on,
+        )  # fmt: skip
+        if not any(form(number, line) for form in forms):
+            self._remark(number, line, "not a line of collect_env", understood=False)
+
+    def _around(self, number: int, line: str) -> bool:
+        if _BANNER.fullmatch(line):
+            self.warned = False
+            self._remark(number, line, "a header")
+            return True
+        if note := text.noise(self.file, number, line):
+            self._close()
+            self.remarks.append(note)
+            self.warned = note.understood  # a typed command may have been wrapped
+            return True
+        match = _KEY.fullmatch(line)
+        if self.section == "before" and not (match and match["key"].lower() in _KEYS):
+            self.warned = self.warned or bool(_WARNED.fullmatch(line))
+            self._remark(number, line, "what was printed before the report", understood=self.warned)
+            return True
+        return False
+
+    def _library(self, number: int, line: str) -> bool:
+        if _NONE.fullmatch(line):
+            self._remark(number, line, "no libraries were found")
+            return True
+        match = _LIBRARY.fullmatch(line)
+        if match:
+            self._keep(number, f"[{match['where']}] {match['name']}", " ".join(match["rest"].split()))
+        return match is not None
+
+    def _key(self, number: int, line: str) -> bool:
+        match = _KEY.fullmatch(line)
+        key = match["key"].lower() if match else ""
+        if not match or (key not in _KEYS and key not in _SECTIONS):
+            return False
+        if key == _HEAD:
+            self.settle()
+            self.section = "main"
+        if key in _SECTIONS and not match["value"]:
+            self.section, self.named = _SECTIONS[key], False
+            self._remark(number, line, "the header of a section")
+        else:
+            self.section = "main"
+            self._keep(number, match["key"], match["value"] or "")
+        return True
+
+    def _of_section(self, number: int, line: str) -> bool:
+        if self.section == "topology":
+            self._remark(number, line, "the topology of the GPUs")
+            return True
+        if self.section not in ("cpu", "variables", "cann"):
+            return False
+        match = _ASSIGNED.fullmatch(line) or (_KEY.fullmatch(line) if self.section == "cpu" else None)
+        if match and self.section == "variables":
+            hidden = secrets.secret_variable(match["key"], match["value"])
+            self._keep(number, f"variable {match['key']}", None if hidden else match["value"])
+        elif self.section == "variables":
+            reason = "no variable, or a piece of one, which may be a secret: not kept"
+            self._remark(number, "", reason, understood=False)
+        elif match:
+            self._keep(number, f"{self.section}: {match['key']}", match["value"] or "")
+        elif self.section == "cpu" and not self.named:
+            self._keep(number, "cpu: Model name", line)
+        else:
+            return False
+        self.named = True
+        return True
+
+    def _goes_on(self, number: int, line: str) -> bool:
+        """Take a line that belongs to the fact before: GPUs, files of cuDNN, a value that mail has wrapped."""
+        if self.open is None or len(self.open) > _LONGEST:
+            return False
+        name, so_far = self.facts[-1].name.lower(), "\n".join(self.open)
+        listed = {"gpu models and configuration": r"GPU \d+: .*", "cudnn version": r"(/|[A-Za-z]:\\).*"}
+        wrapped = any(so_far.count(a) > so_far.count(b) for a, b in ("[]", "()"))
+        if not (wrapped or re.fullmatch(listed.get(name, r"(?!)"), line)):
+            return False
+        self.open.append(line)
+        last = self.facts[-1]
+        self.facts[-1] = Fact(place=last.place, name=last.name, value=None, lines=last.lines + 1)
+        return True
+
+    def _keep(self, number: int, name: str, value: str | None) -> None:
+        self._close()
+        self.facts.append(Fact(place=Place(self.file, number), name=shown(name), value=None))
+        self.open = None if value is None else [value]
+
+    def _close(self) -> None:
+        """Write the lines of the open fact into it, without what looks like a secret."""
+        if self.open is not None and self.facts:
+            value = "\n".join(shown(line) for line in self.open if line)
+            last = self.facts[-1]
+            self.facts[-1] = Fact(place=last.place, name=last.name, value=value, lines=last.lines)
+        self.open = None
+
+    def settle(self) -> None:
+        """End a report."""
+        self._close()
+        if self.facts:
+            self.reports.append(_report(self.file, tuple(self.facts)))
+            self.remarks += _other_torches(self.reports[-1])
+        self.facts = []
+
+    def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
+        self._close()
+        self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
+
+
+def _report(file: str, facts: tuple[Fact, ...]) -> Report:
+    said = {fact.name.lower(): fact.value or "" for fact in reversed(facts)}
+
+    def plain(name: str) -> str:
+        value = said.get(name, "")
+        return "" if _NOTHING.fullmatch(value) else value
+
+    python = re.match(r"\d+\.\d+(\.\d+)?", plain("python version"))
+    cudnn = re.search(r"libcudnn\.so\.([\d.]*\d)|^(\d[\d.]*)$", plain("cudnn version"))
+    models = [re.sub(r"^GPU \d+: ", "", line) for line in plain("gpu models and configuration").split("\n")]
+    return Report(
+        file=file, kind="collect_env", facts=facts, python=python[0] if python else "",
+        torch=plain("pytorch version"), cuda=plain("cuda used to build pytorch"),
+        cudnn=(cudnn[1] or cudnn[2]) if cudnn else "", gpus=tuple(model for model in models if model),
+        driver=plain("nvidia driver version"), os=plain("os"), libc=plain("libc version"),
+        free_threaded=True if "free-threading build" in plain("python version") else UNSET,  # sys.version has it
+    )  # fmt: skip
+
+
+def _other_torches(report: Report) -> list[Remark]:
+    """Return remarks on torches of pip and conda that are not the one that made the report."""
+    found = []
+    for fact in report.facts:
+        version = (fact.value or "").split(" ")[0]
+        ours = report.torch.partition("+")[0]
+        if re.fullmatch(r"\[\w+\] (torch|pytorch)", fact.name) and version.partition("+")[0] != ours:
+            reason = f"another torch than the report's own, {report.torch}"
+            shown = f"{fact.name} {version}"
+            found.append(text.remark(fact.place.file, fact.place.line, shown, reason, understood=False))
+    return found

@@ -1,0 +1,192 @@
+"""`conda list`, `conda list --explicit`, `conda list --export` and their relatives: one reader for all of them.
+
+Each line tells its own form, so a file may hold several, with what people leave around them. YAML is in `conda_yaml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from reprobuild.infra import secrets
+from reprobuild.infra.display import escaped, shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import CondaPackage, Place, Remark
+
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
+# conda's versions hold no dash: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html.
+# Those of pip, which stand in the same lists, may (0.1.1-2209072238).
+VERSION = r"[0-9A-Za-z][0-9A-Za-z_.+!]*"
+_WIDE = r"[0-9A-Za-z][0-9A-Za-z_.+!~-]*"
+_BUILD = r"[0-9A-Za-z_][0-9A-Za-z_.+]*"
+PYPI = "pypi"
+
+_FILE = re.compile(rf"(?P<name>{NAME})-(?P<version>{VERSION})-(?P<build>{_BUILD})(\.tar\.bz2|\.conda|\.json)")
+_ADDRESS = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s#]+)(#(?P<hash>\S*))?")
+_ROW = re.compile(
+    rf"(?P<name>{NAME})\s+(?P<version>(?=\S*\d){_WIDE})\s+(?P<build><pip>|{_BUILD})(\s+(?P<channel>\S+))?"
+)
+_EXPORT = re.compile(rf"(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(=(?P<build>{_BUILD}))?")
+_EXPORT_PIP = re.compile(rf"(?P<name>{NAME})={{1,2}}(?P<version>{_WIDE})=(?P<build>pypi_0|<pip>)")
+_SHORT = re.compile(rf"(?P<name>{NAME})-(?P<version>\d[0-9A-Za-z_.+!]*)")
+_HEAD = re.compile(
+    r"(# |List of )?packages in environment( at)?\b.*|#?\s*Name\s+Version\s+Build(\s+Channel)?|[─━-]{3,}[─━ -]*"
+)
+_TYPED = re.compile(r"[^=]{0,200}\b(conda|mamba|micromamba) (list|env export)\b.*")
+_FAILED = re.compile(r"([A-Z]\w*(Error|NotFound|Exception)|Error|ERROR|error|critical)\b.*")
+
+Read = tuple[tuple[CondaPackage, ...], tuple[Remark, ...]]
+
+
+def parse(data: bytes, file: str = "conda-list.txt") -> Read:
+    """Return the packages and remarks of a list of conda's.
+
+    Raises:
+        SnapshotError: it is not text, or lists one package in two versions.
+    """
+    rows = text.lines(data, file)
+    found: list[CondaPackage] = []
+    remarks: list[Remark] = list(text.nothing(file, rows))
+    commented = _commented(rows)
+    for number, row in enumerate(rows, 1):
+        line = row.strip()
+        if commented:
+            line = line.removeprefix("#").strip()
+        if not line:
+            if row.strip():
+                remarks.append(text.remark(file, number, row, "a comment"))
+            continue
+        if len(line) > text.LONGEST_ROW:
+            remarks.append(
+                text.remark(file, number, line, "too long for a line of conda's", understood=False)
+            )
+            continue
+        bare, cut = secrets.strip_credentials(line) if "://" in line else (line, False)
+        if note := _around(file, number, bare):
+            remarks.append(note)
+        elif package := _package(file, number, bare):
+            found.append(package)
+            if cut:
+                remarks.append(text.remark(file, number, bare, "the address held a credential, removed"))
+        else:
+            remarks.append(text.remark(file, number, line, "not a line that conda writes", understood=False))
+    kept, repeated = unique(found)
+    return kept, (*remarks, *repeated)
+
+
+def is_explicit(data: bytes) -> bool:
+    """Whether a file of an unknown name is an explicit list: `@EXPLICIT` comes first, after comments."""
+    head = data[:20_000].lstrip(b"\xef\xbb\xbf").split(b"\n")
+    first = next((line.strip() for line in head if line.strip() and not line.startswith(b"#")), b"")
+    return first == b"@EXPLICIT"
+
+
+def _commented(rows: list[str]) -> bool:
+    """Whether somebody commented the whole list out; then even conda's own comments have two marks."""
+    written = [row.strip() for row in rows if row.strip()]
+    return all(row.startswith("#") for row in written) and any(
+        re.match(r"#\s*#\s*(packages in environment|Name\s)", row) for row in written
+    )
+
+
+def _around(file: str, number: int, line: str) -> Remark | None:
+    """Return the remark on a line that carries no package by its looks, or None."""
+    if _HEAD.fullmatch(line):
+        return text.remark(file, number, line, "a header")
+    if line == "@EXPLICIT":
+        return text.remark(file, number, line, "the mark of an explicit list")
+    if line.startswith("#"):
+        return text.remark(file, number, line, "a comment")
+    if line.startswith(("WARNING", "Warning:", "warning")):
+        return text.remark(file, number, line, "a warning of conda")
+    if note := text.noise(file, number, line):
+        return note
+    if _TYPED.fullmatch(line):
+        return text.remark(file, number, line, "the command that was typed")
+    if _FAILED.fullmatch(line) and not _ROW.fullmatch(line):
+        return text.remark(file, number, line, "the capture command failed", understood=False)
+    return text.leak(file, number, line)
+
+
+def _package(file: str, number: int, line: str) -> CondaPackage | None:
+    if match := _ADDRESS.fullmatch(line):
+        return _of_address(file, number, line, match["url"], match["hash"] or "")
+    if match := _FILE.fullmatch(line.partition("#")[0]):  # the capture knew no address
+        return package(file, number, line, match["name"], match["version"], build=match["build"],
+                       **_hash(line.partition("#")[2]))  # fmt: skip
+    if match := _ROW.fullmatch(line):
+        build, channel = match["build"], match["channel"]
+        by_pip = build in ("<pip>", "pypi_0")
+        return package(
+            file, number, line, match["name"], match["version"], build=None if by_pip else build,
+            channel=PYPI if by_pip else channel and escaped(channel),
+        )  # fmt: skip
+    if match := _EXPORT_PIP.fullmatch(line):
+        return package(file, number, line, match["name"], match["version"], channel=PYPI)
+    if match := _EXPORT.fullmatch(line):
+        return package(file, number, line, match["name"], match["version"], build=match["build"])
+    if match := _SHORT.fullmatch(line):
+        return package(file, number, line, match["name"], match["version"])
+    return None
+
+
+def _of_address(file: str, number: int, line: str, url: str, digest: str) -> CondaPackage | None:
+    above, _, name = (unquote(part) for part in url.rpartition("/"))  # split first: `%2F` is no slash
+    match = _FILE.fullmatch(name)
+    if not match or not url.isprintable():
+        return None
+    channel, _, platform = above.rpartition("/")
+    known = re.fullmatch(r"noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+", platform)
+    return package(
+        file, number, line, match["name"], match["version"], build=match["build"],
+        channel=channel if known else None, url=url, **_hash(digest),
+    )  # fmt: skip
+
+
+def _hash(digest: str) -> dict[str, str]:
+    bare = digest.lower().removeprefix("sha256:").removeprefix("md5:")
+    if re.fullmatch(r"[0-9a-f]{32}", bare):
+        return {"md5": bare}
+    return {"sha256": bare} if re.fullmatch(r"[0-9a-f]{64}", bare) else {}
+
+
+def package(
+    file: str, number: int, line: str, name: str, version: str, *, build: str | None = None,
+    channel: str | None = None, url: str | None = None, md5: str | None = None, sha256: str | None = None,
+) -> CondaPackage:  # fmt: skip
+    """Return the package of one line, whose text may be printed."""
+    return CondaPackage(
+        place=Place(file, number), text=shown(line), name=name, version=version, build=build,
+        channel=channel, url=url, md5=md5, sha256=sha256,
+    )  # fmt: skip
+
+
+def unique(found: Iterable[CondaPackage]) -> Read:
+    """Return each package once, and remarks on repetitions.
+
+    pip's packages are told from conda's: one name may be of both, and pip's then lies over conda's.
+
+    Raises:
+        SnapshotError: one package is there in two versions or builds.
+    """
+    kept: dict[tuple[str, bool], CondaPackage] = {}
+    repeated: list[Remark] = []
+    for one in found:
+        first = kept.setdefault((one.name.lower(), one.channel == PYPI), one)
+        if first is one:
+            continue
+        builds = {first.build, one.build} - {None}
+        if first.version != one.version or len(builds) > 1:
+            raise text.broken(
+                one.place,
+                f"conda's `{one.name}` is {label(one)} here and {label(first)} at {first.place}",
+                "these are of two environments: keep the list of the one that ran",
+            )
+        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
+    return tuple(kept.values()), tuple(repeated)
+
+
+def label(one: CondaPackage) -> str:
+    """Return version and build as `conda list --export` writes them."""
+    return one.version + (f"={one.build}" if one.build else "")

@@ -1,0 +1,26 @@
+"""The names of conda's packages on PyPI."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+INTERPRETER = "python"  # conda's package of the interpreter; on an index it would be another project
+# conda's names of torch, which people write into lists for pip. On an index `pytorch` is another project.
+TORCH = frozenset({"pytorch", "pytorch-cpu", "pytorch-gpu"})
+
+
+@cache
+def names() -> dict[str, str]:
+    """Return {name in conda: name on PyPI} of those that differ."""
+    raw = files("reprobuild.snapshot.parsers").joinpath("conda_names.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=dict[str, str])
+
+
+def on_pypi(name: str) -> str:
+    """Return the name that a package of conda would have on PyPI, in the form of PEP 503."""
+    found = str(canonicalize_name(name))
+    return names().get(found, found)

@@ -1,0 +1,233 @@
+"""`environment.yml`: what `conda env export` writes, and what people write by hand.
+
+An export says what was installed. A file written by hand says what was asked for, so nothing in it is a version that
+can be relied on, unless it names a build.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import yaml
+from msgspec.structs import replace
+
+from reprobuild.infra import secrets
+from reprobuild.infra.display import escaped, shown
+from reprobuild.infra.untrusted.yaml_documents import StrictLoader
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import CondaPackage, Place, Remark
+from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, package, unique
+
+_LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
+_DEPTH = 8
+_FULL = re.compile(
+    rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
+)
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
+# Nobody asks for these by name: every export of an environment with Python has them.
+_TELLING = frozenset({"ca-certificates", "openssl"})
+_HINT = "write it again with `conda env export`, or take it out of the folder"
+
+# The reasons of remarks on lines that tell no version.
+OF_CONDA = "asked for: it does not say what was installed"
+OF_PIP = "a line for pip that pins no version: the freeze tells what was installed"
+
+Read = tuple[tuple[CondaPackage, ...], tuple[Remark, ...]]
+
+
+class Asked(NamedTuple):
+    """A line for pip that pins no version, and its number."""
+
+    line: int
+    text: str
+
+
+class _Loader(StrictLoader):
+    """Composes a tree of nodes, but no deep one, and none that refers to itself."""
+
+    deepest = _DEPTH
+    tags = True  # nodes are read, and nothing is constructed
+
+
+def parse(data: bytes, file: str = "environment.yml") -> Read:
+    """Return the packages, with those of the `pip:` section, and the remarks.
+
+    Raises:
+        SnapshotError: it is not text or not YAML, is larger or deeper than conda writes, or lists one package in
+            two versions.
+    """
+    reader = _read(data, file)
+    kept, repeated = unique(_among(one, reader.channels) for one in reader.found)
+    return kept, (*reader.remarks, *reader.others(), *repeated)
+
+
+def asked_of(data: bytes, file: str) -> tuple[Asked, ...]:
+    """Return the lines for pip that pin no version.
+
+    Raises:
+        SnapshotError: as `parse`.
+    """
+    return tuple(_read(data, file).asked)
+
+
+def _read(data: bytes, file: str) -> _Reader:
+    if len(data) > _LIMIT:
+        raise text.broken(file, f"{len(data)} bytes are too many for an environment", _HINT)
+    whole = text.decode(data, file)
+    rows = text.split(whole)
+    reader = _Reader(file, rows, whole)
+    if empty := text.nothing(file, rows):
+        reader.remarks += empty
+        return reader
+    try:
+        root = yaml.compose(whole, Loader=_Loader)
+    except yaml.MarkedYAMLError as err:
+        line = err.problem_mark.line + 1 if err.problem_mark else 1
+        raise text.broken(
+            Place(file, line), f"not an environment: {shown(err.problem or '')}", _HINT
+        ) from None
+    except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
+        raise text.broken(file, f"not YAML: {shown(str(err))}", _HINT) from None
+    reader.read(root)
+    return reader
+
+
+class _Reader:
+    """Walks the keys that conda writes; `known` are the lines that became something."""
+
+    def __init__(self, file: str, rows: list[str], whole: str) -> None:
+        self.file = file
+        self.rows = rows
+        # YAML ends lines at other characters, too, so its own numbers are not those that editors show.
+        self.starts = [0, *(match.end() for match in re.finditer("\n", whole))]
+        self.found: list[CondaPackage] = []
+        self.remarks: list[Remark] = []
+        self.known: set[int] = set()
+        self.export = False
+        self.channels: tuple[str, ...] = ()
+        self.asked: list[Asked] = []
+
+    def read(self, root: yaml.Node | None) -> None:
+        """Take the keys of the document."""
+        for key, value in _pairs(root):
+            line = self._line(key)
+            if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
+                self._remark(line, "the packages of the environment")
+                self.export = _is_export(value)
+                for item in value.value:
+                    self._dependency(item)
+            elif key.value in ("name", "prefix", "channels", "platforms"):
+                if key.value == "channels" and isinstance(value, yaml.SequenceNode):
+                    self.channels = tuple(
+                        _channel(each) for each in value.value if isinstance(each, yaml.ScalarNode)
+                    )
+                for at in range(line, self._end(value)):
+                    self._remark(at, f"conda's `{key.value}`")
+            elif key.value == "variables":
+                for at in range(line, self._end(value)):  # may hold a secret
+                    self._remark(at, "a variable of the environment: not read", shown=False)
+
+    def _line(self, node: yaml.Node) -> int:
+        return bisect_right(self.starts, node.start_mark.index)
+
+    def _end(self, node: yaml.Node) -> int:
+        """Return the number of the line after the last one on which something of a node stands."""
+        if isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
+            last = node.value[-1]
+            return self._end(last[1] if isinstance(last, tuple) else last)
+        # The end is where the next thing may begin: at the start of a line, the node ends on the line before.
+        return max(self._line(node), bisect_right(self.starts, node.end_mark.index - 1)) + 1
+
+    def _dependency(self, item: yaml.Node) -> None:
+        if isinstance(item, yaml.ScalarNode):
+            self._conda(item)
+            return
+        for key, value in _pairs(item):
+            if key.value == "pip" and isinstance(value, yaml.SequenceNode):
+                self._remark(self._line(key), "the packages of pip")
+                for each in value.value:
+                    if isinstance(each, yaml.ScalarNode):
+                        self._pip(each)
+
+    def _conda(self, item: yaml.ScalarNode) -> None:
+        match = _FULL.fullmatch(item.value)
+        if match and (match["build"] or self.export):
+            channel = match["channel"] and escaped(secrets.strip_credentials(match["channel"])[0])
+            self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
+        elif re.match(NAME, item.value):
+            self._remark(self._line(item), OF_CONDA)
+
+    def _pip(self, item: yaml.ScalarNode) -> None:
+        line = self._line(item)
+        if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
+            self._keep(item, match["name"], match["version"], channel=PYPI)
+        elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
+            self.asked.append(Asked(line, " ".join(item.value.split())))
+            self._remark(line, OF_PIP)
+
+    def _keep(
+        self,
+        item: yaml.Node,
+        name: str,
+        version: str,
+        *,
+        build: str | None = None,
+        channel: str | None = None,
+    ) -> None:
+        line = self._line(item)
+        row = self.rows[line - 1]
+        if leak := text.leak(self.file, line, row):
+            self.remarks.append(leak)
+        else:
+            self.found.append(
+                package(self.file, line, row.strip(), name, version, build=build, channel=channel)
+            )
+        self.known.add(line)
+
+    def _remark(self, line: int, reason: str, *, shown: bool = True) -> None:
+        if line not in self.known and self.rows[line - 1].strip():
+            row = self.rows[line - 1] if shown else ""
+            self.remarks.append(text.remark(self.file, line, row, reason))
+            self.known.add(line)
+
+    def others(self) -> Iterator[Remark]:
+        """Yield the remarks on lines that became nothing."""
+        for number, row in enumerate(self.rows, 1):
+            line = row.strip()
+            if not line or number in self.known:
+                continue
+            if line.startswith("#"):
+                yield text.remark(self.file, number, line, "a comment")
+            elif line in ("---", "..."):
+                yield text.remark(self.file, number, line, "a mark of YAML")
+            else:
+                yield text.remark(self.file, number, line, "not what conda writes", understood=False)
+
+
+def _channel(node: yaml.ScalarNode) -> str:
+    return escaped(secrets.strip_credentials(node.value)[0])
+
+
+def _among(package: CondaPackage, channels: tuple[str, ...]) -> CondaPackage:
+    """Return a package of conda that does not tell its channel with those of the environment."""
+    if package.channel is not None or not channels:
+        return package
+    return replace(package, among=tuple(one for one in channels if one != "nodefaults"))
+
+
+def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        yield from node.value
+
+
+def _is_export(dependencies: yaml.SequenceNode) -> bool:
+    """Whether the list names what nobody asks for, and Python with all three parts of its version."""
+    specs = [item.value for item in dependencies.value if isinstance(item, yaml.ScalarNode)]
+    matches = [match for spec in specs if (match := _FULL.fullmatch(spec))]
+    versions = {match["name"]: match["version"] for match in matches}
+    return not _TELLING - versions.keys() and bool(
+        re.fullmatch(r"\d+\.\d+\.\d+", versions.get("python", "3.0.0"))
+    )

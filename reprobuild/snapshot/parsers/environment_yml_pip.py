@@ -1,0 +1,72 @@
+"""What an `environment.yml` asks for without a version, where nothing beside it tells what was installed.
+
+Beside a freeze such lines tell nothing more. Alone, a repository with its commit can stand in them, and what pins
+nothing must not be lost without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import CondaPackage, Remark, Requirement
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, Asked, asked_of
+
+_ALONE = "it says what was asked for, and no file beside it what was installed"
+_FILE = "it names another file, which was not captured"
+
+
+def without_freeze(
+    data: bytes, file: str, packages: Iterable[CondaPackage], remarks: Sequence[Remark]
+) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
+    """Return what an environment.yml has for pip, as the lines of a freeze, and all remarks of the snapshot anew.
+
+    Args:
+        data: the bytes of the file.
+        file: its name.
+        packages: what all lists of conda's tell, which is not asked for again.
+        remarks: the remarks so far.
+
+    Raises:
+        SnapshotError: one distribution is asked for twice, and differently.
+    """
+    packages = tuple(packages)
+    told = {canonicalize_name(one.name) for one in packages}
+    lists = any(one.place.file != file for one in packages)
+    lines, unclear = _for_pip(asked_of(data, file), file)
+    lines = tuple(line for line in lines if line.version or line.kind != "index" or _name(line) not in told)
+    known = {line.place.line for line in lines} | {one.place.line for one in unclear}
+    kept: list[Remark] = []
+    for one in remarks:
+        if one.place.file != file or one.reason not in (OF_CONDA, OF_PIP):
+            kept.append(one)
+        elif one.reason == OF_CONDA and not lists:
+            kept.append(replace(one, reason=_ALONE, understood=False))
+        elif one.reason == OF_CONDA or one.place.line not in known:
+            kept.append(one)
+    return lines, (*kept, *unclear)
+
+
+def _name(line: Requirement) -> str:
+    return canonicalize_name(line.name)
+
+
+def _for_pip(asked: Sequence[Asked], file: str) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
+    """Read the lines for pip as those of a freeze, each at its own number."""
+    rows: dict[int, str] = {}
+    unclear: list[Remark] = []
+    for one in asked:
+        if one.line in rows:
+            reason = "several lines for pip on one line: write each on its own"
+            unclear.append(text.remark(file, one.line, one.text, reason, understood=False))
+        elif one.text.startswith(("-r", "--requirement", "-c", "--constraint")):
+            unclear.append(text.remark(file, one.line, one.text, _FILE, understood=False))
+        else:
+            rows[one.line] = one.text
+    whole = "\n".join(rows.get(number, "") for number in range(1, max(rows, default=0) + 1))
+    lines, remarks = pip_freeze.parse(whole.encode(), file) if rows else ((), ())
+    return lines, (*unclear, *remarks)

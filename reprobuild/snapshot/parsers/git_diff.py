@@ -1,0 +1,272 @@
+"""`*.diff`: what `git diff` printed. Only headers are read here; applying the content is git's job.
+
+The content is checked for what would fail or harm later: a diff that is cut short, a path that leaves the
+repository, a secret.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reprobuild.infra import secrets
+from reprobuild.infra.display import shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import Patch, PatchedFile, Place, Remark
+from reprobuild.snapshot.parsers.diff_names import header_names, plain_name, prefixed, safe, unprefixed
+
+_INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@.*", re.DOTALL)
+_MODE = re.compile(rb"(old mode|new mode|deleted file mode|new file mode) (\d{6})")
+_NAME = re.compile(rb"(rename from|rename to|copy from|copy to|---|\+\+\+) (.*)", re.DOTALL)
+_SIMILAR = re.compile(rb"(similarity|dissimilarity) index \d+%")
+_BASE85 = re.compile(rb"[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+")
+# keyword of a header line: the side it speaks of, and the side that is not there
+_SIDES: dict[bytes, tuple[str, str]] = {
+    b"old mode": ("old", ""),
+    b"new mode": ("new", ""),
+    b"deleted file mode": ("old", "new"),
+    b"new file mode": ("new", "old"),
+    b"rename from": ("old", ""),
+    b"rename to": ("new", ""),
+    b"copy from": ("old", ""),
+    b"copy to": ("new", ""),
+    b"---": ("old", ""),
+    b"+++": ("new", ""),
+}
+_AT_ONCE = 5000  # lines searched for secrets at once: the first one found is enough
+_CUT = "the diff is cut short: capture it again, and check that the disk was not full"
+
+Read = tuple[tuple[Patch, ...], tuple[Remark, ...]]
+
+
+def parse(data: bytes, file: str) -> Read:
+    """Return the patch of one `.diff` file, or none if it is empty, and the remarks.
+
+    Raises:
+        SnapshotError: it is no git diff, is cut short, names a path outside the repository, or holds a secret.
+    """
+    text.check_size(len(data), file)
+    name = file.removesuffix(".diff")
+    if not data.strip():
+        return (), (text.remark(file, 1, "", "an empty diff: nothing had been changed"),)
+    walk = _Walk(data, file)
+    walk.read_all()
+    _refuse_secrets(walk)
+    patch = Patch(file=file, name=name, content=data, files=tuple(walk.files), strip=walk.strip)
+    return (patch,), (*_by_name(file, name), *walk.remarks)
+
+
+class _Walk:
+    """Goes through the lines of a diff; `at` is the next one to read."""
+
+    def __init__(self, data: bytes, file: str) -> None:
+        self.file = file
+        self.rows = data.split(b"\n")
+        if not self.rows[-1]:
+            self.rows.pop()
+        self.at = 0
+        self.strip = 1
+        self.files: list[PatchedFile] = []
+        self.remarks: list[Remark] = []
+        self.binary: set[int] = set()
+
+    def read_all(self) -> None:
+        """Read what stands before the first file, then each file."""
+        self._refuse_foreign()
+        outside = "text before the first file of the diff"
+        while self.at < len(self.rows):
+            row = self.rows[self.at]
+            if row.startswith(b"diff --git "):
+                self._file()
+                outside = "text after a file of the diff"
+            else:
+                if row.startswith(b"@@ -"):
+                    raise self.broken(
+                        self.at,
+                        "a hunk that belongs to no file",
+                        "the beginning of the diff is missing: capture it again",
+                    )
+                self._outside(row, outside)
+                self.at += 1
+
+    def _refuse_foreign(self) -> None:
+        for number, row in enumerate(self.rows):
+            self._refuse_merge(number)
+            if row.startswith(b"\x1b["):
+                raise self.broken(
+                    number,
+                    "the diff was written with colours",
+                    "capture again with `git -c color.ui=false diff`",
+                )
+            if row.startswith(b"diff --git "):
+                return
+        raise self.broken(0, "this is not the output of `git diff`", "capture it with `git diff --binary`")
+
+    def _refuse_merge(self, at: int) -> None:
+        if self.rows[at].startswith((b"diff --cc ", b"diff --combined ", b"* Unmerged path ")):
+            raise self.broken(
+                at, "a merge was not finished in this repository", "resolve the merge there and capture again"
+            )
+
+    def _outside(self, row: bytes, reason: str) -> None:
+        if not row.strip():
+            return
+        self._refuse_merge(self.at)
+        shown = row.decode("utf-8", "backslashreplace")
+        understood = True
+        if re.match(r"(-- ?|\d+\.\d+[\w.-]*)$", shown):
+            reason = "the signature of a mail"
+        elif re.match(r"Submodule .* [0-9a-f]+\.\.\.?[0-9a-f]+|Submodule .* contains", shown):
+            reason, understood = "git only logged this submodule: its change is not in the diff", False
+        elif re.match(r"index |Binary files ", shown):
+            reason, understood = "it belongs to a file whose beginning is missing", False
+        self.remarks.append(text.remark(self.file, self.at + 1, shown, reason, understood=understood))
+
+    def _file(self) -> None:
+        start = self.at
+        if self.rows[start].endswith(b"\r"):
+            self._warn(start, "its header lines end in CRLF: something converted the diff")
+        header = header_names(self._row().removeprefix(b"diff --git "))
+        has_prefix = prefixed(header)
+        if not has_prefix:
+            self.strip = 0
+        names: dict[str, str | None] = {}
+        if header:
+            old, new = map(unprefixed, header) if has_prefix else header
+            names = {"old": old, "new": new}
+        facts: dict[str, str] = {}
+        missing = False
+        self.at += 1
+        while self.at < len(self.rows):
+            row = self._row()
+            if match := _INDEX.fullmatch(row):
+                facts |= {"old_blob": match[1].decode(), "new_blob": match[2].decode()}
+                if match[3]:
+                    facts |= {"old_mode": match[3].decode(), "new_mode": match[3].decode()}
+            elif match := _MODE.fullmatch(row):
+                side, gone = _SIDES[match[1]]
+                facts[f"{side}_mode"] = match[2].decode()
+                names |= {gone: None} if gone else {}
+            elif match := _NAME.fullmatch(row):
+                written = plain_name(match[2])
+                with_prefix = has_prefix and match[1] in (b"---", b"+++")
+                names[_SIDES[match[1]][0]] = unprefixed(written) if with_prefix else written
+            elif row.startswith(b"Binary files ") and row.endswith(b" differ"):
+                missing = True
+                self._warn(self.at, "git only said that a binary file differs: its content was not captured")
+            elif row == b"GIT binary patch":
+                self._binary()
+                continue
+            elif row.startswith(b"@@ -"):
+                self._hunk()
+                continue
+            elif not _SIMILAR.fullmatch(row):
+                break
+            self.at += 1
+        self._keep(start, names.get("old"), names.get("new"), facts, missing)
+
+    def _keep(
+        self, start: int, old: str | None, new: str | None, facts: dict[str, str], missing: bool
+    ) -> None:
+        if old is None and new is None:
+            raise self.broken(
+                start, "the names in this header cannot be told apart", "capture it again with `git diff`"
+            )
+        for name in (old, new):
+            if name is not None and not safe(name):
+                raise self.broken(
+                    start,
+                    f"the path `{shown(name)}` leaves the repository or enters its `.git`",
+                    "a diff of git holds no such path: look at where this file came from",
+                )
+        self.files.append(PatchedFile(line=start + 1, old_path=old, new_path=new, missing=missing, **facts))
+
+    def _hunk(self) -> None:
+        start = self.at
+        match = _HUNK.fullmatch(self.rows[start])
+        if not match:
+            raise self.broken(start, "a damaged hunk header", _CUT)
+        left, right = (int(group) if group is not None else 1 for group in match.groups())
+        self.at += 1
+        while left > 0 or right > 0:
+            row = self.rows[self.at] if self.at < len(self.rows) else None
+            kind = b"" if row is None else row[:1]
+            # Editors that trim lines leave an empty one where git wrote a blank: git takes both.
+            if row is not None and kind in (b" ", b"", b"\r"):
+                left, right = left - 1, right - 1
+            elif kind == b"-":
+                left -= 1
+            elif kind == b"+":
+                right -= 1
+            elif kind != b"\\":
+                left = -1
+            if left < 0 or right < 0 or row is None:
+                raise self.broken(start, "the hunk has other lines than its header says", _CUT)
+            if re.match(rb"[+]Subproject commit [0-9a-f]+-dirty", row):
+                self._warn(
+                    self.at, "a submodule had uncommitted changes of its own, which are not in this diff"
+                )
+            self.at += 1
+        if self.at < len(self.rows) and self.rows[self.at].startswith(b"\\"):
+            self.at += 1
+
+    def _binary(self) -> None:
+        start = self.at
+        self.at += 1
+        sections = 0
+        while self.at < len(self.rows) and re.fullmatch(rb"(literal|delta) \d+\r?", self.rows[self.at]):
+            sections += 1
+            self.at += 1
+            while self.at < len(self.rows) and self._row():
+                row = self._row()
+                size = row[0] - (64 if row[0] < 97 else 70)  # A-Z are 1 to 26 bytes, a-z 27 to 52
+                if not _BASE85.fullmatch(row) or len(row) - 1 != (size + 3) // 4 * 5:
+                    raise self.broken(self.at, "a damaged line of a binary patch", _CUT)
+                self.binary.add(self.at)
+                self.at += 1
+            if self.at >= len(self.rows):
+                raise self.broken(start, "the binary patch has no end", _CUT)
+            self.at += 1
+        if not sections:
+            raise self.broken(start, "the binary patch has no content", _CUT)
+
+    def _row(self) -> bytes:
+        return self.rows[self.at].removesuffix(b"\r")
+
+    def _warn(self, at: int, reason: str) -> None:
+        shown = self.rows[at].decode("utf-8", "backslashreplace")
+        self.remarks.append(text.remark(self.file, at + 1, shown, reason, understood=False))
+
+    def broken(self, at: int, what: str, hint: str) -> Exception:
+        """Return the error for the line at this index."""
+        return text.broken(Place(self.file, at + 1), what, hint)
+
+
+def _refuse_secrets(walk: _Walk) -> None:
+    """Raise for a secret on any line: a context or removed line is carried along like an added one."""
+    for start in range(0, len(walk.rows), _AT_ONCE):
+        rows = walk.rows[start : start + _AT_ONCE]
+        scanned = b"\n".join(b"" if i in walk.binary else row for i, row in enumerate(rows, start))
+        for line, rule in secrets.find(scanned):
+            at = start + line - 1
+            sign = walk.rows[at][:1]
+            side = {b"+": "an added line", b"-": "a removed line"}.get(sign, "a line")
+            raise walk.broken(
+                at,
+                f"{side} holds a secret ({rule})",
+                "take it out of the source, read it from the environment, revoke it, and capture again",
+            )
+
+
+def _by_name(file: str, name: str) -> tuple[Remark, ...]:
+    """Return the remark on a diff that the chapter's recipe took in the wrong folder.
+
+    Where its `cd` fails, `git diff` runs in the job's folder, and the file is called after conda's `work`
+    or after a wheel.
+    """
+    if name == "work" or re.fullmatch(r".*\.(whl|tar\.gz|zip|tar\.bz2)", name):
+        reason = (
+            "named after a build folder or archive: it holds the changes of the folder in which the job ran"
+        )
+        return (text.remark(file, 1, "", reason, understood=False),)
+    return ()

@@ -1,0 +1,295 @@
+"""`requirements.txt`: what `pip freeze` and `uv pip freeze` print, and what people leave around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import UNSET
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Pep508
+
+from reprobuild.infra import secrets
+from reprobuild.infra.display import shown
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import Place, Remark, Requirement
+from reprobuild.snapshot.parsers import pip_freeze_warnings
+from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
+from reprobuild.snapshot.parsers.pip_freeze_unique import read_marker, unique
+from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
+from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, Origin, read_origin
+
+_PIN = re.compile(
+    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"
+)
+_LEFTOVER = re.compile(rf"(?P<name>[-~][A-Za-z0-9._-]*)={{2,3}}(?P<version>{VERSION})")
+_DIRECT = re.compile(
+    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)(?:\s+;(?P<marker>.*))?"
+)
+_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)(?P<target>\S.*)")
+_EDITABLE_COMMENT = re.compile(rf"#\s*Editable\b.*?\((?P<name>{NAME})={{2,3}}(?P<version>{VERSION})\).*")
+OPTION = "an option: where pip looked"
+_OPTION = re.compile(r"--?[a-z][a-z-]*(\s.*|=.*)?")
+_TABLE_HEAD = re.compile(r"Package\s+Version(\s+.*)?")
+_TABLE_ROW = re.compile(rf"(?P<name>{NAME})\s+(?P<version>{VERSION})(?:\s+(?P<path>[/~]\S.*|[A-Za-z]:\\.*))?")
+_COMMENTED = re.compile(
+    rf"#+\s*(?:#\s*Editable .*|-e\s+\S+.*|{NAME}\s*={{2,3}}\s*{VERSION}|{NAME} @ \S+:\S+)\s*"
+)
+_INLINE = re.compile(r"\s+#.*$")
+_LOUD = re.compile(r"(\[notice\]|notice:|WARNING:|DEPRECATION:|warning:)(\s.*)?")
+# pip 9 to 21, of a distribution whose line it could not write: `-rpcio` is left of an interrupted uninstall.
+_UNWRITTEN = re.compile(
+    rf"WARNING: Could not generate requirement for distribution (?P<name>[-~]?{NAME}) (?P<version>{VERSION})\b.*"
+)
+_FAILED = re.compile(r"(ERROR|error|Traceback|fatal)\b.*")
+
+Read = tuple[tuple[Requirement, ...], tuple[Remark, ...]]
+
+
+class _Pending(NamedTuple):
+    """An editable that a comment announced, and whose path is still to come."""
+
+    name: str
+    version: str
+    line: int
+    text: str
+
+
+def parse(data: bytes, file: str = "requirements.txt") -> Read:
+    """Return the requirements and remarks of a freeze.
+
+    Raises:
+        SnapshotError: it is not text, or pins one distribution to two versions or places.
+    """
+    rows = text.lines(data, file)
+    reader = _Reader(file)
+    for number, row in enumerate(rows, 1):
+        if row.strip():
+            reader.read(number, row.strip())
+    reader.end()
+    found, repeated = unique(reader.hashes.given(reader.requirements))
+    return found, (*text.nothing(file, rows), *reader.remarks, *repeated)
+
+
+class _Reader:
+    """What stays in mind from line to line: an announced editable, and a table of `pip list`."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.requirements: list[Requirement] = []
+        self.remarks: list[Remark] = []
+        self.hashes = Hashes()
+        self.pending: _Pending | None = None
+        self.table = False
+        self.ignored: list[tuple[int, str, str]] = []
+
+    def read(self, number: int, line: str) -> None:
+        """Classify one line: the first form that fits takes it."""
+        if len(line) > text.LONGEST_ROW:
+            self._remark(number, line, "too long for a line of `pip freeze`", understood=False)
+            return
+        if line.startswith("#"):
+            self._comment(number, line)
+            return
+        forms: tuple[Callable[[int, str], bool], ...] = (self._editable, self._noise, self._requirement)
+        bare = _INLINE.sub("", line).removesuffix("\\").strip()
+        bare, hashes = split_hashes(bare) if "--hash" in bare else (bare, ())
+        if not bare:
+            self._hash(number, line, hashes)
+            return
+        self.hashes.above = None
+        if not _EDITABLE.fullmatch(bare):
+            self.settle()
+        if not any(form(number, bare) for form in forms):
+            self._remark(number, line, _why_not(bare), understood=False)
+        elif hashes:
+            self._hash(number, line, hashes)
+
+    def settle(self) -> None:
+        """Keep an announced editable whose path never came: its name and version are known, its place is not."""
+        if self.pending is not None:
+            name, version, line, shown = self.pending
+            self._keep(line, shown, kind="editable", name=name, version=version)
+            self.pending = None
+
+    def end(self) -> None:
+        """Settle, and tell of each leftover that pip ignored whether its distribution is in the freeze."""
+        self.settle()
+        rests = pip_freeze_warnings.without_first_letters(self.requirements)
+        for number, line, name in self.ignored:
+            known = pip_freeze_warnings.has_successor(name, rests)
+            missing = (
+                "" if known else ", and the freeze has nothing that it can be of: a package may be missing"
+            )
+            reason = f"pip ignored {name}, a leftover of an interrupted installation{missing}"
+            self._remark(number, line, reason, understood=known)
+
+    def _comment(self, number: int, line: str) -> None:
+        if match := _EDITABLE_COMMENT.fullmatch(line):
+            self.settle()
+            self.pending = _Pending(match["name"], match["version"], number, line)
+        elif re.match(r"##\s*(!!|FIXME)", line):
+            self._remark(number, line, "pip could not tell where the next one came from", understood=False)
+        elif _COMMENTED.fullmatch(line):
+            self._remark(number, line, "a requirement that is commented out: not read", understood=False)
+        elif line.startswith("##"):
+            self._remark(number, line, "a divider of `pip freeze -r`")
+        elif re.match(r"#\s+(via\b|\s{2})", line):
+            self._remark(number, line, "pip-compile's note on who asked for it")
+        else:
+            self._remark(number, line, "a comment")
+
+    def _editable(self, number: int, line: str) -> bool:
+        match = _EDITABLE.fullmatch(line)
+        if not match:
+            return False
+        origin = read_origin(match["target"], editable=True)
+        if origin is None:
+            return False
+        name, version = origin.name, origin.version
+        if self.pending is not None:
+            name, version = self.pending.name, self.pending.version
+            self._remark(self.pending.line, self.pending.text, "pip's name for the editable below")
+            self.pending = None
+        elif origin.guessed:
+            self._remark(number, line, f"an editable without a name: called `{name}` after its folder")
+        if name is None:
+            return False
+        self._keep_origin(number, line, name, origin, version)
+        return True
+
+    def _hash(self, number: int, line: str, hashes: Sequence[str | None]) -> None:
+        """Keep hashes for the requirement that was read last, if they are of one that can have some."""
+        above = self.requirements[self.hashes.above] if self.hashes.above is not None else None
+        if None in hashes:
+            self._remark(number, line, "a hash that is no sha256: it is not compared", understood=False)
+        elif above is None:
+            self._remark(number, line, "a hash of no requirement that was read")
+        elif above.kind not in ("index", "archive"):
+            self._remark(number, line, "a hash of what is no file: it is not compared", understood=False)
+        elif above.place.line != number:
+            self._remark(number, line, "a hash of the requirement above")
+        self.hashes.take(hashes)
+
+    def _noise(self, number: int, line: str) -> bool:
+        if _TABLE_HEAD.fullmatch(line):
+            self.table = True
+            self._remark(number, line, "the header of `pip list`")
+        elif self.table and re.fullmatch(r"[-\s]+", line):
+            self._remark(number, line, "the rule of `pip list`")
+        elif match := _UNWRITTEN.fullmatch(line):
+            self._unwritten(number, line, match["name"], match["version"])
+        elif reason := pip_freeze_warnings.skipped(line):
+            self._remark(number, line, reason, understood=False)
+        elif name := pip_freeze_warnings.leftover(line):
+            self.ignored.append((number, line, name))
+        elif _LOUD.fullmatch(line):
+            self._remark(number, line, "a warning of the tool, not a requirement")
+        elif _FAILED.fullmatch(line) and not _PIN.fullmatch(line):
+            self._remark(number, line, "an error of the tool: the list may be incomplete", understood=False)
+        elif _OPTION.fullmatch(line) and not _LEFTOVER.fullmatch(line) and not _EDITABLE.fullmatch(line):
+            _, credential = secrets.strip_credentials(line)
+            reason = OPTION
+            self._remark(number, line, reason + "; its address held a credential, removed" * credential)
+        elif note := text.noise(self.file, number, line):
+            self.remarks.append(note)
+        else:
+            return False
+        return True
+
+    def _unwritten(self, number: int, line: str, name: str, version: str) -> None:
+        """Keep a distribution that pip left out of the freeze: a leftover, or a package that may be missing."""
+        if name[0] in "-~":
+            self._keep(number, line, kind="leftover", name=name, version=version)
+        else:
+            reason = f"pip left {name} {version} out of the freeze: its metadata is damaged"
+            self._remark(number, line, reason, understood=False)
+
+    def _requirement(self, number: int, line: str) -> bool:
+        if self.table and (match := _TABLE_ROW.fullmatch(line)):
+            kind = "editable" if match["path"] else "index"
+            self._keep(
+                number, line, kind=kind, name=match["name"], version=match["version"], path=match["path"]
+            )
+            return True
+        if match := _LEFTOVER.fullmatch(line):
+            self._keep(number, line, kind="leftover", name=match["name"], version=match["version"])
+            return True
+        if match := _DIRECT.fullmatch(line):
+            origin = read_origin(match["url"], editable=False)
+            if origin is None:
+                return False
+            if self._is_for(number, line, match["marker"]):
+                self._keep_origin(number, line, match["name"], origin, origin.version, match["marker"])
+            return True
+        pin = _pin(line)
+        if pin is None:
+            return False
+        if self._is_for(number, line, pin[2]):
+            self._keep(number, line, kind="index", name=pin[0], version=pin[1], marker=read_marker(pin[2]))
+        return True
+
+    def _is_for(self, number: int, line: str, marker: str | None) -> bool:
+        """Tell whether it can be read for which environments a line is; where it cannot, that is remarked."""
+        if marker is None or read_marker(marker) is not UNSET:
+            return True
+        self._remark(number, line, "nobody can read for which environments it is: not read", understood=False)
+        return False
+
+    def _keep_origin(
+        self,
+        number: int,
+        line: str,
+        name: str,
+        origin: Origin,
+        version: str | None,
+        marker: str | None = None,
+    ) -> None:
+        self._keep(
+            number,
+            line,
+            kind=origin.kind,
+            name=name,
+            version=version,
+            url=origin.url,
+            commit=origin.commit,
+            subdirectory=origin.subdirectory,
+            sha256=origin.sha256,
+            path=origin.path,
+            marker=read_marker(marker),
+        )
+        if origin.credential:
+            self._remark(
+                number, line, "the address held a credential: removed, and to be supplied when fetching"
+            )
+
+    def _keep(self, number: int, line: str, **fields: object) -> None:
+        if any(secrets.secret_value(value) for value in fields.values() if isinstance(value, str)):
+            self._remark(number, line, "a secret where a requirement should be: not read", understood=False)
+            return
+        place = Place(self.file, number)
+        self.hashes.above = len(self.requirements)
+        self.requirements.append(Requirement(place=place, text=shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
+
+    def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
+        self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
+
+
+def _pin(line: str) -> tuple[str, str | None, str | None] | None:
+    """Return name, version and marker of `name==version` and its relatives; version None for a name without a pin."""
+    if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
+        return match["name"], match["version"], match["marker"]
+    try:
+        asked = Pep508(line)
+    except (InvalidRequirement, RecursionError):  # nested brackets in a marker
+        return None
+    return None if asked.url else (asked.name, None, str(asked.marker) if asked.marker else None)
+
+
+def _why_not(line: str) -> str:
+    if re.fullmatch(r"[\w.-]+=[^=\s]+(=[^=\s]+)?", line):
+        return "a line of `conda list --export`: not a requirement of pip"
+    if re.fullmatch(rf"_[\w.-]+={{2,3}}{VERSION}", line):
+        return "not a name that pip can install: a package of conda?"
+    return "not a form that `pip freeze` prints"

@@ -1,0 +1,143 @@
+"""Where a frozen requirement came from: addresses of repositories, archives and folders."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote
+
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+)
+
+from reprobuild.infra import secrets
+from reprobuild.infra.untrusted.wheels import read_wheel_filename
+from reprobuild.snapshot.model import RequirementKind
+
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+# Wider than PEP 440: Debian's own distributions carry versions such as 0.31.1-1.
+VERSION = r"[A-Za-z0-9](?:[A-Za-z0-9._+!*~-]*[A-Za-z0-9*+~])?"
+
+_VCS = re.compile(r"(git|hg|svn|bzr)\+[a-z]+(\+[a-z]+)?")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_NUMBER = re.compile(r"\d{1,9}")  # the revisions of svn and bzr; git's branches and tags may be called so
+# conda-build's work folders: NAME_MILLISECONDS/work, wherever its users put them.
+_CONDA = re.compile(
+    r".*/[^/]+_\d{9,14}/work(/.*)?|.*/(croot|conda-bld|feedstock_root/build_artifacts)/[^/]+/work(/.*)?"
+)
+_ARCHIVE = re.compile(r".*\.(whl|tar\.gz|tgz|tar\.bz2|tar\.xz|zip|egg)")
+
+
+class Origin(NamedTuple):
+    """What an address says; see `Requirement` for the fields. `guessed` marks a name that is only a folder's."""
+
+    kind: RequirementKind
+    url: str | None = None
+    path: str | None = None
+    commit: str | None = None
+    subdirectory: str | None = None
+    sha256: str | None = None
+    version: str | None = None
+    name: str | None = None
+    guessed: bool = False
+    credential: bool = False
+
+
+def read_origin(target: str, *, editable: bool) -> Origin | None:
+    """Return what `name @ target` or `-e target` says, or None where it is no address that pip writes."""
+    if not target.isprintable():
+        return None
+    scheme, mark, _ = target.partition("://")
+    if not mark:
+        return _folder(target) if editable and not re.match(r"[a-z]+\+", target) else None
+    bare, credential = secrets.strip_credentials(target)
+    address, _, fragment = bare.partition("#")
+    facts = {key: values[0] for key, values in parse_qs(fragment).items()}
+    if not _safe(facts.get("subdirectory", "")):
+        return None
+    if _VCS.fullmatch(scheme):
+        return _repository(address, facts, credential, editable)
+    if scheme == "file":
+        return _local(address, facts, editable)
+    if scheme in ("http", "https", "ftp") and not editable:
+        sha256 = facts.get("sha256", "")
+        return Origin(
+            "archive",
+            url=address,
+            sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
+            version=_file_version(address),
+            subdirectory=facts.get("subdirectory"),
+            credential=credential,
+        )
+    return None
+
+
+def _repository(address: str, facts: dict[str, str], credential: bool, editable: bool) -> Origin:
+    scheme, _, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    where, at, revision = path.rpartition("@")
+    numbered = not scheme.startswith("git+") and _NUMBER.fullmatch(revision)
+    commit = revision if at and (numbered or _COMMIT.fullmatch(revision)) else None
+    if commit:
+        path = where.rstrip("/")  # `.../repo/@commit` is seen as well
+    egg = re.match(NAME, facts.get("egg", ""))
+    folder = re.match(NAME, path.rstrip("/").rpartition("/")[2].partition("@")[0].removesuffix(".git"))
+    name = egg or folder
+    return Origin(
+        "editable" if editable else "vcs",
+        url=f"{scheme}://{host}{slash}{path}",
+        commit=commit,
+        subdirectory=facts.get("subdirectory"),
+        name=name[0] if name else None,
+        guessed=egg is None,
+        credential=credential,
+    )
+
+
+def _local(address: str, facts: dict[str, str], editable: bool) -> Origin | None:
+    path = unquote(address.removeprefix("file://"))
+    path = re.sub(r"^/(?=[A-Za-z]:[/\\])", "", path.removeprefix("localhost"))
+    if not path or not path.isprintable():
+        return None
+    if editable:
+        return _folder(path)._replace(subdirectory=facts.get("subdirectory"))
+    version = _file_version(address)
+    if _CONDA.fullmatch(path):
+        return Origin("conda", path=path, version=version)
+    if not _ARCHIVE.fullmatch(path):
+        return Origin("directory", path=path, subdirectory=facts.get("subdirectory"))
+    sha256 = facts.get("sha256", "")
+    return Origin(
+        "archive",
+        path=path,
+        version=version,
+        subdirectory=facts.get("subdirectory"),
+        sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
+    )
+
+
+def _folder(path: str) -> Origin:
+    bare = re.sub(r"\[[\w,. -]*\]$", "", path.strip())
+    last = re.split(r"[/\\]", bare.rstrip("/\\"))[-1]
+    name = re.match(NAME, last)
+    return Origin("editable", path=bare, name=name[0] if name else None, guessed=True)
+
+
+def _file_version(address: str) -> str | None:
+    """Return the version that a wheel or sdist carries in its name, as it is written there."""
+    file = unquote(address.partition("?")[0].rpartition("/")[2])
+    if "/" in file:  # `%2F`: no name of a file
+        return None
+    try:
+        if file.endswith(".whl"):
+            read_wheel_filename(file)  # only a well-formed name has its version in second place
+            return file.split("-")[1]
+        return str(parse_sdist_filename(file)[1])
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None
+
+
+def _safe(subdirectory: str) -> bool:
+    return not subdirectory.startswith(("/", "\\")) and ".." not in re.split(r"[/\\]", subdirectory)

@@ -1,0 +1,211 @@
+"""A captured folder, read: every line becomes a value or a remark, nothing is guessed, no secret is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import escaped
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.snapshot import text, unlisted
+from reprobuild.snapshot.file_kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
+from reprobuild.snapshot.merge import conda_versions, exact_variables, last_line
+from reprobuild.snapshot.model import Remark, Report, Snapshot
+from reprobuild.snapshot.parsers import apt_lists, capture_json, conda_list, env
+
+__all__ = ["digest", "read_snapshot"]
+
+# Ours or for people: neither is a captured line.
+_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.tar\.gz")
+# Of `reprobuild capture` and its recipe: what no image can be made of is shown, and does not count as unknown.
+_ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
+_RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
+# Fields that came later. They are left out of the digest where they are empty, so older snapshots keep theirs.
+_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted")
+
+
+def read_snapshot(folder: Path) -> Snapshot:
+    """Return all that a captured folder holds.
+
+    Args:
+        folder: what the chapter's recipe or `reprobuild capture` wrote; docs/snapshots.md has the names of files.
+
+    Raises:
+        SnapshotError: there is no such folder or nothing captured in it, or a file in it is damaged,
+            contradicts itself or another one, leads out of the folder, or is a patch with a secret.
+    """
+    held = _Held(folder)
+    for path in _files(folder):
+        held.take(path)
+    if not held.first:
+        inside = _elsewhere(folder)
+        raise SnapshotError(
+            f"nothing captured in `{escaped(str(folder))}`",
+            hint=f"did you mean `{escaped(str(inside))}`?" if inside else _RECIPE,
+        )
+    held.join()
+    there = {"env.txt" if name == "env.nul" else name for name in held.first}
+    document = held.first.get(capture_json.FILE)
+    snapshot = Snapshot(
+        digest="",
+        captured=capture_json.parse(document[1], document[0]) if document else None,
+        apt_lists=apt_lists.parse(document[1], document[0]) if document else (),
+        unlisted=unlisted.parse(document[1], held.names(), document[0]) if document else (),
+        remarks=tuple(held.remarks),
+        absent=tuple(name for name in RECIPE if name not in there),
+        **{field: tuple(values) for field, values in held.found.items()},
+    )
+    return replace(snapshot, digest=digest(snapshot))
+
+
+def digest(snapshot: Snapshot) -> str:
+    """Return the sha256 of what a snapshot holds. Secrets have been dropped by now, so it tells nothing about them."""
+    fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    fields["reports"] = tuple(_as_before(report) for report in snapshot.reports)
+    fields["remarks"] = tuple(_as_unknown(remark) for remark in snapshot.remarks)
+    kept = {name: value for name, value in fields.items() if value or name not in _LATER}
+    return hashlib.sha256(msgspec.json.encode(kept | {"digest": ""})).hexdigest()
+
+
+def _as_before(report: Report) -> Report:
+    """Return a report without the machine that was taken for granted before reports told one."""
+    return replace(report, machine=UNSET) if report.machine == "x86_64" else report
+
+
+def _as_unknown(remark: Remark) -> Remark:
+    """Return a remark as it was before lines of functions were recognised: digests of older snapshots stay."""
+    of_function = remark.reason == env.OF_FUNCTION
+    return replace(remark, reason=env.PIECE, understood=False) if of_function else remark
+
+
+class _Held:
+    """What the files read so far gave; `first` is the first file of each kind, with its bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found: dict[str, list[Any]] = {kind.field: [] for kind in KINDS}
+        self.remarks: list[Remark] = []
+        self.first: dict[str, tuple[str, bytes]] = {}
+
+    def take(self, path: Path) -> None:
+        """Read one file, or say what it is."""
+        shown = escaped(path.name)
+        kind = kind_of(path.name)
+        if kind is None and path.suffix == ".lock" and path.is_file() and not path.is_symlink():
+            kind = explicit_lock(path.name, _bytes(path, self.folder))
+        if kind is not None:
+            self._read(kind, shown, _bytes(path, self.folder))
+        elif aside := _ASIDE.fullmatch(path.name):
+            what = "the changes of a repository" if aside["changes"] else "names of untracked files"
+            self.remarks.append(text.remark(shown, 1, "", f"{what}, for people: not read"))
+        elif not _BESIDE.fullmatch(path.name):
+            what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
+            self.remarks.append(text.remark(shown, 1, "", what, understood=False))
+
+    def _read(self, kind: Kind, shown: str, data: bytes) -> None:
+        other, same = self.first.setdefault(kind.name, (shown, data))
+        if other != shown and kind.name != "*.diff":
+            if same != data:
+                raise SnapshotError(
+                    f"`{other}` and `{shown}` are two different files of one kind ({kind.name})",
+                    hint="keep the one of the environment that ran",
+                )
+            reason = f"the same as {other}"
+            self.remarks.append(text.remark(shown, 1, "", reason, lines=last_line(data)))
+            return
+        values, notes = kind.parse(data, shown)
+        self.found[kind.field] += values
+        self.remarks += notes
+
+    def names(self) -> set[str]:
+        """Return the names of the distributions and of conda's packages."""
+        return {line.name for field in ("requirements", "conda") for line in self.found[field]}
+
+    def join(self) -> None:
+        """Bring together what several files say of one thing.
+
+        Raises:
+            SnapshotError: they contradict each other.
+        """
+        packages, repeated = conda_list.unique(self.found["conda"])
+        self.found["conda"] = list(packages)
+        self.remarks += repeated
+        if packages and "requirements.txt" not in self.first:
+            reason = (
+                "there is no freeze beside it: what was installed from folders and repositories is not known"
+            )
+            self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
+        if "environment.yml" in self.first and "requirements.txt" not in self.first:
+            from reprobuild.snapshot.parsers import environment_yml_pip  # with the parser of YAML; see kinds
+
+            file, data = self.first["environment.yml"]
+            lines, remarks = environment_yml_pip.without_freeze(data, file, packages, self.remarks)
+            self.found["requirements"] += lines
+            self.remarks = list(remarks)
+        self.found["requirements"] = list(conda_versions(self.found["requirements"], packages))
+        if "env.nul" in self.first and "env.txt" in self.first:
+            file, data = self.first["env.txt"]
+            both = self.found["variables"]
+            exact = [one for one in both if one.place.file != file]
+            listed = [one for one in both if one.place.file == file]
+            variables, notes = exact_variables(exact, listed, file, last_line(data))
+            self.found["variables"] = list(variables)
+            self.remarks += notes
+
+
+def _files(folder: Path) -> list[Path]:
+    shown = escaped(str(folder))
+    try:
+        files = sorted(folder.iterdir())
+    except FileNotFoundError:
+        raise SnapshotError(f"there is no folder `{shown}`", hint=_RECIPE) from None
+    except NotADirectoryError:
+        raise SnapshotError(f"`{shown}` is a file", hint="name the folder that it stands in") from None
+    except OSError as err:
+        raise SnapshotError(f"`{shown}` cannot be read: {err.strerror}", hint="check who owns it") from None
+    if not files:
+        raise SnapshotError(f"`{shown}` is empty", hint=_RECIPE)
+    return files
+
+
+def _bytes(path: Path, folder: Path) -> bytes:
+    """Return the content of one captured file; only a regular file of this folder is opened."""
+    shown = escaped(path.name)
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise SnapshotError(
+                f"`{shown}` is a link that leaves the folder", hint="put the file itself into the folder"
+            )
+        if not path.is_file():
+            raise SnapshotError(
+                f"`{shown}` is not a regular file", hint="put the captured text there, or remove it"
+            )
+        text.check_size(path.stat().st_size, shown)
+        return read_plain(path, text.LIMIT)
+    except (OSError, RuntimeError) as err:  # RuntimeError: a loop of links, before Python 3.13
+        reason = getattr(err, "strerror", None) or "a loop of links"
+        raise SnapshotError(
+            f"`{shown}` cannot be read: {reason}", hint="check who owns it, and what it links to"
+        ) from None
+
+
+def _elsewhere(folder: Path) -> Path | None:
+    """Return the only folder inside this one that holds a captured file, if there is one."""
+    inside = [
+        d for d in sorted(folder.iterdir()) if d.is_dir() and any(kind_of(path.name) for path in _inside(d))
+    ]
+    return inside[0] if len(inside) == 1 else None
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,119 @@
+"""Files that other programs of the user keep: one with the right hash need not be fetched.
+
+Caches are written by many programs, so nothing in them is believed: a file is copied while its hash is taken, never
+linked, and what is no plain file is passed over. uv's cache is left out: it keeps wheels of indexes unpacked
+(docs.astral.sh/uv/concepts/cache), and what was unpacked cannot be packed again to the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from reprobuild.infra.atomic import naming
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.lock.lock import Artefact
+
+CHUNK = 1 << 20
+APT = Path("/var/cache/apt/archives")
+# apt writes the colon of an epoch, which names in archives leave out (apt-pkg/acquire-item.cc, QuoteString).
+_EPOCH = re.compile(r"_\d+%3a")
+
+
+class Caches(Struct, frozen=True, kw_only=True):
+    """Folders of caches: pip's by address, conda's and apt's by the names of files."""
+
+    pip: tuple[Path, ...] = ()
+    conda: tuple[Path, ...] = ()
+    apt: tuple[Path, ...] = ()
+
+
+def user_caches(env: Mapping[str, str]) -> Caches:
+    """Return the caches that these variables lead to, by the rules of pip (platformdirs), conda and apt.
+
+    Args:
+        env: PIP_CACHE_DIR, XDG_CACHE_HOME, CONDA_PKGS_DIRS, CONDA_EXE, MAMBA_ROOT_PREFIX and HOME are read.
+    """
+    home = Path(env["HOME"]) if env.get("HOME") else None
+    given = env.get("XDG_CACHE_HOME") or (str(home / ".cache") if home else "")
+    pip = env.get("PIP_CACHE_DIR") or (f"{given}/pip" if given else "")
+    conda = [Path(part) for part in env.get("CONDA_PKGS_DIRS", "").split(",") if part]
+    if env.get("CONDA_EXE"):
+        conda.append(Path(env["CONDA_EXE"]).parent.parent / "pkgs")
+    if env.get("MAMBA_ROOT_PREFIX"):
+        conda.append(Path(env["MAMBA_ROOT_PREFIX"]) / "pkgs")
+    if home:
+        conda.append(home / ".conda" / "pkgs")
+    return Caches(pip=(Path(pip),) if pip else (), conda=tuple(dict.fromkeys(conda)), apt=(APT,))
+
+
+def take(artefact: Artefact, caches: Caches, part: Path) -> bool:
+    """Copy a file to `part` if a cache has it with the right hash, and tell whether one has.
+
+    Raises:
+        OSError: `part` cannot be written.
+    """
+    return any(_copy(path, artefact, part) for path in _places(artefact, caches))
+
+
+def _places(artefact: Artefact, caches: Caches) -> Iterator[Path]:
+    if artefact.url:
+        # cachecontrol: the key of an answer, and five folders of one letter each (pip 23.3 and newer).
+        key = hashlib.sha224(_normal(artefact.url).encode(errors="surrogateescape")).hexdigest()
+        yield from (folder.joinpath("http-v2", *key[:5], f"{key}.body") for folder in caches.pip)
+    name = artefact.filename
+    if "/" in name or "\0" in name:
+        return
+    if name.endswith((".conda", ".tar.bz2")):
+        yield from (folder / name for folder in caches.conda)
+    elif name.endswith(".deb"):
+        for folder in caches.apt:
+            yield from (folder / found for found in _names(folder) if _EPOCH.sub("_", found, count=1) == name)
+
+
+def _normal(url: str) -> str:
+    """Return an address as cachecontrol normalises it: without credentials, as pip asks for it, and fragment."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    return urllib.parse.urlunsplit((parts.scheme.lower(), host, parts.path or "/", parts.query, ""))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _copy(path: Path, artefact: Artefact, part: Path) -> bool:
+    try:
+        source, left = open_plain(path, links=False)
+    except OSError:
+        return False
+    with source:
+        if artefact.size and left != artefact.size:
+            return False
+        digest = hashlib.sha256()
+        part.parent.mkdir(parents=True, exist_ok=True)
+        with naming(part), part.open("wb") as target:
+            while left > 0 and (chunk := _read(source, min(CHUNK, left))):
+                target.write(chunk)
+                digest.update(chunk)
+                left -= len(chunk)
+    if digest.hexdigest() == artefact.sha256:
+        return True
+    part.unlink()
+    return False
+
+
+def _read(source: IO[bytes], size: int) -> bytes:
+    try:
+        return source.read(size)
+    except OSError:  # a disk or a server that fails: the hash will not be right
+        return b""

@@ -1,0 +1,168 @@
+"""Lock to store: every input by its sha256, in parallel, verified, going on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.cancel import Halt
+from reprobuild.infra.flock import alone, machine
+from reprobuild.infra.http.client import PAGE, Net, Refused, WrongSize, split_credentials
+from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.store.caches import Caches, take
+from reprobuild.store.store import DamagedError, Store
+
+WORKERS = 8
+_SIGNED = "an index that signs its links must be asked again: make a new lock"
+_CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
+
+
+def artefacts(lock: Lock) -> list[Artefact]:
+    """Return every file that the lock names, each hash once."""
+    named: list[Artefact] = []
+    for base in (lock.base, lock.devel):
+        if base is not None:
+            named += [deb.file for deb in (*base.packages, *base.tools)]
+        if base is not None and base.image:
+            named += [base.image.config, *(layer.file for layer in base.image.layers)]
+    named += [lock.interpreter.file] if lock.interpreter.file else []
+    named += [wheel.file for wheel in lock.wheels]
+    named += [sdist.file for sdist in lock.sdists]
+    named += [source.file for source in lock.sources]
+    named += [package.file for package in lock.conda]
+    return list({artefact.sha256: artefact for artefact in named}.values())
+
+
+def of_image(lock: Lock) -> list[Artefact]:
+    """Return the files that an image of a sealed lock is made of, beside what was realised for it."""
+    wheels = [wheel.file for wheel in lock.wheels if wheel.role == "environment"]
+    named = [*wheels, *(source.file for source in lock.sources)]
+    return list({artefact.sha256: artefact for artefact in named}.values())
+
+
+def fetch(
+    wanted: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
+    *, caches: Caches | None = None,
+) -> int:  # fmt: skip
+    """Bring every file that the store does not have, and verify every one that it has.
+
+    Args:
+        wanted: the files.
+        store: where they go.
+        net: how they come.
+        caches: of the user, which are asked first.
+        progress: called with (bytes so far, bytes to fetch, 0 where unknown).
+
+    Returns:
+        The number of files that were brought.
+
+    Raises:
+        FetchError: the first file that cannot be had, or is not the one that was locked. Whatever was
+            complete by then is kept.
+    """
+    everything = list(wanted)
+    if everything:
+        store.make()
+    for artefact in everything:
+        store.blob(artefact.sha256)  # it is a hash, not a path
+    halt = Halt()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        try:
+            whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
+            missing = [artefact for artefact, there in zip(everything, whole, strict=True) if not there]
+            total, done = sum(artefact.size for artefact in missing), 0
+            downloads = [pool.submit(_bring, one, store, net, caches or Caches(), halt) for one in missing]
+            for download in as_completed(downloads):
+                done += download.result()
+                progress(done, total)
+        except BaseException:
+            halt.say()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return len(missing)
+
+
+def _is_whole(artefact: Artefact, store: Store) -> bool:
+    """Tell whether the store has a file; a damaged one is removed, and is to be brought again."""
+    try:
+        return store.has(artefact.sha256) and bool(store.verified(artefact.sha256, artefact.filename))
+    except DamagedError:
+        return False
+
+
+def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
+    # One machine's: where locks reach no other machine, two must not write to one file.
+    part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
+    with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
+        for unfinished in (part, _copy_of(part)):
+            if unfinished.is_symlink():  # a store that is handed over could lead the download elsewhere
+                unfinished.unlink()
+        if _is_whole(artefact, store):  # another process brought it in the meantime
+            return store.blob(artefact.sha256).stat().st_size
+        if sure:
+            return _complete(artefact, part, store, net, caches, halt)
+    with store.scratch() as folder:  # no locks here: nothing unfinished is shared
+        return _complete(artefact, folder / "part", store, net, caches, halt)
+
+
+def _copy_of(part: Path) -> Path:
+    return part.with_name(f"{part.name}.copy")
+
+
+def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
+    # Beside an unfinished download, which goes on where no cache has the file.
+    copy = _copy_of(part)
+    if take(artefact, caches, copy):
+        store.adopt(copy, artefact.sha256)
+        part.unlink(missing_ok=True)
+        return store.blob(artefact.sha256).stat().st_size
+    wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
+    if not artefact.url and artefact.filename.endswith(".deb"):
+        raise FetchError(
+            f"{artefact.filename} ({wanted}) was given with `--deb` when the lock was made, and is not in the store "
+            f"{store.root}",
+            hint="lock again with that file, or use the store of then",
+        )
+    if not artefact.url:
+        raise FetchError(
+            f"{artefact.filename} ({wanted}) was made when the lock was made, and is not in the store {store.root}",
+            hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
+        )
+    url = split_credentials(artefact.url)[0]
+    resumed = part.exists()
+    try:
+        found = _download(artefact, part, net, halt)
+        if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
+            part.unlink()
+            found = _download(artefact, part, net, halt)
+    except FetchError as err:
+        hint = f"{err.hint}; {_SIGNED}" if isinstance(err, Refused) else err.hint
+        what = f"{artefact.filename} ({wanted}) cannot be fetched: {err}"
+        raise type(err)(what, hint=hint) from None
+    if found != artefact.sha256:
+        size = part.stat().st_size
+        page = _is_page(part)
+        part.unlink()
+        raise FetchError(
+            f"{artefact.filename} from {url} is not the file that was locked: sha256 {found} "
+            f"({size} bytes), locked as {wanted}",
+            hint=PAGE if page else _CHANGED,
+        )
+    size = part.stat().st_size
+    store.adopt(part, found)
+    return size
+
+
+def _download(artefact: Artefact, part: Path, net: Net, halt: Halt) -> str:
+    try:
+        return net.download(artefact.url, part, size=artefact.size, halt=halt)
+    except WrongSize:
+        part.unlink(missing_ok=True)  # its bytes may be those of another file
+        raise
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html"))

@@ -1,0 +1,212 @@
+"""Which locks a store is to keep, and what their runs used of it.
+
+A lock file that was written, fetched or built is recorded by its path, as Nix records indirect roots: it counts as
+long as a lock is there. What a run asked of the store is what the same run will ask again, so that is kept with it.
+The records are not signed, and a run that failed has one: they keep files from removal, and vouch for no image.
+Apart from them, and signed, the store remembers which locks came out of a snapshot here: see `remember_lock`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import FetchError, LockError
+from reprobuild.infra.cancel import Halt
+from reprobuild.infra.flock import alone
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import EncodedPath, Line, Sha256
+from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.store.fetch import artefacts
+from reprobuild.store.store import LARGEST_MEMORY, Store, Used
+
+FOLDER = "kept"
+BUILD = "build by "  # begins the name of a run that is to make an image; the builder follows
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """A file that a lock names; one that is made `here` stands at no address."""
+
+    name: Line
+    here: bool = False
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """The record of a lock file: its path, the lock that was there, the files that it names, what its runs used.
+
+    The path is quoted as in an address: it may hold bytes that no JSON can.
+    """
+
+    path: EncodedPath
+    digest: Sha256
+    files: dict[Sha256, Named]
+    runs: dict[Line, Used]
+
+
+class Present(Struct, frozen=True, kw_only=True):
+    """What counts of a record now, if anything; `unread` says why the lock that is there could not be read."""
+
+    record: Kept | None = None
+    unread: str = ""
+
+
+def remember_lock(lock: Lock, store: Store) -> None:
+    """Note in a store that a lock was made of its snapshot here, or sealed from one that was.
+
+    A store that cannot be written to is left as it is: the lock counts as one of others.
+    """
+    if not is_lock_of_here(lock, store):
+        with contextlib.suppress(OSError):
+            store.remember(_lock_key(lock), True)
+
+
+def is_lock_of_here(lock: Lock, store: Store) -> bool:
+    """Tell whether this store remembers that a lock was made of its snapshot here.
+
+    The memory is signed: neither a store nor a directory of others brings it.
+    """
+    return store.recall(_lock_key(lock)) is True
+
+
+def _lock_key(lock: Lock) -> str:
+    return hashlib.sha256(f"lock made of a snapshot, 1 {lock.digest}".encode()).hexdigest()
+
+
+def named_files(lock: Lock) -> dict[str, Named]:
+    """Return every file that a lock names, by its sha256."""
+    found = {item.sha256: Named(name=item.filename, here=not item.url) for item in artefacts(lock)}
+    made = lock.realised
+    if made is None:
+        return found
+    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *made.wheels)}
+    found |= {made.base: Named(name="the tree of the base"), made.runtime: Named(name="the runtime package")}
+    found |= {made.interpreter: Named(name="the tree of the interpreter")} if made.interpreter else {}
+    found |= {wheel.file.sha256: Named(name=wheel.file.filename) for wheel in made.wheels}
+    found |= {one.parts: Named(name=f"what is compiled in {one.name}") for one in made.builds if one.parts}
+    bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in made.bytecode}
+    return found | {tar: Named(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
+
+
+def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> Kept:
+    """Return the record of the lock at a path, of which these runs are known."""
+    written = urllib.parse.quote_from_bytes(os.fsencode(path.absolute()))
+    return Kept(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
+
+
+def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
+    """Record that the lock file at `path` is to be kept, and under the name `run` what was used so far.
+
+    What was used in a run that is not `whole` comes to what the last one used, which is needed still. A store that
+    cannot be written to is left as it is: whoever cleans it does not know of this lock.
+    """
+    place = _place(path, store)
+    try:
+        store.make()
+        with alone(place.with_suffix(".lock"), Halt()), store.scratch() as folder:
+            former = _read(place)
+            same = former is not None and former.digest == lock.digest
+            runs: Mapping[str, Used] = former.runs if former is not None and same else {}
+            used = {run: store.used if whole else _both(runs.get(run, Used()), store.used)} if run else {}
+            new = record_of(lock, path, {**runs, **used})
+            if new != former:
+                part = folder / "kept"
+                part.write_bytes(msgspec.json.encode(new, order="deterministic"))
+                part.replace(place)
+    except OSError as err:
+        if err.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+
+
+@contextlib.contextmanager
+def keeping(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
+    """Record a lock file, and at the end, however it comes, what the block used.
+
+    Where the block wrote another lock to the same place, that one's record stands.
+    """
+    keep(lock, path, store)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # the disk may be full: that is what is told
+            _keep_run(lock, path, store, run, whole=False)
+        raise
+    _keep_run(lock, path, store, run, whole=True)
+
+
+def _keep_run(lock: Lock, path: Path, store: Store, run: str, *, whole: bool) -> None:
+    former = _read(_place(path, store))
+    if former is None or former.digest == lock.digest:
+        keep(lock, path, store, run, whole=whole)
+
+
+def _both(one: Used, other: Used) -> Used:
+    blobs, made = {*one.blobs, *other.blobs}, {*one.made, *other.made}
+    return Used(blobs=tuple(sorted(blobs)), made=tuple(sorted(made)))
+
+
+def _place(path: Path, store: Store) -> Path:
+    return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
+
+
+def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
+    """Return every record with its place, sorted by the path of the lock.
+
+    Raises:
+        FetchError: a record is damaged.
+    """
+    folder = store.root / FOLDER
+    found = []
+    for place in folder.iterdir() if folder.is_dir() else ():
+        if place.suffix:  # the lock of a process that writes one
+            continue
+        record = _read(place)
+        if record is None:
+            raise FetchError(
+                f"{place} says which lock is kept, and cannot be read",
+                hint="remove it, and name its lock with `reprobuild store gc LOCK`",
+            )
+        found.append((place, record))
+    return sorted(found, key=lambda pair: pair[1].path)
+
+
+def present(record: Kept) -> Present:
+    """Return what counts of a record now: nothing where no file is there any more.
+
+    Of another lock at the same place its own files count. What is there and cannot be read or understood (a lock of
+    another version, half edited, on a disk that fails) counts as it was: some of its files may stand at no address.
+    """
+    path = place_of(record)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return Present()
+        lock = read_lock(path)
+    except OSError as err:
+        gone = err.errno in (errno.ENOENT, errno.ENOTDIR)
+        return Present() if gone else Present(record=record, unread=err.strerror or str(err))
+    except LockError as err:
+        return Present(record=record, unread=str(err).removeprefix(f"{path} "))
+    except (ValueError, RecursionError) as err:  # broken text, or nested too deeply for the parser
+        return Present(record=record, unread=str(err))
+    runs = record.runs if lock.digest == record.digest else {}
+    return Present(record=Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs))
+
+
+def place_of(record: Kept) -> Path:
+    """Return the path of a record's lock."""
+    return Path(os.fsdecode(urllib.parse.unquote_to_bytes(record.path)))
+
+
+def _read(place: Path) -> Kept | None:
+    try:
+        return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=Kept)
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return None

@@ -1,0 +1,109 @@
+"""What a folder of results itself holds of its lock's files: its context has all that the image is made of.
+
+Nothing in the folder is believed: each file is copied while its hash is taken, and kept only where that is the lock's.
+No link in the folder is followed: it could lead to any file of the caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.atomic import naming
+from reprobuild.infra.tar import CHUNK, TarWriter, read_tar
+from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.regular_files import open_within
+from reprobuild.lock.lock import EPOCH, FILES, Lock
+from reprobuild.store.roots import named_files
+from reprobuild.store.store import Store
+
+CONTEXT = "context"
+_RUNTIME = f"{FILES[1:]}/lib/reprobuild_runtime/"
+_PAYLOAD = "payload.tar"
+_DEEPEST = 32  # of folders in each other; ours are three, and more than the stack holds would end the program
+_LARGEST = 64 << 20  # of our own files, which are read into memory
+
+
+def take_context(out: Path, lock: Lock, store: Store) -> int:
+    """Copy what the store lacks of a lock's files from the context of a folder of results into the store.
+
+    What has other bytes than the lock names is passed over: whoever needs it says that it is missing.
+
+    Returns:
+        The number of files that were taken.
+    """
+    missing = {sha256 for sha256 in named_files(lock) if not store.has(sha256)}
+    taken = 0
+    top = str(out).count("/")
+    for folder, folders, names in os.walk(out / CONTEXT):
+        folders[:] = () if folder.count("/") - top > _DEEPEST else sorted(folders)
+        for name in sorted(names):
+            if not missing:
+                return taken
+            path = Path(folder, name).relative_to(out).as_posix()
+            take = _runtime if name == _PAYLOAD else _take
+            found = take(out, path, missing, store)
+            missing.discard(found)
+            taken += bool(found)
+    return taken
+
+
+def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
+    """Bring the runtime package of a lock's image into the store from the context, and tell whether it is there."""
+    if lock.realised is None:
+        return False
+    wanted = lock.realised.runtime
+    places = () if store.has(wanted) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))
+    paths = (place.relative_to(out).as_posix() for place in places)
+    return store.has(wanted) or any(_runtime(out, path, (wanted,), store) for path in paths)
+
+
+def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:
+    """Return the sha256 of a file that was missing, and is in the store now; else nothing."""
+    try:
+        source, _ = open_within(out, path)
+    except OSError:
+        return ""
+    with source:
+        if _copy(source, None) not in missing:
+            return ""
+        source.seek(0)
+        with store.scratch() as folder:
+            part = folder / "taken"
+            with naming(part), part.open("wb") as target:
+                digest = _copy(source, target)
+            return store.adopt(part, digest) if digest in missing else ""  # changed since it was looked at
+
+
+def _copy(source: IO[bytes], target: IO[bytes] | None) -> str:
+    digest = hashlib.sha256()
+    while chunk := source.read(CHUNK):
+        digest.update(chunk)
+        if target:
+            target.write(chunk)
+    return digest.hexdigest()
+
+
+def _runtime(out: Path, path: str, missing: Collection[str], store: Store) -> str:
+    """Return the sha256 of the runtime package that an image got, packed again as realising packs it."""
+    packed = io.BytesIO()
+    writer = TarWriter(packed, EPOCH)
+    files: dict[str, bytes] = {}
+    try:
+        source, size = open_within(out, path)
+        with source:
+            for entry, content in read_tar(source) if size <= _LARGEST else ():
+                if entry.path.startswith(_RUNTIME) and entry.type == "file":
+                    files[entry.path.removeprefix(_RUNTIME)] = content()
+    except (OSError, BuildError, *tars.UNREADABLE):
+        return ""
+    for name, data in sorted(files.items()):
+        writer.file(name, data)
+    writer.close()
+    digest = hashlib.sha256(packed.getvalue()).hexdigest()
+    return store.add(packed.getvalue()) if digest in missing else ""

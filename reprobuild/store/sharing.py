@@ -1,0 +1,272 @@
+"""A store that a group of users shares.
+
+Each writer of a shared store is trusted as oneself: whoever can read its key can make others believe what it remembers.
+Files that anybody makes in it get the rights of the group by default ACLs, whatever the umask
+(https://man7.org/linux/man-pages/man5/acl.5.html).
+
+Rights are changed of what was opened, never by path: a member could put a link in a place at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import grp
+import os
+import pwd
+import shlex
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reprobuild.errors import UsageError
+from reprobuild.store.signature import NAME, is_private, make_key, stored_key
+from reprobuild.store.store import Store
+
+# linux/posix_acl_xattr.h: version 2, then (tag, rights, id) each; the id is of named users alone.
+_ENTRY = struct.Struct("<HHI")
+_USER, _GROUP, _OTHER, _NO_ID = 0x01, 0x04, 0x20, 0xFFFFFFFF
+_ACL = struct.pack("<I", 2) + b"".join(
+    _ENTRY.pack(tag, rights, _NO_ID) for tag, rights in ((_USER, 7), (_GROUP, 7), (_OTHER, 0))
+)
+_FOLDERS = ("apt", "blobs", "kept", "made", "making", "packages", "partial", "roots", "tmp")
+_NESTED = (
+    "apt",
+    "blobs",
+    "packages",
+)  # their directories are shared, too; the trees in `roots` are one user's each
+_MEND = "let XDG_DATA_HOME name a folder that you alone can write to"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def share(store: Store, group: str) -> None:
+    """Let a group read and write a store, which is made where it is not there; all others are kept out.
+
+    Raises:
+        UsageError: there is no such group, the file system has no ACLs, an entry is a link or another user's, or
+            the key of the store cannot be recorded.
+        OSError: the store belongs to another user, or the user is not in the group.
+    """
+    try:
+        number = grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise UsageError(
+            f"there is no group {group!r} on this machine", hint="`id -Gn` shows those of yours"
+        ) from None
+    store.make()
+    if make_key(store.root, store.known, renew=True) is None:
+        raise _unrecorded(store)
+    root = os.open(store.root, _DIRECTORY)
+    try:
+        place = _Place(store.root, root, number, os.fstat(root).st_uid)
+        _share(place)
+        for name in _FOLDERS:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=root)
+            with _inside(place, name) as folder:
+                _share(folder)
+                for inner in sorted(_names(folder, directories=True)) if name in _NESTED else ():
+                    with _inside(folder, inner) as deep:
+                        _share(deep)
+    finally:
+        os.close(root)
+
+
+def join(store: Store, say: Callable[[str], object]) -> str:
+    """Believe what a store remembers from now on, and return the name of its owner.
+
+    Args:
+        store: each of its writers is trusted as the user.
+        say: is told whose it is before anything is recorded.
+
+    Raises:
+        UsageError: it has no key, or the key cannot be recorded.
+    """
+    key = stored_key(store.root)
+    if key is None:
+        raise UsageError(
+            f"{store.root} has no key that this user can read and its owner alone can write",
+            hint="name a store, such as the one that `reprobuild store share --group NAME --store DIR` shares",
+        )
+    owner = _owner(store.root.stat().st_uid)
+    say(f"{store.root} belongs to {owner}")
+    if not store.known.add(key):
+        raise _unrecorded(store)
+    return owner
+
+
+def key_note(store: Store) -> str:
+    """Return what the user is to know of the key of a store; empty where there is nothing to tell."""
+    key = stored_key(store.root)
+    if key is not None and store.known.has(key):
+        return ""
+    if not store.known.usable:
+        return (
+            f"what {store.root} remembers does not count: {store.known} cannot keep keys of stores; {_MEND}"
+        )
+    if key is None:
+        return _exposure(store.root)
+    if is_private(store.root):
+        return (
+            f"{store.root} has a key from elsewhere: what it remembers is made again, under a key of your own"
+        )
+    return (
+        f"{store.root} has a key that you did not join: what it remembers does not count; to trust each of its "
+        f"writers as yourself: `reprobuild store join {shlex.quote(str(store.root))}`"
+        + "".join(f"; {each}" for each in (_exposure(store.root),) if each)
+    )
+
+
+def _exposure(root: Path) -> str:
+    """Return what the owner of a store can do to others who use it; empty where that is the user, or root."""
+    with contextlib.suppress(FileNotFoundError):
+        owner = root.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            return (
+                f"{root} belongs to {_owner(owner)}, who can exchange its files while a command uses them: use a "
+                "store of your own where you do not trust that user as yourself"
+            )
+    return ""
+
+
+def _unrecorded(store: Store) -> UsageError:
+    return UsageError(
+        f"the key of {store.root} cannot be kept: {store.known} cannot keep keys of stores", hint=_MEND
+    )
+
+
+def _owner(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user number {number}"
+
+
+def check_writers(store: Store) -> None:
+    """Refuse a store that other users may write to, and that is not shared with them.
+
+    Raises:
+        UsageError: they may write to its directory, or to one whose names are believed.
+    """
+    try:
+        root = store.root.stat()
+    except OSError:  # it is not there yet, or the first use says why it cannot be read
+        return
+    reachable = root.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    for path in (store.root, *(store.root / name for name in ("blobs", "made") if reachable)):
+        with contextlib.suppress(FileNotFoundError):
+            who = _writers(path)
+            if who:
+                raise UsageError(
+                    f"{path} can be written to by {who}, and is not shared with `reprobuild store share`",
+                    hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, "
+                    "or share it with a group: `reprobuild store share --group NAME`",
+                )
+
+
+def _writers(path: Path) -> str:
+    facts = path.stat()
+    if facts.st_mode & stat.S_IWOTH:
+        return "all users"
+    if not facts.st_mode & stat.S_IWGRP or _is_private(facts):
+        return ""
+    try:
+        os.getxattr(path, "system.posix_acl_default")
+    except OSError:
+        return f"the group number {facts.st_gid}"
+    return ""
+
+
+def _is_private(facts: os.stat_result) -> bool:
+    """Tell whether a group is that of its user alone, with which umask 002 is common."""
+    try:
+        group, user = grp.getgrgid(facts.st_gid), pwd.getpwuid(facts.st_uid)
+    except KeyError:
+        return facts.st_gid == facts.st_uid
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+class _Place(NamedTuple):
+    """An open directory of a store."""
+
+    path: Path
+    number: int
+    group: int
+    owner: int  # of the store
+
+
+@contextlib.contextmanager
+def _inside(place: _Place, name: str) -> Iterator[_Place]:
+    """Give a directory in an open one.
+
+    Raises:
+        UsageError: it is a link, a file, or belongs to somebody who is no member.
+    """
+    path = place.path / name
+    try:
+        number = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=place.number)
+    except OSError as err:
+        if err.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise _strange(path, "is a link or a file, and no directory of the store") from None
+    try:
+        facts = os.fstat(number)
+        if facts.st_uid != place.owner and facts.st_gid != place.group:
+            raise _strange(path, f"belongs to another user, number {facts.st_uid}")
+        yield place._replace(path=path, number=number)
+    finally:
+        os.close(number)
+
+
+def _strange(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"{path} {what}: it is not shared",
+        hint="remove what others put into the store, and run the command again",
+    )
+
+
+def _names(place: _Place, *, directories: bool) -> list[str]:
+    with os.scandir(place.number) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_symlink():
+            raise _strange(place.path / entry.name, "is a link")
+    kind = os.DirEntry.is_dir if directories else os.DirEntry.is_file
+    return [entry.name for entry in found if kind(entry, follow_symlinks=False)]
+
+
+def _share(place: _Place) -> None:
+    """Give the group an open directory and the files in it, but for blobs, which nobody writes to.
+
+    What members made since the store is shared is the group's already.
+    """
+    if os.fstat(place.number).st_uid == place.owner:
+        _open(place.number, place.path, place.group)
+    if "blobs" in place.path.parts[-2:]:
+        return
+    for name in _names(place, directories=False):
+        number = os.open(name, _FILE, dir_fd=place.number)
+        try:
+            facts = os.fstat(number)
+            if facts.st_nlink > 1:
+                raise _strange(place.path / name, "is a file that has another name, too")
+            if stat.S_ISREG(facts.st_mode) and facts.st_uid == place.owner:
+                os.fchown(number, -1, place.group)
+                os.fchmod(number, 0o640 if name == NAME else 0o660)
+        finally:
+            os.close(number)
+
+
+def _open(folder: int, path: Path, group: int) -> None:
+    os.fchown(folder, -1, group)
+    os.fchmod(folder, 0o2770)
+    try:
+        os.setxattr(folder, "system.posix_acl_default", _ACL)
+    except OSError as err:
+        raise UsageError(
+            f"the file system of {path} has no ACLs of POSIX: {err.strerror}",
+            hint="put the store on a file system that has them, as ext4, xfs and Lustre do",
+        ) from None

@@ -1,0 +1,391 @@
+"""Store: files by their sha256, and a memory of what was made from what.
+
+    blobs/HH/HASH           content, read-only, verified when it is first used by a process
+    made/KEY                JSON: what was made from inputs with this key (layers, realised trees)
+    making/KEY              locked by the process that makes what this key stands for
+    kept/PATH-HASH          JSON: a lock file that is to be kept, and what its runs used
+    partial/HASH.MACHINE    downloads that were interrupted
+    tmp/MACHINE.*           unfinished work; removed by the next process that finds its own one gone
+    in-use                  locked by every process that uses the store
+    key                     signs `made`, for users who know it: see `signature`
+
+The directory is private when this program makes it. Blobs are 0444 in it: folders of results hold hard links to them.
+Every file appears by rename, so an interrupted process leaves nothing half-written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+import threading
+import time
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.atomic import private_folder
+from reprobuild.infra.flock import lock, machine
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Sha256
+from reprobuild.store.keyring import Keyring, keyring
+from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
+
+CHUNK = 1 << 20
+LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
+HOUR = 3600.0
+_SHA256 = re.compile("[0-9a-f]{64}")
+_OPENED = ("in-use", "key")  # files that are opened without following a link
+
+
+def hash_file(path: Path) -> str:
+    """Return the sha256 (hex) of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def hash_open(path: Path) -> tuple[str, os.stat_result]:
+    """Return the sha256 (hex) of a file, and which file it was: another may stand there meanwhile."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        found = os.fstat(stream.fileno())
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest(), found
+
+
+def is_still(path: Path, found: os.stat_result) -> bool:
+    """Tell whether the file that was found is still the one at this path."""
+    try:
+        now = path.lstat()
+    except FileNotFoundError:
+        return False
+    # The number of a file that went away is given to the next one: the times tell them apart.
+    same = os.path.samestat(now, found) and now.st_size == found.st_size
+    return same and (now.st_mtime_ns, now.st_ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
+
+
+def touch(path: Path) -> None:
+    """Let its time tell others that it is used, at most once an hour: locks may not reach other machines."""
+    with contextlib.suppress(OSError):  # not there, or not ours
+        if time.time() - path.lstat().st_mtime > HOUR:
+            os.utime(path, follow_symlinks=False)
+
+
+class DamagedError(FetchError):
+    """The bytes of a blob changed; it was removed."""
+
+
+class Used(Struct, frozen=True, kw_only=True):
+    """What was asked of a store, sorted: hashes of blobs, keys of `made`."""
+
+    blobs: tuple[Sha256, ...] = ()
+    made: tuple[Sha256, ...] = ()
+
+
+class Store:
+    """A folder of blobs. Safe for several processes at once: all writes are renames.
+
+    While it is used, nothing is removed from it by `sole`, where the file system has locks. `used` tells what
+    was asked for.
+    """
+
+    def __init__(
+        self, root: Path, known: Keyring | None = None, doubt: Callable[[Store], object] = lambda store: None
+    ) -> None:
+        """Use a directory as a store.
+
+        Args:
+            root: the directory; it is made when something is first kept.
+            known: the keys that the user believes; by default those of the user who runs this process.
+            doubt: is called once, when results are first asked for and the user believes no key of the store.
+        """
+        self.root = root
+        self.known = known or keyring()
+        self._verified: set[str] = set()
+        # Threads that want one blob wait for the first, which hashes it.
+        self._hashing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._blobs: set[str] = set()
+        self._made: set[str] = set()
+        self._guard = threading.RLock()
+        self._holder: int | None = None  # the open file of the lock
+        self._let_go: Callable[[], object] = lambda: None
+        self._locked = False
+        self._key: bytes | None = None
+        self._doubt: Callable[[Store], object] | None = doubt
+        self._checked = False  # for links
+        self._here: dict[str, bytes] = {}  # what this process remembers where it believes no key
+
+    def blob(self, sha256: str) -> Path:
+        """Return where a blob stands, or would stand; no check.
+
+        Raises:
+            FetchError: this is no sha256, so the lock that names it is none.
+        """
+        if not _SHA256.fullmatch(sha256):
+            raise FetchError(
+                f"{sha256[:80]!r} is no sha256", hint="make the lock again with `reprobuild lock DIR`"
+            )
+        return self.root / "blobs" / sha256[:2] / sha256
+
+    def has(self, sha256: str) -> bool:
+        """Tell whether the blob is there. Its bytes are checked by `verified`."""
+        if not _SHA256.fullmatch(sha256):
+            return False
+        self._hold()
+        self._asked(self._blobs, sha256, self.blob(sha256))
+        return self.blob(sha256).is_file()
+
+    @property
+    def used(self) -> Used:
+        """What was asked for so far, and is there."""
+        blobs = sorted(sha256 for sha256 in tuple(self._blobs) if self.blob(sha256).is_file())
+        made = sorted(key for key in tuple(self._made) if (self.root / "made" / key).is_file())
+        return Used(blobs=tuple(blobs), made=tuple(made))
+
+    @contextlib.contextmanager
+    def sole(self) -> Iterator[bool]:
+        """Let no other process use the store; give whether that is known: some file systems have no locks.
+
+        Raises:
+            FetchError: another process uses it.
+        """
+        self._hold(make=True)
+        with self._guard:
+            try:
+                if self._locked and self._holder is not None:
+                    fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FetchError(
+                    f"another process uses the store {self.root}", hint="run it again when that has ended"
+                ) from None
+            try:
+                yield self._locked
+            finally:
+                if self._locked and self._holder is not None:
+                    fcntl.flock(self._holder, fcntl.LOCK_SH)
+
+    def make(self) -> None:
+        """Make the directory of the store, private, where it is not there.
+
+        Raises:
+            FetchError: a link stands in it in the place of a directory.
+        """
+        self._check_links()
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, exist_ok=True)
+
+    def _check_links(self) -> None:
+        """Refuse a store in which links lead elsewhere: files there would be written over, or removed.
+
+        The store itself may be one.
+        """
+        if self._checked:
+            return
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            for folder in (self.root, self.root / "blobs"):
+                with os.scandir(folder) as entries:
+                    links = (one for one in entries if one.is_symlink() and one.name not in _OPENED)
+                    link = next((one.path for one in links), None)
+                if link is not None:
+                    raise FetchError(
+                        f"{link} in the store is a link, and no program puts one there",
+                        hint="remove the link, or choose another directory with `--store`; the whole store may stand "
+                        "behind a link",
+                    )
+            self._checked = True
+
+    @contextlib.contextmanager
+    def own_folder(self, above: str, name: str) -> Iterator[Path]:
+        """Give a folder in the store that the user alone writes to; its files need no signature to be believed.
+
+        It stays where the user believes the key of the store and shares it with no group. Its name comes from the key,
+        so a store that is handed over cannot have it. Elsewhere it is removed afterwards.
+
+        Args:
+            above: a directory of the store.
+            name: tells the folder from others of that directory.
+        """
+        self._hold(make=True)
+        self._key = self._believed() or make_key(self.root, self.known)
+        if self._key is None or self.shared or not is_private(self.root):
+            with self.scratch() as folder:
+                yield folder
+            return
+        mark = hashlib.sha256(sign(self._key, f"{above}/{name}", b"")).hexdigest()[:32]
+        folder = self.root / above / mark
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+    @property
+    def shared(self) -> bool:
+        """Whether other users may write here: see `share`."""
+        return bool(self.root.stat().st_mode & stat.S_IWGRP)
+
+    def release(self) -> None:
+        """Let others remove things from the store, until it is used again. No thread may be at work with it."""
+        with self._guard:
+            self._let_go()
+            self._holder, self._locked = None, False
+
+    def _hold(self, *, make: bool = False) -> None:
+        """Hold the lock that says that the store is used, until this object goes."""
+        if self._holder is not None:
+            return
+        self._check_links()
+        with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
+            if self._holder is None:
+                if make:
+                    self.make()
+                way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
+                number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
+                self._let_go = weakref.finalize(self, os.close, number)
+                self._locked = lock(number, fcntl.LOCK_SH)
+                self._holder = number
+
+    def _asked(self, asked: set[str], name: str, path: Path) -> None:
+        """Remember what is used, and let others see it."""
+        if name not in asked:
+            asked.add(name)
+            touch(path)
+
+    def verified(self, sha256: str, what: str) -> Path:
+        """Return the path of a blob whose bytes were checked by this process.
+
+        Args:
+            sha256: the blob's hash (hex).
+            what: the name that the user knows it by.
+
+        Raises:
+            DamagedError: its bytes changed; it is removed, so that the next run fetches or makes it again.
+            FetchError: it is not there.
+        """
+        with self._hashing[sha256]:
+            if sha256 not in self._verified:
+                self._verify(sha256, what)
+        return self.blob(sha256)
+
+    def _verify(self, sha256: str, what: str) -> None:
+        path = self.blob(sha256)
+        self._hold()
+        self._asked(self._blobs, sha256, path)
+        if not path.is_file():
+            raise FetchError(
+                f"{what} is not in the store {self.root}", hint="run `reprobuild fetch LOCK`, with a network"
+            )
+        found, seen = hash_open(path)
+        while found != sha256 and path.is_file() and not is_still(path, seen):  # another process replaced it
+            found, seen = hash_open(path)
+        if found != sha256:
+            path.unlink(missing_ok=True)
+            raise DamagedError(
+                f"{what} in the store is damaged: sha256 {found}, locked as {sha256}",
+                hint="the damaged copy was removed; run the command again to fetch it anew",
+            )
+        self._verified.add(sha256)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a private folder inside the store that is removed afterwards, and those of killed processes."""
+        self._hold(make=True)
+        with private_folder(self.root / "tmp", prefix=f"{machine()}.") as folder:
+            yield folder
+
+    def adopt(self, path: Path, sha256: str | None = None) -> str:
+        """Move a finished file of the store's own file system in, and return its sha256.
+
+        Args:
+            path: a file below `scratch` or `partial`; it is gone afterwards.
+            sha256: its hash when the caller computed it while writing.
+        """
+        digest = sha256 or hash_file(path)
+        target = self.blob(digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        number = os.open(
+            path, os.O_RDONLY | os.O_NOFOLLOW
+        )  # members of a shared store write to `partial`, too
+        try:
+            os.fchmod(number, 0o444)
+        finally:
+            os.close(number)
+        path.replace(target)
+        self._verified.add(digest)
+        self._blobs.add(digest)
+        return digest
+
+    def add(self, content: bytes) -> str:
+        """Keep bytes, and return their sha256; what is there already is not written again."""
+        digest = hashlib.sha256(content).hexdigest()
+        self._hold()
+        self._blobs.add(digest)
+        with contextlib.suppress(OSError):
+            if read_plain(self.blob(digest), len(content)) == content:
+                self._verified.add(digest)
+                return digest
+        with self.scratch() as folder:
+            path = folder / "blob"
+            path.write_bytes(content)
+            return self.adopt(path, digest)
+
+    def recall(self, key: str) -> Any | None:
+        """Return what `remember` kept under the key, or None; what another key signed was never kept here."""
+        self._hold()
+        self._asked(self._made, key, self.root / "made" / key)
+        content = self.signed(self.root / "made" / key)
+        try:
+            return None if content is None else json.loads(content)
+        except (ValueError, RecursionError):
+            return None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep a JSON value under a key (hex digest of what it was made from)."""
+        self._made.add(key)
+        self.keep_signed(self.root / "made" / key, json.dumps(value, sort_keys=True).encode())
+
+    def signed(self, path: Path) -> bytes | None:
+        """Return the content of a file that `keep_signed` wrote, or None where it is not, or no longer, that file."""
+        key = self._believed()
+        if key is None:
+            return self._here.get(str(path))
+        try:
+            return verify(key, path.name, read_plain(path, LARGEST_MEMORY))
+        except OSError:
+            return None
+
+    def _believed(self) -> bytes | None:
+        """Return the key of the store that the user believes; the first time that there is none, say so."""
+        self._key = self._key or read_key(self.root, self.known)
+        if self._key is None:
+            with self._guard:
+                doubt, self._doubt = self._doubt, None
+            if doubt is not None:
+                doubt(self)
+        return self._key
+
+    def keep_signed(self, path: Path, content: bytes) -> None:
+        """Write a file of the store, outside of `blobs`, that is believed again.
+
+        Where the user believes no key of the store, nothing is written: this process alone remembers it.
+        """
+        self._hold(make=True)
+        self._key = self._believed() or make_key(self.root, self.known)
+        if self._key is None:
+            self._here[str(path)] = content
+            return
+        with self.scratch() as folder:
+            part = folder / path.name
+            part.write_bytes(sign(self._key, path.name, content))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(path)

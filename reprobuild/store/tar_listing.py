@@ -1,0 +1,60 @@
+"""Listings in the store: what is in a tar, for whoever would otherwise read it all again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import zstandard
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.tar import Entry
+from reprobuild.store.store import Store
+
+_LEVEL = 3
+
+
+def encode_listing(listing: Iterable[Entry]) -> bytes:
+    """Return a listing as JSON lines, compressed; names that are not UTF-8 keep their bytes."""
+    lines = []
+    for entry in listing:
+        try:
+            lines.append(msgspec.json.encode(entry))
+        except UnicodeEncodeError:  # msgspec takes no surrogates; they stand for bytes that are not UTF-8
+            lines.append(json.dumps(msgspec.structs.asdict(entry)).encode())
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(b"".join(line + b"\n" for line in lines))
+
+
+def decode_listing(content: bytes) -> Iterator[Entry]:
+    """Yield the entries of an encoded listing."""
+    decoder = msgspec.json.Decoder(Entry)
+    for line in zstandard.ZstdDecompressor().decompress(content).splitlines():
+        try:
+            yield decoder.decode(line)
+        except msgspec.DecodeError:
+            yield msgspec.convert(json.loads(line), Entry)
+
+
+def keep_listing(tar: str, listing: Iterable[Entry], store: Store) -> str:
+    """Remember what is in the tar with this sha256, and return the sha256 of the blob that says it."""
+    blob = store.add(encode_listing(listing))
+    store.remember(_key(tar), {"listing": blob})
+    return blob
+
+
+def known_listing(tar: str, store: Store) -> str | None:
+    """Return the sha256 of the blob that lists the tar, or None where none is there undamaged."""
+    known = store.recall(_key(tar))
+    if not isinstance(known, dict) or not isinstance(known.get("listing"), str):
+        return None
+    try:
+        store.verified(known["listing"], "a listing")
+    except FetchError:
+        return None
+    return str(known["listing"])
+
+
+def _key(tar: str) -> str:
+    return hashlib.sha256(f"listing\0{tar}".encode()).hexdigest()

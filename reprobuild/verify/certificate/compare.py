@@ -1,0 +1,154 @@
+"""A verdict compared with an earlier certificate of the same image. Nothing is run here.
+
+Digests are comparable only between equal platforms: on another one they are expected to differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from reprobuild.verify.certificate.read import Certificate
+from reprobuild.verify.determinism.document import ModeName
+from reprobuild.verify.determinism.platform import explains, told
+from reprobuild.verify.determinism.summary import drifting
+from reprobuild.verify.determinism.trust import NO_MATTER
+from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
+from reprobuild.verify.workload.conditions import Mount, WorkRecord
+
+# What strict mode and the image's own profile give; default mode may drift, and says nothing.
+MODES: tuple[ModeName, ...] = ("strict", "profile")
+WORK = "your work"
+START, REFUSED = "draws before anything is seeded", "refused"  # answers that are no digest
+
+
+class _Found:
+    """What was compared so far. `open` says that something is not known, and no platform explains it."""
+
+    def __init__(self) -> None:
+        self.platform: list[Deviation] = []
+        self.beside: list[Deviation] = []
+        self.failed: list[Deviation] = []
+        self.other: list[Deviation] = []
+        self.unmatched: list[Deviation] = []
+        self.mounts: list[Deviation] = []
+        self.compared = 0
+        self.open = False
+
+    def take_smoke(self, device: str, then: Smoke | None, now: Smoke | None) -> None:
+        """Compare the smoke test on one device. Only one of both has it: nothing is explained by that."""
+        explained = False
+        if then and now:
+            self.open |= not (then.fingerprint and now.fingerprint)
+            for item in _differences(device, then, now):
+                found = explains(device, item)
+                explained |= found
+                (self.platform if found else self.beside).append(item)
+        self._take(device, answers(then), answers(now), explained=explained)
+        self.open |= not explained and any(item.scope == device for item in self.unmatched)
+
+    def take_work(self, then: Verdict, now: Verdict) -> None:
+        """Compare the user's own work. Where only one of both had a GPU, it was computed on other devices."""
+        unknown = not (
+            then.smoke and now.smoke
+        )  # of platforms without a fingerprint, nothing tells the same ones
+        self.mounts += _other_mounts(then.work, now.work)
+        unknown = unknown or bool(self.mounts)
+        self.open |= unknown
+        elsewhere = unknown or {smoke.device for smoke in then.smoke} != {smoke.device for smoke in now.smoke}
+        self._take(WORK, _work(then), _work(now), explained=bool(self.platform), elsewhere=elsewhere)
+        self.open |= any(item.scope == WORK for item in self.unmatched)
+
+    def _take(
+        self,
+        scope: str,
+        then: dict[str, str],
+        now: dict[str, str],
+        *,
+        explained: bool,
+        elsewhere: bool = False,
+    ) -> None:
+        for name in sorted({*then, *now}):
+            pair = Deviation(scope=scope, name=name, then=then.get(name), now=now.get(name))
+            if pair.then is None or pair.now is None or (elsewhere and pair.then != pair.now):
+                self.unmatched.append(pair)
+                continue
+            self.compared += 1
+            if pair.then != pair.now:
+                (self.other if explained else self.failed).append(pair)
+
+
+def compare_against(now: Verdict, earlier: Certificate) -> Against:
+    """Compare a verdict with a certificate of the same image, seed and profile."""
+    then = earlier.verdict
+    before: dict[str, Smoke] = {smoke.device: smoke for smoke in then.smoke}
+    after: dict[str, Smoke] = {smoke.device: smoke for smoke in now.smoke}
+    found = _Found()
+    for device in sorted({*before, *after}):
+        found.take_smoke(device, before.get(device), after.get(device))
+    found.take_work(then, now)
+    unknown = found.open or not found.compared
+    return Against(
+        certificate=f"sha256:{earlier.sha256}", made=then.made, compared=found.compared,
+        verdict="differ" if found.failed else "inconclusive" if unknown else
+                "other-platform" if found.platform else "same",
+        platform=tuple(found.platform), failed=tuple(found.failed), other=tuple(found.other),
+        unmatched=tuple(found.unmatched), beside=tuple(found.beside),
+        mounts=tuple(found.mounts),
+    )  # fmt: skip
+
+
+def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[Deviation]:
+    """Yield the mounts that only one of both has, that held something else, or of which nothing is known."""
+    one, two = ({mount.place: mount for mount in work.mounts} if work else {} for work in (then, now))
+    places = {place for work in (then, now) if work for place in work.volumes}
+    for place in sorted(places | set(one) | set(two)):
+        before, after = one.get(place), two.get(place)
+        if not (before and after and before.digest and before.digest == after.digest):
+            yield Deviation(scope="mount", name=place, then=_held(before), now=_held(after))
+
+
+def _held(mount: Mount | None) -> str | None:
+    """Return the digest of a mount, or why it has none; None where no record has it."""
+    return None if mount is None else mount.digest.removeprefix("sha256:") or f"no digest: {mount.why}"
+
+
+def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
+    """Yield what differs of the two machines, and in the settings in force."""
+    one, two = (dict(told(each)) for each in (then, now))
+    for name in sorted({*one, *two} - set(NO_MATTER)):
+        if one.get(name) != two.get(name):
+            yield Deviation(scope=device, name=name, then=one.get(name), now=two.get(name))
+
+
+def answers(smoke: Smoke | None) -> dict[str, str]:
+    """Return {what: digest} of all that must be the same on the same platform.
+
+    A refusal is the word `refused`; what was drawn before anything is seeded is a text of its own.
+    """
+    if smoke is None:
+        return {}
+    unstable = {probe.name for probe in drifting(smoke)}
+    found = dict(_digests(smoke.probes, "", unstable))
+    if smoke.collectives:
+        found |= _digests(smoke.collectives.probes, "collectives: ", set())
+    if smoke.hook == "identical":
+        found[START] = json.dumps(smoke.start, sort_keys=True)
+    return found
+
+
+def _digests(probes: tuple[Probe, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:
+    for probe in probes:
+        if probe.verdict == "informational":
+            continue
+        for name in MODES:
+            mode = probe.modes.get(name)
+            # What torch says to be deterministic in strict mode alone may race unseen with a profile.
+            if mode is None or (name != "strict" and (probe.name in unstable or probe.documented != "none")):
+                continue
+            if mode.verdict == "REFUSED" or (mode.verdict == "IDENTICAL" and mode.digest):
+                yield f"{before}{probe.name} ({name})", mode.digest or REFUSED
+
+
+def _work(verdict: Verdict) -> dict[str, str]:
+    return {c.name: c.detail for c in verdict.comparisons if c.verdict == "identical" and c.detail}

@@ -1,0 +1,187 @@
+"""An earlier verdict is read to be compared with; it may come from anywhere, and be anything."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.verify.verdict import VERSION, Verdict
+from reprobuild.verify.workload.conditions import WorkRecord
+
+NAME = "verdict.json"  # in a folder of results
+LARGEST = 32 << 20
+AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
+BEFORE = (
+    "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
+)
+OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
+SAME_WORK = "compare the same work: give the command and options of the certificate, or leave --against out"
+_NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class Certificate(Struct, frozen=True, kw_only=True):
+    """A certificate, the file that it was read from, and the sha256 of that."""
+
+    path: Path
+    sha256: str
+    verdict: Verdict
+
+
+class _Header(Struct):
+    """What every verdict begins with; its version may be none."""
+
+    version: int
+    determinism: msgspec.Raw
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Return the certificate in a file, or in a folder of results.
+
+    Raises:
+        UsageError: there is none, or it cannot be understood.
+    """
+    if path.is_dir():
+        path = path / NAME
+    if not path.exists():
+        raise UsageError(f"there is no certificate {path}", hint=AGAIN)
+    if not path.is_file():
+        raise UsageError(f"{path} is no plain file, and no folder of results", hint=AGAIN)
+    with path.open("rb") as stream:
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise UsageError(f"{path} has more than {LARGEST >> 20} MB: no certificate does", hint=AGAIN)
+    return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
+
+
+def is_certificate(data: bytes) -> bool:
+    """Tell whether bytes are those of a certificate, of any version of this program.
+
+    Args:
+        data: at most `LARGEST` of them, or one more.
+    """
+    if len(data) > LARGEST:
+        return False
+    try:
+        return _version(data) > 0
+    except _NOT_READ:
+        return False
+
+
+def _version(data: bytes) -> int:
+    return msgspec.json.decode(data, type=_Header).version
+
+
+def read_verdict(data: bytes, path: Path | str) -> Verdict:
+    """Return the verdict that the bytes of a certificate hold.
+
+    Args:
+        data: at most `LARGEST` of them.
+        path: where they come from, for messages.
+
+    Raises:
+        UsageError: they hold none, or one of another form.
+    """
+    try:
+        version = _version(data)
+    except _NOT_READ:
+        raise UsageError(f"{path} is no certificate of reprobuild, or a damaged one", hint=AGAIN) from None
+    if version < VERSION:
+        raise UsageError(
+            f"{path} is a verdict of form {version}, of an older reprobuild: it names no platform to compare by",
+            hint=AGAIN,
+        )
+    if version > VERSION:
+        raise UsageError(
+            f"{path} is a certificate of form {version}; this reprobuild reads form {VERSION}",
+            hint="update reprobuild",
+        )
+    try:
+        found = msgspec.json.decode(data, type=Verdict)
+        if len({smoke.device for smoke in found.smoke}) < len(found.smoke):
+            raise ValueError("one device stands in it twice")
+        return found
+    except _NOT_READ as err:
+        raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
+
+
+def _escaped(err: Exception) -> str:
+    return str(err).encode("unicode_escape").decode()[:300]
+
+
+def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> None:
+    """Stop before anything is run where comparing would mean nothing.
+
+    Args:
+        tree, seed, profile: of the image that is to be checked.
+
+    Raises:
+        UsageError: the certificate is of another image, or of another seed or profile.
+    """
+    then = found.verdict
+    if then.tree != tree:
+        raise UsageError(
+            f"{found.path} is the certificate of another image: its tree is {_brief(then.tree)}, and that of this "
+            f"one {_brief(tree)}",
+            hint=OTHER,
+        )
+    for what, before, now in (("seed", str(then.seed), str(seed)), ("profile", then.profile, profile)):
+        if before != now:
+            raise UsageError(
+                f"{found.path} was made with {what} {_brief(before)}, and this image has {now}", hint=OTHER
+            )
+
+
+def refuse_other_work(found: Certificate, now: WorkRecord | None) -> None:
+    """Stop before anything is run where a certificate is of other work than that of this check.
+
+    Args:
+        found: the certificate.
+        now: what is to be run, as a certificate records it.
+
+    Raises:
+        UsageError: the commands, their seeds, directories or variables differ.
+    """
+    then = found.verdict.work
+    if then is None or now is None:
+        return
+    for what, before, after in (
+        ("command", then.command, now.command), ("seed of the command", str(then.seed), str(now.seed)),
+        ("working directory", then.workdir, now.workdir), ("environment", *_environments(then, now)),
+    ):  # fmt: skip
+        if before != after:
+            raise UsageError(
+                f"{found.path} was made with another {what}: {_brief(before)}, and this is {_brief(after)}",
+                hint=SAME_WORK,
+            )
+
+
+def _environments(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
+    """Return the variables in which two records differ, as each has them; of a secret only the name is known."""
+    one, two = ({**each.variables, **dict.fromkeys(each.secrets, "(secret)")} for each in (then, now))
+    names = sorted(name for name in {*one, *two} if one.get(name) != two.get(name))
+    before, after = (
+        " ".join(f"{name}={each[name]}" if name in each else f"no {name}" for name in names) for each in (one, two)
+    )  # fmt: skip
+    return before, after
+
+
+def refuse_failed(found: Certificate) -> None:
+    """Stop before anything is run where a certificate says itself that the check failed: it is no measure.
+
+    Raises:
+        UsageError: something drifted, or the check differed from a certificate before it.
+    """
+    then = found.verdict
+    answers = then.determinism
+    drifted = "drift" in (answers.cpu, answers.gpu, answers.collectives)
+    if drifted or (then.against and then.against.verdict == "differ"):
+        said = "drift" if drifted else "another result than the certificate before it"
+        raise UsageError(f"{found.path} is the certificate of a check that failed: {said}", hint=BEFORE)
+
+
+def _brief(text: str) -> str:
+    return text.encode("unicode_escape").decode()[:80] or "not told"

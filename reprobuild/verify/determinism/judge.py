@@ -1,0 +1,212 @@
+"""From answers to verdicts, without running anything: the smoke test on one device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+from reprobuild.verify.determinism.document import (
+    Answer,
+    CollectivesAnswer,
+    ControlAnswer,
+    Device,
+    Document,
+    StressAnswer,
+)
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.judge_probe import Rules, judge_probe, judged, modes, row, short
+from reprobuild.verify.determinism.trust import (
+    DRAWS,
+    DRAWS_WITHOUT_TORCH,
+    judge_start,
+    open_platform,
+    open_profile,
+)
+from reprobuild.verify.verdict import Collectives, Control, Probe, Smoke, V
+
+LEFT_OUT = "they were left out: only some probes were asked for"
+MOST_SECONDS = 1e9  # as much as a certificate holds
+
+
+def judge_smoke(
+    device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool,
+    thorough: bool = False, profile: str = "log-only", pinned: Collection[str] = (), only: Collection[str] = (),
+) -> Smoke:  # fmt: skip
+    """Judge the smoke test on one device.
+
+    Args:
+        first, second: what two fresh containers answered, or why they did not; the second one's is short.
+        expected: what the first must answer; less is no pass.
+        controls, thorough: the controls, and what takes long, were asked for.
+        profile: the one that must be in force in the image.
+        pinned: the distributions that must be in the image.
+        only: the probes that were asked for, where not all were; collectives were not, either.
+    """
+    for answer in (first, second):
+        if isinstance(answer, str) or not answer.ran:
+            return _nothing(device, first, answer)
+    assert isinstance(first, Document)
+    assert isinstance(second, Document)
+    again = {answer.name: answer for answer in second.probes}
+    rules = Rules(device=device, expected=expected, told=first.expectations, pinned=frozenset(pinned))
+    full = (*expected.probes, *(expected.thorough if thorough else ()))
+    names = tuple(only) if only else full
+    left_out = () if thorough else tuple(name for name in expected.thorough if name not in only)
+    probes = tuple(
+        judge_probe(answer, again.get(answer.name), rules)
+        for answer in first.probes
+        if answer.name not in left_out or _ran(answer)
+    )
+    found = tuple(_control(answer) for answer in first.controls)
+    arrays = bool(expected.libraries)
+    hook = judge_start(first, second, DRAWS_WITHOUT_TORCH if arrays else DRAWS)
+    reasons = [
+        *_missing("probe", names, [probe.name for probe in probes]),
+        *_open_probes(probes),
+        *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
+        *open_platform(first.fingerprint, second.fingerprint),
+        *(() if arrays else open_profile(profile, first.fingerprint)),  # profiles set torch
+        *(_open_controls(found, expected) if controls else ["the controls were left out"]),
+        *_open_comparator(first.comparator, expected.comparator),
+        *([f"only {len(names)} of {len(full)} probes were asked for"] if only else []),
+    ]
+    verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in found)]
+    drift = hook == "drift" or "drift" in verdicts
+    there = {probe.name for probe in probes}
+    return Smoke(
+        device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
+        probes=probes, controls=found, comparator=first.comparator,
+        collectives=Collectives(verdict="not-covered", why=LEFT_OUT) if only
+        else _collectives(first.collectives, expected),
+        expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
+        open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
+        left_out=tuple(name for name in left_out if name not in there),
+        stress=_stress(first.stress), threads=first.threads, libraries=_libraries(probes, expected),
+    )  # fmt: skip
+
+
+def _nothing(device: Device, first: Document | str, answer: Document | str) -> Smoke:
+    """Return what is known where a container did not answer, or could not run the probes."""
+    told = first if isinstance(first, Document) else None
+    absent = device == "cuda" and isinstance(answer, Document) and answer is first
+    return Smoke(
+        device=device, verdict="not-covered" if absent else "inconclusive", hook="inconclusive",
+        open=(short(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
+        fingerprint=told.fingerprint if told else {},
+    )  # fmt: skip
+
+
+def _libraries(probes: Iterable[Probe], expected: Expected) -> dict[str, int]:
+    """Count the probes that were identical, by the distribution that they are of; none of torch's."""
+    names = [expected.libraries.get(probe.name, "") for probe in probes if probe.verdict == "identical"]
+    return dict(Counter(name for name in names if name))
+
+
+def _ran(answer: Answer) -> bool:
+    return any(seen.verdict != "SKIPPED" for seen in answer.modes.values())
+
+
+def _stress(told: StressAnswer | None) -> str:
+    """Return why the probes were not all disturbed, as they were to be."""
+    if told is None or told.ran:
+        return ""
+    return f"nothing disturbed some of the probes: {short(told.why) or 'no reason given'}"
+
+
+def _control(answer: ControlAnswer) -> Control:
+    """Judge a control: torch's strict mode cures it, or, where that cannot help, what it calls `cured`."""
+    default, ones = answer.modes.get("default"), answer.modes.get("ones")
+    name = "cured" if "cured" in answer.modes else "strict"
+    cure = answer.modes.get(name)
+    verdict: Literal["effective", "ineffective", "drift"] = "ineffective"
+    if default is None or default.verdict != "DRIFT" or default.distinct < 2:
+        why = short(answer.why) or "it was not seen drifting: a drift would not have been seen here"
+    elif cure is not None and cure.verdict == "DRIFT":
+        verdict, why = "drift", f"{cure.distinct} different results, {name}, where there must be one"
+    elif cure is None or not cure.whole or cure.repeats < 2:
+        why = short(answer.why) or f"nothing shows that it stops ({name})"
+    elif ones is not None and not ones.whole:
+        why = "adding ones drifts as well, and cannot: the test itself is at fault"
+    else:
+        verdict = "effective"
+        why = f"{default.distinct} different results in {default.repeats} runs by default, one {name}"
+    return Control(
+        name=answer.name, device=answer.device, verdict=verdict, modes=modes(answer.modes, {}), why=why
+    )
+
+
+def _missing(what: str, names: Iterable[str], there: Iterable[str]) -> list[str]:
+    lacking = sorted(set(names) - set(there))
+    return [f"no answer of {what} {', '.join(lacking)}"] if lacking else []
+
+
+def _open_probes(probes: Sequence[Probe]) -> list[str]:
+    reasons = [f"{p.name}: {p.why}" for p in probes if p.verdict == "inconclusive"]
+    if not any(probe.verdict == "identical" for probe in probes):
+        reasons.append("no probe was identical")
+    return reasons
+
+
+def _open_controls(found: Sequence[Control], expected: Expected) -> list[str]:
+    named = {f"{control.device} {control.name}": control for control in found}
+    reasons = _missing("control", expected.controls, named)
+    races = [named[name] for name in expected.races if name in named]
+    if not any(race.verdict == "effective" for race in races):
+        reasons += [f"control {race.name}: {race.why}" for race in races] or ["no control answered"]
+    return reasons
+
+
+def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str]:
+    blind = sorted(name for name in {*told, *names} if not told.get(name))
+    return [f"the comparison of bytes was not seen telling apart: {', '.join(blind)}"] if blind else []
+
+
+def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
+    """Judge the collectives; None where the program in the image has none.
+
+    The second container does none, so each probe stands for itself.
+    """
+    if answer is None:
+        return Collectives(verdict="inconclusive", why="no answer") if expected.collectives else None
+    rows = []
+    for probe in answer.probes:
+        seen = probe.modes.get("strict")
+        verdict, why = judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
+        rows.append(row(probe, verdict, why, modes(probe.modes, {})))
+    controls = tuple(_control(each) for each in answer.controls)
+    return _reduced(answer, tuple(rows), controls, expected)
+
+
+def _reduced(
+    answer: CollectivesAnswer, probes: tuple[Probe, ...], controls: tuple[Control, ...], expected: Expected
+) -> Collectives:
+    """Return one answer for all collectives: what is said of them all counts only where each agrees with it.
+
+    The order of a sum of two cannot show, so the controls need three ranks.
+    """
+    why = short(answer.why)
+    verdict: V = "inconclusive"
+    open_ones = [f"{probe.name}: {probe.why}" for probe in probes if probe.verdict == "inconclusive"]
+    if "drift" in (
+        answer.verdict.lower(),
+        *(probe.verdict for probe in probes),
+        *(c.verdict for c in controls),
+    ):
+        verdict = "drift"
+    elif answer.verdict == "SKIPPED" and not open_ones:
+        verdict = "not-covered"
+    elif answer.verdict in ("IDENTICAL", "SKIPPED"):
+        reasons = [
+            *_missing("probe", expected.collectives, [probe.name for probe in probes]),
+            *_open_probes(probes),
+            *_missing("control", expected.collective_controls, [control.name for control in controls]),
+            *(f"control {each.name}: {each.why}" for each in controls if each.verdict == "ineffective"),
+        ]
+        why = short("; ".join(reasons)) or why
+        passed = answer.verdict == "IDENTICAL" and answer.world > 2 and not reasons
+        verdict = "identical" if passed else "inconclusive"
+    return Collectives(
+        verdict=verdict, backend=answer.backend, world=answer.world, probes=probes, why=why,
+        algorithms=answer.algorithms, controls=controls,
+    )  # fmt: skip

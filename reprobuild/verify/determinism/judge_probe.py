@@ -1,0 +1,175 @@
+"""From what was seen of one probe to its verdict. Strict mode and the image's own profile must both have answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from msgspec import Struct, structs
+
+from reprobuild.verify.determinism.document import Answer, Device, Expectations, ModeName, Observed
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.verdict import Mode, Probe, ProbeV
+
+N = TypeVar("N", bound=str)
+# Of a reason, as it is kept; the end of a Python error says more than its beginning.
+LONGEST = 600
+# Probes of packages: where the lock has the package, "it is not here" is no answer.
+OF_PACKAGES: dict[str, tuple[str, tuple[Device, ...]]] = {
+    "draw_numpy": ("numpy", ("cpu", "cuda")), "torchvision_roi_align": ("torchvision", ("cpu", "cuda")),
+    "flash_attn_backward": ("flash-attn", ("cuda",)), "mamba_scan": ("mamba-ssm", ("cuda",)),
+    "transformer_engine_attention": ("transformer-engine", ("cuda",)),
+}  # fmt: skip
+
+# Other distributions that bring the library of a probe.
+OTHER_NAMES = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")}
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """What the host knows of an image, whatever the image says.
+
+    Attributes:
+        device: the device that was asked about.
+        expected: what the program in the image answers.
+        told: what torch's own text says, as the image read it.
+        pinned: names of the distributions in the lock.
+    """
+
+    device: Device
+    expected: Expected
+    told: Expectations
+    pinned: frozenset[str] = frozenset()
+
+    def optional(self, name: str) -> bool:
+        """Tell whether a probe may be skipped in this image."""
+        package, devices = OF_PACKAGES.get(name, (self.expected.libraries.get(name, ""), ("cpu",)))
+        if package == "numpy" and self.expected.libraries:  # it is there: only an old one lacks a generator
+            return name in self.expected.optional
+        pinned = not self.pinned.isdisjoint((package, *OTHER_NAMES.get(package, ())))
+        return name in self.expected.optional and not (pinned and self.device in devices)
+
+    def promiser(self, name: str) -> str:
+        """Return whose promise a probe is about."""
+        return self.expected.libraries.get(name, "torch")
+
+    def refusable(self, name: str) -> bool:
+        """Tell whether torch's own text, or its known alerts, say that it refuses a probe on this device."""
+        lines = self.expected.documented.get(name, ())
+        refused = any(_concerns(entry, line, self.device) for entry in self.told.refused for line in lines)
+        return refused or name in self.expected.alerting
+
+
+def _concerns(entry: str, line: Sequence[str], device: Device) -> bool:
+    """Tell whether a line of torch's text is about an operation, as `expectations.py` in the image does."""
+    name, _, when = entry.partition(" ")
+    if not line or name != line[0] or not all(word in when for word in line[1:]):
+        return False
+    return device.upper() in when or not ("CPU" in when or "CUDA" in when)
+
+
+def judge_probe(answer: Answer, again: Answer | None, rules: Rules) -> Probe:
+    """Judge one probe; `again` is the second container's answer."""
+    later = again.modes if again else {}
+    both = {name: _gravest(answer.modes.get(name), later.get(name)) for name in (*answer.modes, *later)}
+    seen = {name: one for name, one in both.items() if one is not None}
+    known = {"refusable": rules.refusable(answer.name), "optional": rules.optional(answer.name)}
+    strict, profile = (seen.get(name) for name in ("strict", "profile"))
+    verdict, why = judged(strict, later.get("strict"), **known)
+    if verdict in ("identical", "refused", "not-applicable", "drift"):
+        open_profile = _open_profile(profile, later.get("profile"), strict, **known)
+        if open_profile and verdict != "drift":
+            verdict, why = "inconclusive", f"profile: {open_profile}"
+    if rules.expected.libraries and verdict in ("identical", "not-applicable"):
+        drift, how = judged(profile, later.get("profile"), **known)
+        if drift == "drift":  # a job has the image's own threads: that one thread cures it does not excuse it
+            cure = "; one thread cures it" if verdict == "identical" else ""
+            verdict, why = "drift", f"with the image's own threads: {how}{cure}"
+    if answer.name in rules.expected.informational and _told(strict) and _told(profile):
+        verdict, why = "informational", f"{rules.promiser(answer.name)} promises nothing here"
+    return row(answer, verdict, why, modes(seen, later))
+
+
+def _gravest(seen: Observed | None, later: Observed | None) -> Observed | None:
+    """Return what the first container saw of a mode, or the drift that only the second one saw."""
+    if later is None or later.verdict != "DRIFT" or (seen is not None and seen.verdict == "DRIFT"):
+        return seen
+    return structs.replace(later, digest=None, why=f"in the second container: {_how(later)}")
+
+
+def _how(drift: Observed) -> str:
+    return short(drift.why) or f"{drift.distinct} different results in {drift.repeats} runs"
+
+
+def _told(seen: Observed | None) -> bool:
+    return seen is not None and seen.verdict in ("IDENTICAL", "DRIFT")
+
+
+def _open_profile(
+    seen: Observed | None, later: Observed | None, strict: Observed | None, *, refusable: bool, optional: bool
+) -> str:
+    """Return why nothing is known of a probe with the image's own profile, or nothing. A drift is known: a note."""
+    if seen is not None and seen.verdict == "SKIPPED" and strict is not None and strict.verdict != "SKIPPED":
+        return f"skipped, though strict mode is not: {short(seen.why)}"
+    verdict, why = judged(seen, later, refusable=refusable, optional=optional)
+    return why if verdict == "inconclusive" else ""
+
+
+def judged(
+    seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
+) -> tuple[ProbeV, str]:
+    """Return what one mode showed of one probe, and why.
+
+    Args:
+        seen, later: what the two containers saw.
+        refusable, optional: torch may refuse it here; it may be absent here.
+    """
+    seen = _gravest(seen, later)
+    if seen is None:
+        return "inconclusive", "no answer in a mode that counts"
+    if seen.verdict == "DRIFT":
+        return "drift", _how(seen)
+    if seen.verdict == "SKIPPED" and optional:
+        return "not-applicable", short(seen.why)
+    if seen.verdict in ("ERROR", "SKIPPED"):
+        return "inconclusive", short(seen.why) or seen.verdict
+    if later is None or later.verdict in ("ERROR", "SKIPPED"):
+        return "inconclusive", f"no answer of the second container: {short(later.why) if later else 'none'}"
+    if seen.verdict != later.verdict:
+        return "inconclusive", f"{seen.verdict} in one container, {later.verdict} in another"
+    if seen.verdict == "REFUSED":
+        if refusable:
+            return "refused", short(seen.why)
+        return "inconclusive", f"torch refused, and its own text does not say so: {short(seen.why)}"
+    if not seen.whole or not later.whole or seen.repeats < 2:
+        return "inconclusive", f"an answer that says less than IDENTICAL: {seen.repeats} runs"
+    if seen.digest != later.digest:
+        return "drift", f"{seen.digest} in one container and {later.digest} in another"
+    return "identical", ""
+
+
+def row(answer: Answer, verdict: ProbeV, why: str, seen: dict[ModeName, Mode]) -> Probe:
+    """Return a probe with its verdict."""
+    return Probe(
+        name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
+        documented=answer.documented, verdict=verdict, why=why, modes=seen,
+    )  # fmt: skip
+
+
+def modes(seen: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
+    """Return what was seen in each mode, with the second container's digest beside it."""
+    return {name: _mode(one, later.get(name)) for name, one in seen.items()}
+
+
+def _mode(seen: Observed, later: Observed | None) -> Mode:
+    runs = seen.repeats
+    return Mode(
+        verdict=seen.verdict, digest=seen.digest, again=later.digest if later else None, distinct=seen.distinct,
+        runs=runs, processes=seen.processes, upper=round(min(1.0, 3 / runs), 6) if runs else 1.0,
+        why=short(seen.why),
+    )  # fmt: skip
+
+
+def short(why: str) -> str:
+    """Return a reason of one line, shortened at its beginning."""
+    line = " / ".join(part.strip() for part in why.splitlines() if part.strip())
+    return line if len(line) <= LONGEST else f"...{line[-LONGEST:]}"

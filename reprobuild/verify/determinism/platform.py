@@ -1,0 +1,55 @@
+"""Which differences of two fingerprints change results, and so explain other digests. All others are only listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reprobuild.verify.determinism.document import flat
+from reprobuild.verify.verdict import Deviation, Smoke
+
+# A fact that only one of both has is no other fact: nothing is known of it. Variables may be unset.
+_FACTS = re.compile(
+    r"machine|cpu_model|cpu_capability|cpu_features|(openmp_)?threads|probe_threads\.\w+|settings\.\w+"
+    r"|blas\.\d+\.(name|config|core|threads)"
+)
+_VARIABLES = re.compile(
+    r"environment\.((OMP|MKL|OPENBLAS|BLIS)_NUM_THREADS|OMP_(DYNAMIC|SCHEDULE|THREAD_LIMIT)"
+    r"|MKL_(CBWR|DYNAMIC|ENABLE_INSTRUCTIONS|DEBUG_CPU_TYPE)|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE)"
+    r"|ATEN_CPU_CAPABILITY|OPENBLAS_CORETYPE|BLIS_ARCH_TYPE|TORCHINDUCTOR_\w+|REPROBUILD_PROFILE)"
+)
+_GPU_FACTS = re.compile(
+    r"cuda\.(version|cudnn|cublas|nccl|driver|packages\.[\w-]+"
+    r"|gpus\.\d+\.(name|capability|multiprocessors|memory|mig))"
+)
+_GPU_VARIABLES = re.compile(
+    r"environment\.(CUBLAS_WORKSPACE_CONFIG|CUBLASLT_WORKSPACE_SIZE|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_\w+"
+    r"|TORCH_BLAS_PREFER_\w+|NCCL_(ALGO|PROTO|NVLS_ENABLE|COLLNET_ENABLE|(MIN|MAX)_\w+|NTHREADS|BUFFSIZE|TUNER_\w+)"
+    r"|NVTE_\w+|FLASH_ATTENTION_DETERMINISTIC|PYTORCH_TUNABLEOP_\w+|MIOPEN_\w+|HCCL_DETERMINISTIC|TRITON_\w+)"
+)
+
+
+def told(smoke: Smoke) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of all that a smoke test tells of the machine and of the settings in force."""
+    return flat({**smoke.fingerprint, "probe_threads": smoke.threads})
+
+
+def facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
+    """Return what results may depend on: two smoke tests on a device are of one platform where this is equal."""
+    found = told(smoke)
+    return tuple(
+        (name, value)
+        for name, value in sorted(found)
+        if explains(smoke.device, Deviation(scope=smoke.device, name=name, then=value, now=value))
+    )
+
+
+def explains(device: str, item: Deviation) -> bool:
+    """Tell whether a difference of two fingerprints on a device is a reason for other results on it."""
+    if _VARIABLES.fullmatch(item.name):
+        return True
+    if device == "cuda" and _GPU_VARIABLES.fullmatch(item.name):
+        return True
+    both = item.then is not None and item.now is not None
+    fact = _FACTS.fullmatch(item.name) or (device == "cuda" and _GPU_FACTS.fullmatch(item.name))
+    return both and bool(fact)

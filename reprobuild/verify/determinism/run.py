@@ -1,0 +1,92 @@
+"""The smoke test is run: once in full, and once in short in another, fresh container."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+
+from reprobuild.engines.model import Finished
+from reprobuild.errors import UsageError
+from reprobuild.lock.lock import FILES, PREFIX
+from reprobuild.verify.determinism.document import Device, Document, read_document
+from reprobuild.verify.determinism.expected import Expected
+from reprobuild.verify.determinism.judge import judge_smoke
+from reprobuild.verify.verdict import Smoke
+from reprobuild.verify.workload.judge import shown
+
+PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/run.py"
+PYTHON = f"{PREFIX}/bin/python"
+OTHER = (
+    "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+    "with a new lock"
+)
+
+# Where only some probes are asked for, how they are asked: seconds, where the whole takes minutes.
+_BRIEF: dict[str, object] = {
+    "collectives": False, "modes": ["profile", "strict"], "processes": 1, "stress": False,
+}  # fmt: skip
+
+
+def run_smoke(
+    device: Device, container: Callable[..., Finished], expected: Mapping[Device, Expected] | None, *,
+    seed: int, controls: bool, thorough: bool, profile: str, pinned: Collection[str], probes: Collection[str] = (),
+) -> Smoke:  # fmt: skip
+    """Run the smoke test on a device and judge it.
+
+    Args:
+        container: runs a command in a fresh container of the image.
+        expected: what must be answered; None where the image cannot be asked.
+        controls: run the controls, too.
+        thorough: hundreds of repeats.
+        profile: the one that must be in force in the image.
+        pinned: the distributions that must be in the image.
+        probes: run these alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
+
+    Raises:
+        UsageError: a probe is named that the image does not have.
+        EngineError: the engine failed; a probe that fails is an answer, not an error.
+    """
+    wanted = None if expected is None else expected.get(device)
+    if wanted is None:
+        return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
+    first, second = (_ask(container, device, options) for options in questions(
+        device, wanted, seed=seed, controls=controls, thorough=thorough, probes=probes
+    ))  # fmt: skip
+    return judge_smoke(
+        device, first, second, wanted, controls=controls, thorough=thorough, profile=profile, pinned=pinned,
+        only=probes,
+    )  # fmt: skip
+
+
+def questions(
+    device: Device, wanted: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
+) -> tuple[dict[str, object], dict[str, object]]:  # fmt: skip
+    """Return what the two containers of the smoke test are asked: the first in full, the second in short.
+
+    Raises:
+        UsageError: a probe is named that the image does not have.
+    """
+    known = {*wanted.probes, *wanted.thorough, *wanted.optional, *wanted.informational}
+    if unknown := sorted(set(probes) - known):
+        raise UsageError(
+            f"the smoke test of this image has no probe {', '.join(unknown)} on {device}",
+            hint=f"its probes are: {', '.join(sorted(known))}",
+        )
+    asked: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}
+    if wanted.libraries:
+        asked["subject"] = "arrays"
+    if probes:
+        asked.update(only=sorted(probes), **_BRIEF)
+    return {**asked, "controls": controls}, {**asked, "quick": True}
+
+
+def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:
+    done = container(PYTHON, PROGRAM, json.dumps(options))
+    found = read_document(done.stdout, device)
+    return f"{shown(found)} ({why(done)})" if isinstance(found, str) else found
+
+
+def why(done: Finished) -> str:
+    """Return how a container ended, with the last lines of its errors, as they can be printed."""
+    tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
+    return f"exit code {done.code}: " + " / ".join(map(shown, tail))

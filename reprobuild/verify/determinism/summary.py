@@ -1,0 +1,265 @@
+"""One answer for each scope, of all that was judged. Nothing is run here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from reprobuild.verify.determinism.judge_probe import OTHER_NAMES
+from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V, Verdict
+
+NO_TORCH = (
+    "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: let "
+    "`reprobuild verify OUT --command LINE --artefact PATH` run your own work"
+)
+WORK_ALONE = (
+    "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was checked is "
+    "your own work alone"
+)
+NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
+WORK_BY_CHOICE = "the smoke test was left out by --no-smoke: what was checked is your own work alone"
+LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
+# Distributions that compute, as people write them; those without probes are named in a note.
+TITLES = {
+    "numpy": "NumPy",
+    "scipy": "SciPy",
+    "scikit-learn": "scikit-learn",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+}
+UNPROBED = (
+    "tensorflow", "tensorflow-cpu", "jax", "jax-cuda12-plugin", "jax-cuda13-plugin", "cupy", "numba", "xgboost",
+    "lightgbm", "catboost", "mxnet", "paddlepaddle", "onnxruntime", "polars",
+)  # fmt: skip
+UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
+ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"
+OWN_THREAD = "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show"
+ARRAYS_ONE_THREAD = "cpu: NumPy in the image uses 1 thread: an order of threads cannot show"
+# Of what drifts with a profile: what strict mode does there.
+_STRICT = {
+    "identical": "strict mode cures it", "refused": "strict mode refuses it", "drift": "and in strict mode",
+    "inconclusive": "strict mode showed nothing", "not-applicable": "strict mode cannot run it",
+    "informational": "torch promises nothing there",
+}  # fmt: skip
+NO_GPU = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
+
+
+def judge_determinism(
+    cpu: Smoke | None, gpu: Smoke | None, work: Sequence[Comparison], *, cpu_only: bool, profile: str,
+    left_out: bool = False,
+) -> tuple[Determinism, list[str]]:  # fmt: skip
+    """Return one answer for each scope, and what there is to say about those that were not checked.
+
+    Args:
+        cpu: the smoke test on the CPU; None where the image has no torch.
+        gpu: that on the GPUs; None where there were none.
+        work: comparisons of the user's own work.
+        cpu_only: the user said that the CPU is enough for now.
+        profile: the name of the profile in force.
+        left_out: the user wanted no smoke test.
+    """
+    if left_out:
+        answered = _cpu(None, work) if work else "not-run"
+        alone = Determinism(cpu=answered, gpu="not-run", collectives="not-run")
+        return alone, [WORK_BY_CHOICE if work else NOT_RUN]
+    answer = Determinism(
+        cpu=_cpu(cpu, work), gpu=_gpu(cpu, gpu, cpu_only), collectives=_collectives(cpu, gpu, cpu_only)
+    )
+    if cpu is None and work:
+        return answer, [WORK_ALONE]
+    return answer, list(_notes(cpu, gpu, cpu_only, profile))
+
+
+def upper_bound(runs: int) -> float:
+    """Return the share of runs that may drift, at 95 %, where none of so many did: the rule of three."""
+    return round(min(1.0, 3 / runs), 6)
+
+
+def work_bound(runs: int) -> str:
+    """Return how many runs of the user's work agreed, and the share of drifting runs that their number bounds."""
+    upper = upper_bound(runs)
+    if upper < 1:
+        return f"N = {runs}: fewer than {upper:.0%} of runs drift, at 95 %"
+    return f"N = {runs}, too few to bound the share of runs that drift; --runs 30 bounds it by {upper_bound(30):.0%}"
+
+
+def work_alone(verdict: Verdict) -> str:
+    """Return the words for an answer that the user's own work gave without a smoke test; empty for others."""
+    return "" if verdict.smoke else scope_words(verdict)
+
+
+def scope_words(verdict: Verdict) -> str:
+    """Return what `cpu identical` is said of where the image has no torch; empty for other answers."""
+    if verdict.determinism.cpu != "identical":
+        return ""
+    parts = [each for smoke in verdict.smoke if (each := probed(smoke))]
+    if verdict.work is not None and (parts or not verdict.smoke):
+        parts.append(f"your work, {verdict.work.runs} runs")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def probed(smoke: Smoke) -> str:
+    """Return how many probes of each library were identical where the image has no torch; else the empty text."""
+    return ", ".join(
+        f"{TITLES.get(name, name)}: {number} probe{'s' * (number != 1)}"
+        for name, number in smoke.libraries.items()
+    )
+
+
+def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
+    """Return what is not known of libraries that compute and have no probes; empty where there is none."""
+    if smoke is None or not smoke.libraries:
+        return ""
+    probed = {name for library in smoke.libraries for name in (library, *OTHER_NAMES.get(library, ()))}
+    left = [name for name in UNPROBED if name in names and name not in probed]
+    return (
+        f"cpu: no probe is of {', '.join(left)}: nothing is known about {'it' if len(left) == 1 else 'them'}"
+        if left
+        else ""
+    )
+
+
+def excused_values(work: Sequence[Comparison]) -> Counter[str]:
+    """Count the values of the user's own work that were excused, by kind."""
+    counts: Counter[str] = Counter()
+    for comparison in work:
+        counts.update(comparison.excused)
+    return counts
+
+
+def excused_words(work: Sequence[Comparison]) -> str:
+    """Return how many values of the user's own work were excused, by kind; empty if none was."""
+    counts = excused_values(work)
+    total = sum(counts.values())
+    if not total:
+        return ""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in counts.most_common())
+    return f", {total} value{'s' * (total != 1)} excused ({kinds})"
+
+
+def built_for_cuda(cpu: Smoke | None) -> bool | None:
+    """Tell whether the image's torch is built for GPUs: no, too, where there is none; None where it did not say."""
+    if cpu is None:
+        return False
+    told = cpu.fingerprint.get("cuda_build")
+    return told if isinstance(told, bool) else None
+
+
+def unprobed(gpus: int) -> str:
+    """Return what is not known of the GPUs of one machine past its first; empty where there is none."""
+    if gpus < 2:
+        return ""
+    return (
+        f"cuda: probed: the first of {gpus} GPUs; the others took part in collectives at most; to probe each, run "
+        "`reprobuild verify OUT --gpu ID` with its id alone"
+    )
+
+
+def gpus_of(smoke: Smoke) -> int:
+    """Return how many GPUs a container saw, by its fingerprint."""
+    cuda = smoke.fingerprint.get("cuda")
+    gpus = cuda.get("gpus") if isinstance(cuda, dict) else None
+    return len(gpus) if isinstance(gpus, list) else 0
+
+
+def drifting(smoke: Smoke) -> list[Probe]:
+    """Return the probes that drift with the image's profile, whatever strict mode did."""
+    found = []
+    for probe in smoke.probes:
+        mode = probe.modes.get("profile")
+        if mode and (mode.verdict == "DRIFT" or (mode.digest and mode.again and mode.digest != mode.again)):
+            found.append(probe)
+    return found
+
+
+def _cpu(smoke: Smoke | None, work: Sequence[Comparison]) -> V:
+    verdicts = {comparison.verdict for comparison in work}
+    if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
+        return "drift"
+    if verdicts - {"identical"} or (smoke is None and not verdicts):
+        return "inconclusive"
+    return smoke.verdict if smoke else "identical"
+
+
+def _gpu(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
+    if gpu is not None:
+        return gpu.verdict
+    built = built_for_cuda(cpu)
+    if cpu_only or built is False:
+        return "not-applicable"
+    return "inconclusive" if built is None else "not-covered"
+
+
+def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
+    """Judge those between GPUs where torch is built for them, else those between processes.
+
+    A drift between processes counts for every build. The certificate holds both.
+    """
+    several = [smoke.collectives for smoke in (cpu, gpu) if smoke and smoke.collectives]
+    if any(found.verdict == "drift" for found in several):
+        return "drift"
+    built = built_for_cuda(cpu)
+    if cpu is None or (cpu_only and built is not False):
+        return "not-applicable"
+    if built is None:
+        return "inconclusive"
+    if not built:
+        if cpu.collectives is None:
+            return "inconclusive" if not cpu.probes else "not-applicable"
+        # Every torch for Linux has gloo: what it did not do is not known.
+        skipped = cpu.collectives.verdict == "not-covered"
+        return "inconclusive" if skipped else cpu.collectives.verdict
+    return gpu.collectives.verdict if gpu and gpu.collectives else "not-covered"
+
+
+def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -> Iterator[str]:
+    if cpu is None:
+        yield NO_TORCH
+        return
+    built = built_for_cuda(cpu)
+    if cpu_only and built is not False:
+        yield LEFT_OUT
+    elif built is None:
+        yield UNKNOWN_BUILD
+    elif built and gpu is None:
+        yield NO_GPU
+    if gpu and gpu.verdict == "not-covered":
+        yield f"the GPU is not covered: {'; '.join(gpu.open)}"
+    for smoke in (cpu, gpu):
+        if smoke:
+            yield from _of(smoke, profile)
+
+
+def _of_arrays(smoke: Smoke, unpromised: Sequence[str]) -> Iterator[str]:
+    """Yield what there is to say of an image without torch."""
+    if unpromised:
+        yield (
+            "cpu: drifts with several threads, where its library promises nothing, and OMP_NUM_THREADS=1 cures it: "
+            + ", ".join(unpromised)
+        )
+    if smoke.fingerprint.get("threads") == 1:
+        yield ARRAYS_ONE_THREAD
+    if smoke.stress:
+        yield f"{smoke.device}: {smoke.stress}"
+
+
+def _of(smoke: Smoke, profile: str) -> Iterator[str]:
+    by_verdict: dict[str, list[str]] = {}
+    for probe in drifting(smoke):
+        by_verdict.setdefault(probe.verdict, []).append(probe.name)
+    if smoke.libraries:
+        yield from _of_arrays(smoke, by_verdict.get("informational", []))
+        return
+    for verdict, names in by_verdict.items():
+        yield f"{smoke.device}: drifts with profile {profile}; {_STRICT[verdict]}: {', '.join(names)}"
+    if smoke.device == "cpu" and smoke.threads.get("strict") == 1:
+        yield ONE_THREAD
+    elif smoke.device == "cpu" and smoke.fingerprint.get("threads") == 1:
+        yield OWN_THREAD
+    if smoke.device == "cuda" and smoke.probes and (more := unprobed(gpus_of(smoke))):
+        yield more
+    if smoke.stress:
+        yield f"{smoke.device}: {smoke.stress}"
+    if smoke.collectives and smoke.collectives.verdict in ("not-covered", "inconclusive"):
+        why = smoke.collectives.why or "no reason given"
+        yield f"{smoke.device}: collectives {smoke.collectives.verdict}: {why}"

@@ -1,0 +1,304 @@
+"""The round trip: what the image says of itself, against every captured line. Nothing is run here.
+
+Each difference has a code that explains it; what nothing explains is residue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.config import profiles
+from reprobuild.ecosystems.pypi.versions import same_version
+from reprobuild.lock.lock import OF_NO_LINE, Lock, Ruling, Source, distributions, dpkg_name
+from reprobuild.realise.conda import replaced
+from reprobuild.resolve.environment.environment import rules
+from reprobuild.resolve.environment.modules import EVIDENCE
+from reprobuild.resolve.python.base_distributions import OF_BASE
+from reprobuild.resolve.python.debian_names import packages_of
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.verify.roundtrip.direct_urls import same_content
+from reprobuild.verify.roundtrip.image_freeze import Frozen, Item
+from reprobuild.verify.verdict import Code, Difference, RoundTrip
+from reprobuild.verify.workload.judge import shown
+
+FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
+CONDA = "conda"
+_ANSWERED = ("pinned", "replaced")  # of a line that something in the environment stands for
+_PINNED = re.compile(r"[^\s=]+==(?P<version>\S+)")
+
+# Why a line was left out, by the kind of its ruling; a kind that is not here is residue.
+_EXCLUDED: dict[str, Code] = {
+    "secret": "secret-withheld", "decision": "decision", "path": "path-rewritten", "preload": "path-rewritten",
+    "session": "site-variable", "scheduler": "site-variable", "modules": "site-variable", "fabric": "site-variable",
+    "fetching": "site-variable", "image-label": "site-variable", "cache": "not-baked", "unknown": "not-baked",
+    "locale": "not-baked",
+    "host-package": "host-only", "other-architecture": "host-only", "not-needed": "not-needed",
+    "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
+    "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
+    "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
+    "marker": "not-needed", "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
+    "interpreter": "base-provided",
+    "host-library": "host-only", "plugin-library": "not-needed", "missing-library": "not-needed",
+}  # fmt: skip
+
+
+def compare_captured(lock: Lock) -> list[Difference]:
+    """Return the captured lines, but those of the freeze, that the image does not repeat by decision.
+
+    Those that it must repeat are compared with what is in it by the other functions.
+    """
+    return [
+        Difference(list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code)
+        for ruling in lock.rulings
+        if not ruling.captured and ruling.kind not in OF_NO_LINE and (code := _code(ruling)) is not None
+    ]
+
+
+def _code(ruling: Ruling) -> Code | None:
+    """Return why a line is not in the image as it was captured, None where it is."""
+    if ruling.outcome == "pinned":
+        return "path-rewritten" if ruling.kind == "path" else None
+    if ruling.outcome == "in base":
+        return "base-provided"
+    if ruling.outcome == "replaced":
+        return "replaced-version"
+    if ruling.outcome == "unresolved":
+        return "unrecoverable"
+    if ruling.kind == "module" and ruling.reason == EVIDENCE:
+        return "unrecoverable"
+    return _EXCLUDED.get(ruling.kind, "unexplained")
+
+
+def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
+    """Compare the image's own freeze with the captured one, line by line, and its interpreter with the locked one.
+
+    Args:
+        lock: its rulings hold the captured lines and what became of each.
+        frozen: the answer of the runtime's `freeze.py` inside the image.
+    """
+    inside: dict[str, Item] = {}
+    for one in frozen.distributions:
+        inside.setdefault(str(canonicalize_name(one.name)), one)
+    sources = {source.name: source for source in lock.sources if source.installed}
+    lines = [(str(canonicalize_name(ruling.subject)), ruling) for ruling in lock.rulings if ruling.captured]
+    answered = {name for name, ruling in lines if ruling.outcome in _ANSWERED}
+    locked = distributions(lock)
+    found: list[Difference] = []
+    for name, ruling in lines:
+        own = ruling.outcome in _ANSWERED or name not in answered  # else what is there is another line's
+        item, versions = (inside.get(name), locked.get(name)) if own else (None, None)
+        if ruling.outcome != "pinned" and not _stands(lock, ruling, item, versions):
+            found.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
+        elif item is not None and (reason := same_content(lock, ruling, item.freeze)):
+            found.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
+        else:
+            found += _compare_line(ruling, item, sources.get(name))
+    named = {name for name, _ in lines}
+    brought = {name: package.name for package in lock.conda for name in package.distributions}
+    for name, item in inside.items():
+        if name in named:
+            continue
+        reason = f"conda's {brought[name]} brings it; the freeze has no such line" if name in brought else ""
+        found.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
+    over = replaced(lock)
+    found += _beside(frozen, inside, {name: by for name, by in brought.items() if name not in over})
+    wanted, python = lock.interpreter.version, frozen.python
+    if python != wanted and not python.startswith(f"{wanted}."):  # 3.11 asks for no more than that
+        found.append(_difference("python", wanted, python))
+    return found
+
+
+def _beside(frozen: Frozen, inside: Mapping[str, Item], brought: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the records of distributions beside the first of each name, and those that cannot be used.
+
+    All stand in the environment's own folders, which get one record of each name: with two nobody knows which one
+    Python finds. What the base has for the system's own Python is not among them.
+
+    Args:
+        frozen: the image's answer.
+        inside: the first record of each name.
+        brought: which package of conda brings a name, where nothing of pip's lies over it.
+    """
+    for item in frozen.distributions:
+        name = str(canonicalize_name(item.name))
+        first = inside[name]
+        if item is first:
+            continue
+        same = (item.freeze, item.version, item.tree) == (first.freeze, first.version, first.tree)
+        twice = same and name in brought
+        reason = f"conda's {brought[name]} has two records of it, which say the same" if twice else ""
+        image = f"{item.freeze}, a further record of {name}"
+        yield _difference(FREEZE, "", image, reason, "base-provided" if reason else None)
+    for broken in frozen.broken:
+        yield _difference(FREEZE, "", f"{broken.path}, whose metadata cannot be used: {shown(broken.why)}")
+
+
+def _stands(lock: Lock, ruling: Ruling, item: Item | None, versions: frozenset[str] | None) -> bool:
+    """Tell whether the image has in place of a line what the lock puts there, and nothing else.
+
+    Args:
+        lock: with the packages of the base.
+        ruling: of a line that is not pinned.
+        item: what the image's Python has of that name.
+        versions: what the lock brings of that name, as `distributions` has it; None where it brings nothing.
+    """
+    if versions is not None:
+        found = _version(item) if item else ""
+        return item is not None and (not versions or any(same_version(found, one) for one in versions))
+    if ruling.kind == OF_BASE and lock.interpreter.shared:  # beside the environment's own folders
+        return item is None
+    if ruling.outcome in ("replaced", "in base"):  # by a package of the base, for the system's own Python
+        return item is None and any(name in lock.base.installed for name in packages_of(ruling.subject))
+    return item is None
+
+
+def _version(item: Item) -> str:
+    pinned = _PINNED.fullmatch(item.freeze)
+    return pinned["version"] if pinned else item.version
+
+
+def _compare_line(ruling: Ruling, item: Item | None, source: Source | None) -> Iterator[Difference]:
+    captured, code = ruling.captured, None if ruling.outcome == "pinned" else _code(ruling)
+    reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
+    if item is None:
+        yield _difference(FREEZE, captured, "", reason, code)
+        return
+    if source and item.tree != source.tree:
+        yield _difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.tree}")
+    elif item.freeze == captured:
+        return
+    elif _simple(item.freeze) == _simple(captured):
+        reason = "the same, spelled differently by another version of pip or uv"
+        yield _difference(FREEZE, captured, item.freeze, reason, "other-spelling")
+    elif source and _is_path(captured) and source.path in item.freeze:
+        reason = "the same files, at their place in the image"
+        yield _difference(FREEZE, captured, item.freeze, reason, "path-rewritten")
+    else:
+        yield _difference(FREEZE, captured, item.freeze, reason, code)
+
+
+def _is_path(line: str) -> bool:
+    """Tell whether an editable line names a folder of the captured machine, and no repository."""
+    target = line.rpartition("-e ")[2]
+    return "-e " in line and target.startswith(("/", "file:///"))
+
+
+def _simple(line: str) -> str:
+    line = line.replace("git+ssh://git@", "git+https://").strip()
+    name, equals, version = line.partition("==")
+    return (
+        f"{canonicalize_name(name)}=={_normal(version.lstrip('='))}"
+        if equals
+        else line.lower().replace("_", "-")
+    )
+
+
+def _normal(version: str) -> str:
+    """Return a version in PEP 440's normal form, `1.0-1` as `1.0.post1`; other texts as they are."""
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return version
+
+
+def _difference(
+    where: str, captured: str, image: str, reason: str = "", code: Code | None = None
+) -> Difference:
+    return Difference(list=where, captured=captured, image=image, reason=reason, code=code or "unexplained")
+
+
+def compare_folders(lock: Lock, frozen: Frozen) -> list[Difference]:
+    """Compare the files of the sources that nothing is installed from: the folders that the job ran in."""
+    trees = {folder.name: folder.tree for folder in frozen.sources}
+    return [
+        _difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
+        for source in lock.sources
+        if not source.installed and trees.get(source.name) != source.tree
+    ]
+
+
+def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
+    """Compare the system packages that a capture inside the image found with the locked ones.
+
+    They are named as dpkg names them, those of a foreign architecture with it.
+    """
+    native = lock.platform.rpartition("/")[2]
+    installed = {
+        dpkg_name(package.name, package.architecture, native): package.version
+        for package in again.packages
+        if package.mark != "residual"
+    }
+    image = lock.base.image.packages if lock.base.image else ()
+    locked = {dpkg_name(one.name, one.architecture, native): one.version for one in image}
+    locked |= {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
+    return [
+        _difference(
+            PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
+        )
+        for name in sorted({*locked, *installed})
+        if locked.get(name) != installed.get(name)
+    ]
+
+
+def compare_conda(lock: Lock, again: Snapshot) -> list[Difference]:
+    """Compare conda's own records, as a capture inside the image found them, with the locked packages.
+
+    What pip installed over one of them is pip's alone.
+    """
+    over = replaced(lock)
+    locked = {
+        one.name: f"{one.name} {one.version} {one.build} sha256:{one.file.sha256}"
+        for one in lock.conda
+        if not over & set(one.distributions)
+    }
+    inside = {
+        one.name: f"{one.name} {one.version} {one.build} sha256:{one.sha256}"
+        for one in again.conda
+        if one.channel != PYPI
+    }
+    return [
+        _difference(CONDA, locked.get(name, ""), inside.get(name, ""))
+        for name in sorted({*locked, *inside})
+        if locked.get(name) != inside.get(name)
+    ]
+
+
+def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
+    """Compare the variables that a command in the image sees with the baked ones.
+
+    One that changes what is computed, and that nobody captured, is residue.
+    """
+    inside = {variable.name: variable.value for variable in again.variables}
+    own = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # what our hooks set where a seed is given
+    image = lock.base.image.environment if lock.base.image else ()
+    below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
+    baked = below | {setting.name: setting.value for setting in lock.environment}
+    wrong = [
+        _difference(VARIABLES, name, "another value" if name in inside else "")
+        for name, value in sorted(baked.items())
+        if inside.get(name) != value and not (name in own and not value)
+    ]
+    strangers = sorted(inside.keys() - baked.keys() - own)
+    return wrong + [_difference(VARIABLES, "", name) for name in strangers if _matters(name)]
+
+
+def _matters(name: str) -> bool:
+    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(name))
+    return rule.kind in ("numerics", "preload")
+
+
+def judge_round_trip(differences: Sequence[Difference], unanswered: Sequence[str] = ()) -> RoundTrip:
+    """Return `exact`, `explained` where each difference has its code, else `residue`.
+
+    `not-run` where a list could not be compared, `unanswered`, and the others leave no residue.
+    """
+    if any(difference.code == "unexplained" for difference in differences):
+        return "residue"
+    if unanswered:
+        return "not-run"
+    return "explained" if differences else "exact"

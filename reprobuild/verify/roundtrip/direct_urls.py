@@ -1,0 +1,43 @@
+"""Lines of a freeze that name an address: the image has that very file or commit, and records no address of it."""
+
+from __future__ import annotations
+
+import re
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock.lock import Lock, Ruling
+
+_DIRECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])? *@ *(?P<address>\S+:\S+)")
+_HASH = re.compile(r"[#&]sha256=(?P<sha256>[0-9a-f]{64})")
+_COMMIT = re.compile(r"@(?P<commit>[0-9a-f]{7,64})(?:#|$)")
+
+
+def same_content(lock: Lock, ruling: Ruling, freeze: str) -> str:
+    """Return why an image's line repeats a captured one that names an address, empty where it does not.
+
+    Args:
+        lock: with what was built, where something was.
+        ruling: of the captured line.
+        freeze: the image's line.
+    """
+    match = _DIRECT.match(ruling.captured)
+    if not match or ruling.outcome != "pinned":
+        return ""
+    name = canonicalize_name(ruling.subject)
+    built = lock.realised.wheels if lock.realised else ()
+    versions = {one.version for one in (*lock.wheels, *built) if canonicalize_name(one.name) == name}
+    shown, equals, version = freeze.partition("==")
+    if canonicalize_name(shown) != name or not equals or version not in versions:
+        return ""
+    commit = _COMMIT.search(match["address"])
+    commits = {one.commit for one in lock.sources if canonicalize_name(one.name) == name and not one.editable}
+    if commit and any(one.startswith(commit["commit"]) for one in commits):
+        return "built from that commit; the image records no address of it"
+    here = [(one.name, one.file) for one in lock.wheels] + [(one.name, one.file) for one in lock.sdists]
+    files = [file for owner, file in here if canonicalize_name(owner) == name]
+    wanted = _HASH.search(match["address"])
+    address = match["address"].partition("#")[0]
+    if any(file.sha256 == wanted["sha256"] if wanted else file.url == address for file in files):
+        return "that very file, by its hash; the image records no address of it"
+    return ""

@@ -1,0 +1,102 @@
+"""What the containers of the user's own work get beside the image, and how a certificate records it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from reprobuild.engines.model import Task
+from reprobuild.infra import secrets
+from reprobuild.infra.untrusted.strings import Key, OptionalDigest, Size, Text
+
+RUNS, MOST_RUNS = 2, 1000  # where the user names no number, and at most
+Runs = Annotated[int, Meta(ge=2, le=MOST_RUNS)]
+
+
+class Conditions(Struct, frozen=True, kw_only=True):
+    """What each run gets, the same in all of them.
+
+    Attributes:
+        seed: None for that of the check.
+        variables: names and values, those in `hidden` among them.
+        hidden: names whose values stand on no command line and in no certificate.
+        volumes: (directory of this machine, directory in the container).
+        read_only: those of its volumes that are not written to, by their directory in the container.
+        shared_memory: bytes of /dev/shm, 0 for the engine's default.
+    """
+
+    seed: int | None = None
+    variables: dict[str, str] = {}
+    hidden: frozenset[str] = frozenset()
+    volumes: tuple[tuple[str, str], ...] = ()
+    read_only: frozenset[str] = frozenset()
+    shared_memory: int = 0
+
+    def applied(self, task: Task) -> Task:
+        """Return a task with these conditions."""
+        return msgspec.structs.replace(
+            task,
+            environment={**task.environment, **self.variables},
+            hidden=task.hidden | self.hidden,
+            volumes=(*task.volumes, *self.volumes),
+            read_only=task.read_only | self.read_only,
+            shared_memory=self.shared_memory or task.shared_memory,
+        )
+
+
+class Mount(Struct, frozen=True, kw_only=True):
+    """A mount in a certificate.
+
+    Attributes:
+        place: where it is in the container; the place on this machine is not told.
+        digest: of its content before the first run; empty where there is none.
+        paths: how many there are in it, and how many bytes their files have: `size`.
+        size: see `paths`.
+        writable: whether the runs could change it.
+        why: why it has no digest.
+    """
+
+    place: Text
+    digest: OptionalDigest = ""
+    paths: Size = 0
+    size: Size = 0
+    writable: bool = False
+    why: Text = ""
+
+
+class WorkRecord(Struct, frozen=True, kw_only=True):
+    """The user's own work in a certificate: which command ran, and with what.
+
+    Secrets stand there by name alone. Of a volume only the directory in the container does: the other is this
+    machine's. `mounts` has what the volumes held; certificates of before have no digests.
+    """
+
+    command: Text
+    seed: int
+    runs: Runs = RUNS
+    variables: dict[Key, Text] = {}
+    secrets: tuple[Key, ...] = ()
+    volumes: tuple[Text, ...] = ()
+    shared_memory: int = 0
+    workdir: Text = ""
+    mounts: tuple[Mount, ...] = ()
+
+
+def record(
+    command: str, seed: int, conditions: Conditions, runs: int = RUNS, *, workdir: str = "",
+    mounts: tuple[Mount, ...] = (),
+) -> WorkRecord:  # fmt: skip
+    """Return what a certificate says of the work."""
+    shown = {
+        name: secrets.redact(value)
+        for name, value in conditions.variables.items()
+        if name not in conditions.hidden and secrets.secret_variable(name, value) is None
+    }
+    return WorkRecord(
+        command=secrets.redact(command), seed=seed, runs=runs, variables=dict(sorted(shown.items())),
+        secrets=tuple(sorted(set(conditions.variables) - set(shown))),
+        volumes=tuple(sorted(inside for _, inside in conditions.volumes)), shared_memory=conditions.shared_memory,
+        workdir=workdir, mounts=mounts,
+    )  # fmt: skip

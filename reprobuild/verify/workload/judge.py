@@ -1,0 +1,296 @@
+"""From what a command wrote in two runs, and from the answers of the comparison, to verdicts. Nothing is run here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, structs
+
+from reprobuild.infra import secrets
+from reprobuild.infra.untrusted.strings import OptionalSha256
+from reprobuild.verify.verdict import Comparison, V
+from reprobuild.verify.workload.file_names import timeless
+
+LONGEST = 400  # characters of a line of details
+MOST = 60  # lines of details of one artefact
+# What `reprobuild_runtime/artefacts/excuses.py` counts; `spaces` is the padding of a number that may differ.
+KINDS_EXCUSED = (
+    "time", "rate", "memory", "host", "process", "run", "folder", "address", "spaces", "ignored",
+)  # fmt: skip
+MOST_EXCUSED = 1_000_000_000  # values of one file; a certificate holds no larger number
+SAID = 3  # lines on NaN of one file
+WITHHELD = "(what differs here looks like a secret, and is not quoted)"
+
+_EMPTY = hashlib.sha256().hexdigest()
+
+Text = Annotated[str, Meta(max_length=10000)]
+Number = Annotated[str, Meta(pattern=r"\A[0-9]{0,6}\Z")]
+# A file of such a name that is empty is no log or marker: what should be in it is not there.
+_DATA = re.compile(
+    r"(?i)\.(?:pt|pth|ckpt|bin|safetensors|np[yz]|pkl|pickle|joblib|h5|hdf5|keras|onnx|json|jsonl|ndjson|csv|tsv|parquet|arrow|"
+    r"feather|model|pb|tflite|gguf|msgpack|zarr|tar|zip|gz)$"
+)
+_KINDS = {
+    "fifo": "a named pipe", "socket": "a socket", "device": "a device", "folder": "an empty folder",
+    "system": "a file of the kernel, which nobody wrote", "dangling": "a link to nothing",
+    "unreadable": "not to be read",
+}  # fmt: skip
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One path that a pattern named after the command; `stored` is its number among what was kept."""
+
+    pattern: Text
+    path: Text
+    kind: Literal["file", "fifo", "socket", "device", "folder", "system", "dangling", "unreadable"]
+    stored: Number
+    size: Annotated[int, Meta(ge=0)]
+    written: bool
+    link: Text
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    """What `reprobuild_runtime/artefacts/collect.py` says of one run."""
+
+    code: int
+    began: float
+    ended: float
+    host: Text
+    files: tuple[Entry, ...]
+    there: dict[Text, tuple[Text, ...]]
+    failed: Text
+    pid: int = 0
+    last: int = 0
+    zone: int = 0
+    others: tuple[Text, ...] = ()
+    other: int = 0
+
+    def timeless(self, path: str) -> str:
+        """Return a path with marks for what this run alone can have in it: its times, its host."""
+        return timeless(path, self.began, self.ended, self.host, self.zone, (self.pid, self.last))
+
+
+class FileAnswer(Struct, frozen=True, kw_only=True):
+    """What the comparison says of one file; `digest` is that of its bytes in the first run."""
+
+    name: Text
+    verdict: Literal["identical", "drift", "inconclusive"]
+    format: Text = ""
+    count: int = 0
+    details: tuple[Text, ...] = ()
+    excused: tuple[Text, ...] = ()
+    notes: tuple[Text, ...] = ()
+    digest: OptionalSha256 = ""
+    counts: dict[Text, Annotated[int, Meta(ge=0, le=MOST_EXCUSED)]] = {}
+    warnings: tuple[Text, ...] = ()
+
+
+class Pair(Struct, frozen=True):
+    """One file of both runs."""
+
+    one: Entry
+    two: Entry
+
+
+def pair(pattern: str, one: Index, two: Index) -> tuple[list[Pair], list[Entry], list[Entry]]:
+    """Pair the paths that a pattern named in both runs, and return those that only one of them has, too.
+
+    Files whose names differ only by a time within their run, or by the name of its host, are one.
+    """
+    first, second = (
+        {entry.path: entry for entry in index.files if entry.pattern == pattern} for index in (one, two)
+    )
+    pairs = [Pair(first.pop(path), second.pop(path)) for path in sorted(first.keys() & second.keys())]
+    timeless = [_timeless(first, one), _timeless(second, two)]
+    for name in sorted(timeless[0].keys() & timeless[1].keys()):
+        pairs.append(Pair(first.pop(timeless[0][name]), second.pop(timeless[1][name])))
+    return pairs, list(first.values()), list(second.values())
+
+
+def _timeless(entries: Mapping[str, Entry], index: Index) -> dict[str, str]:
+    """Return {name without times: path} of those that such a name tells apart."""
+    found: dict[str, list[str]] = {}
+    for path in entries:
+        reduced = index.timeless(path)
+        if reduced != path:
+            found.setdefault(reduced, []).append(path)
+    return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
+
+
+def judge_artefact(
+    label: str, pattern: str, one: Index, two: Index, answers: Mapping[tuple[str, str], FileAnswer]
+) -> Comparison:
+    """Judge one artefact that the user named.
+
+    Args:
+        label: its name in the report.
+        answers: of each pair of stored files, by their numbers.
+    """
+    pairs, first, second = pair(pattern, one, two)
+    if not pairs and not first and not second:
+        there = ", ".join(one.there.get(pattern, ())) or "nothing"
+        return Comparison(
+            name=label,
+            verdict="inconclusive",
+            detail=shown(f"the command wrote no such file; there is {there}"),
+        )
+    judged: list[FileAnswer] = [
+        FileAnswer(name=entry.path, verdict="drift", details=(f"only in the {which} run",))
+        for which, entries in (("first", first), ("second", second))
+        for entry in entries
+    ]
+    judged += [_judge_pair(both, (one, two), answers) for both in pairs]
+    return _sum_up(label, judged)
+
+
+def _judge_pair(
+    both: Pair, runs: tuple[Index, Index], answers: Mapping[tuple[str, str], FileAnswer]
+) -> FileAnswer:
+    one, two = both.one, both.two
+    name = one.path
+    if one.kind != two.kind:
+        return FileAnswer(
+            name=name,
+            verdict="drift",
+            details=(f"{_kind(one)} in the first run, {_kind(two)} in the second",),
+        )
+    links = [run.timeless(entry.link) for entry, run in zip((one, two), runs, strict=True)]
+    if links[0] != links[1]:
+        # `latest` leads to the last step: another one is another result, whatever it holds.
+        return FileAnswer(name=name, verdict="drift", details=(f"{_led(one)} and {_led(two)}",))
+    if one.kind == "folder" and one.link:
+        return FileAnswer(
+            name=name, verdict="inconclusive", details=(f"it is a link to the folder {one.link}",)
+        )
+    if one.kind != "file":
+        return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(one)}",))
+    if not one.written and not two.written:
+        why = "it was there before the command, which did not write it"
+        return FileAnswer(name=name, verdict="inconclusive", details=(why,))
+    if one.size == two.size == 0:
+        why = "it is empty in both runs, so nothing was compared"
+        digest = _EMPTY if _DATA.search(name) else ""
+        return FileAnswer(name=name, verdict="inconclusive", details=(why,), digest=digest)
+    answer = answers[one.stored, two.stored]
+    notes = answer.notes
+    if one.link:
+        notes = (*notes, f"a link to {one.link}")
+    if one.path != two.path:
+        notes = (*notes, f"named {two.path} in the second run")
+    return FileAnswer(
+        name=name, verdict=answer.verdict, format=answer.format, count=answer.count, details=answer.details,
+        excused=answer.excused, notes=notes, digest=answer.digest, counts=answer.counts, warnings=answer.warnings,
+    )  # fmt: skip
+
+
+def _kind(entry: Entry) -> str:
+    return _KINDS.get(entry.kind, "a file")
+
+
+def _led(entry: Entry) -> str:
+    return f"a link to {entry.link}" if entry.link else "no link"
+
+
+def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
+    """Return one comparison for all files of an artefact.
+
+    A file that tells nothing counts only where no other file tells anything, unless it has a digest: that of a
+    checkpoint that is empty, or full of NaN.
+    """
+    drifted = [answer for answer in judged if answer.verdict == "drift"]
+    same = [answer for answer in judged if answer.verdict == "identical"]
+    silent = [answer for answer in judged if answer.verdict == "inconclusive"]
+    broken = [answer for answer in silent if answer.digest]
+    verdict: V = "drift" if drifted else "inconclusive" if broken or not same else "identical"
+    if drifted:
+        worst = drifted[0]
+        more = f" (and {len(drifted) - 1} more of {len(judged)} files)" if len(drifted) > 1 else ""
+        detail = f"{worst.name}{_format(worst)}: {worst.details[0] if worst.details else 'it differs'}{more}"
+    elif verdict == "identical":
+        digests = sorted((answer.name, answer.digest) for answer in same)
+        detail = hashlib.sha256(repr(digests).encode()).hexdigest() if len(digests) > 1 else digests[0][1]
+        if not all(digest for _, digest in digests):
+            detail = ""  # of what is equal in content only there is no digest to compare with another day's
+    else:
+        worst = (broken or silent)[0]
+        detail = f"{worst.name}: {worst.details[0]}"
+    lines = [line for answer in judged for line in _lines(answer)]
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
+    counts: Counter[str] = Counter()
+    for answer in judged:
+        counts.update(answer.counts)
+    return Comparison(
+        name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines)),
+        excused={kind: min(counts[kind], MOST_EXCUSED) for kind in KINDS_EXCUSED if counts[kind] > 0},
+        warnings=tuple(map(shown, list(_warnings(judged))[:MOST])),
+    )  # fmt: skip
+
+
+def _warnings(judged: Sequence[FileAnswer]) -> Iterator[str]:
+    """Give what a person must know of files, whatever the verdict: NaN in them, and files that hold nothing."""
+    for answer in judged:
+        for place in answer.warnings[:SAID]:
+            yield f"{answer.name}: {place}"
+        if len(answer.warnings) > SAID:
+            yield f"{answer.name}: and {len(answer.warnings) - SAID} more lines on NaN and infinities"
+        if answer.verdict == "inconclusive":
+            yield f"{answer.name}: {answer.details[0]}"
+
+
+def judge_distinct(judged: Comparison, files: Sequence[tuple[str, str]]) -> Comparison:
+    """Judge whether files of one run differ from one another, as those of ranks with streams of their own must.
+
+    Two runs of ranks that all draw the same numbers are identical, and wrong: that is no drift, and no pass either.
+
+    Args:
+        judged: what the comparison of both runs came to.
+        files: the path and the digest of each file of the first run.
+    """
+    by_digest: dict[str, list[str]] = {}
+    for path, digest in files:
+        by_digest.setdefault(digest, []).append(path)
+    equal = [paths for paths in by_digest.values() if len(paths) > 1]
+    if not equal and len(files) > 1:
+        note = f"note: each of the {len(files)} files has other bytes, as it must"
+        return structs.replace(judged, details=(*judged.details, note))
+    why = (
+        f"{' and '.join(equal[0][:2])} hold the same bytes: do both draw from one stream?"
+        if equal
+        else (f"{len(files)} files, and two are needed to tell whether they differ")
+    )
+    lines = tuple(shown(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
+    if judged.verdict == "drift":
+        return structs.replace(judged, details=(*judged.details, *lines))
+    return structs.replace(
+        judged, verdict="inconclusive", detail=shown(why), details=(*judged.details, *lines)
+    )
+
+
+def _format(answer: FileAnswer) -> str:
+    return f" ({answer.format})" if answer.format else ""
+
+
+def _lines(answer: FileAnswer) -> Iterator[str]:
+    """Give the lines of details of one file; one that is equal without a remark has none."""
+    for line in answer.details:
+        yield f"{answer.name}: {line}"
+    if answer.count > len(answer.details):
+        yield f"{answer.name}: and {answer.count - len(answer.details)} differences more"
+    for line in answer.excused:
+        yield f"{answer.name}: excused: {line}"
+    for line in answer.notes:
+        yield f"{answer.name}: note: {line}"
+
+
+def shown(line: str) -> str:
+    """Return a line of what a container says as it can be printed: no secret, no control character, not endless."""
+    line = secrets.redact(line)
+    if secrets.find(line.encode(errors="replace")):
+        return f"{line.partition(':')[0][:100]}: {WITHHELD}"
+    line = line if line.isprintable() else ascii(line)[1:-1]
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."

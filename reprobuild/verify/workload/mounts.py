@@ -1,0 +1,179 @@
+"""What the user's own work mounts: a digest of each mount, and whether one changed between the runs.
+
+The digest of a file is its sha256. That of a directory is the sha256 of a list with an entry for each path in it, in
+the order of a walk that sorts the names of each directory as bytes: `KIND VALUE PATH` and a NUL. KIND is `file`, or
+`exec` where the owner may execute it, with the sha256 of its content; `link` with the sha256 of its target; `folder`,
+or `special` (a pipe, a socket, a device), with `-`. Times, owners and other permissions do not count, so a copy of a
+data set has the digest of the data set. No link is followed, and nothing special is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.verify.workload.conditions import Mount
+from reprobuild.verify.workload.judge import shown
+
+LARGEST, MOST = 64 << 30, 1_000_000  # bytes and paths of a mount that gets a digest
+NAMED = "mount the part that the command reads"
+_PIECE = 1 << 20
+_MOVED = "it changed while it was read"
+
+
+class NoDigest(Exception):
+    """A mount has no digest; the message says why."""
+
+
+class Mounts:
+    """The mounts of one check. What they hold is read when this is made, which must be before the first run."""
+
+    def __init__(
+        self, volumes: tuple[tuple[str, str], ...] = (), read_only: frozenset[str] = frozenset(),
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._hosts = {place: os.path.realpath(host) for host, place in volumes}
+        self._states: dict[str, str] = {}
+        self.records = tuple(self._taken(place, place not in read_only, say) for place in sorted(self._hosts))
+
+    def _taken(self, place: str, writable: bool, say: Callable[[str], None]) -> Mount:
+        """Return the record of a mount."""
+        try:
+            paths, size, state = measure(self._hosts[place])
+            say(f"the digest of the mount {place}: {size / 1e9:.2f} GB in {paths} paths")
+            self._states[place] = state
+            digest = _settled(self._hosts[place], state)
+        except (NoDigest, OSError) as err:
+            return Mount(place=place, writable=writable, why=_why(err))
+        return Mount(place=place, digest=digest, paths=paths, size=size, writable=writable)
+
+    def changed(self, *, writable: bool = True) -> list[str]:
+        """Return a line for each mount that holds something else now than before the first run.
+
+        A file is read again only where its state (size, times, place on the disk) is another one.
+
+        Args:
+            writable: ask about mounts that the runs can write to, too.
+        """
+        asked = [each for each in self.records if writable or not each.writable]
+        return [line for each in asked if (line := self._change(each))]
+
+    def _change(self, mount: Mount) -> str:
+        if not mount.digest:
+            return ""  # the record says why nothing is known of it
+        host = self._hosts[mount.place]
+        try:
+            state = measure(host)[2]
+            if state == self._states[mount.place]:
+                return ""
+            digest = _settled(host, state)
+        except (NoDigest, OSError) as err:
+            return f"the mount {mount.place} changed: {_why(err)}"
+        if digest != mount.digest:
+            return f"the mount {mount.place} changed"
+        self._states[mount.place] = state
+        return ""
+
+
+def _why(err: Exception) -> str:
+    if isinstance(err, OSError):
+        # The place on this machine stays out of certificates.
+        return shown(f"it cannot be read: {os.strerror(err.errno) if err.errno else err.strerror}")
+    return shown(str(err))
+
+
+def measure(top: str) -> tuple[int, int, str]:
+    """Return how many paths a mount has, the bytes of its files, and a digest of their states.
+
+    Raises:
+        NoDigest: there is more than a digest is made of.
+        OSError: it cannot be read.
+    """
+    paths = size = 0
+    state = hashlib.sha256()
+    for _, path, found in _walk(Path(top)):
+        paths += 1
+        size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        if paths > MOST:
+            raise NoDigest(f"it has more than {MOST:,} paths: {NAMED}")
+        if size > LARGEST:
+            raise NoDigest(f"it has more than {LARGEST >> 30} GiB: {NAMED}")
+        facts = (
+            found.st_mode,
+            found.st_dev,
+            found.st_ino,
+            found.st_size,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+        )
+        state.update(b"%s\0%s\0" % (repr(facts).encode(), path))
+    return paths, size, state.hexdigest()
+
+
+def _settled(top: str, state: str) -> str:
+    """Return the digest of what is below a path, which had this state before.
+
+    Raises:
+        NoDigest: it changed meanwhile.
+        OSError: it cannot be read.
+    """
+    digest = content_digest(top)
+    if measure(top)[2] != state:
+        raise NoDigest(_MOVED)
+    return f"sha256:{digest}"
+
+
+def content_digest(top: str) -> str:
+    """Return the digest of a file or directory, as the head of this module defines it.
+
+    Raises:
+        NoDigest: a file changed while it was read.
+        OSError: it cannot be read.
+    """
+    whole = hashlib.sha256()
+    for place, path, found in _walk(Path(top)):
+        if not path and stat.S_ISREG(found.st_mode):
+            return _file_digest(place, found.st_size)
+        whole.update(b"%s %s\0" % (_described(place, found), path))
+    return whole.hexdigest()
+
+
+def _described(place: Path, found: os.stat_result) -> bytes:
+    """Return the kind and the value of a path."""
+    mode = found.st_mode
+    if stat.S_ISREG(mode):
+        kind = b"exec" if mode & stat.S_IXUSR else b"file"
+        return b"%s %s" % (kind, _file_digest(place, found.st_size).encode())
+    if stat.S_ISLNK(mode):
+        target = os.fsencode(os.readlink(place))  # noqa: PTH115  a `Path` leaves out `./` and `//`
+        return b"link %s" % hashlib.sha256(target).hexdigest().encode()
+    return b"folder -" if stat.S_ISDIR(mode) else b"special -"
+
+
+def _file_digest(place: Path, size: int) -> str:
+    """Return the sha256 of a file of a known size; one that never ends is not read to its end."""
+    stream, _ = open_plain(place, links=False)
+    digest, left = hashlib.sha256(), size
+    with stream:
+        while left >= 0 and (piece := stream.read(min(_PIECE, left + 1))):
+            digest.update(piece)
+            left -= len(piece)
+    if left:
+        raise NoDigest(_MOVED)
+    return digest.hexdigest()
+
+
+def _walk(top: Path) -> Iterator[tuple[Path, bytes, os.stat_result]]:
+    """Yield each path of a directory, the same below the directory, and its state; a file is its own directory."""
+    waiting = [(top, b"")]
+    while waiting:
+        place, path = waiting.pop()
+        found = place.lstat()
+        yield place, path, found
+        if stat.S_ISDIR(found.st_mode):
+            inside = sorted(((os.fsencode(each.name), each) for each in place.iterdir()), reverse=True)
+            waiting += [(each, b"%s/%s" % (path, name) if path else name) for name, each in inside]

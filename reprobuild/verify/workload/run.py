@@ -1,0 +1,439 @@
+"""The user's own work: a command in fresh containers with one seed, and its files compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.engines.model import Engine, Task
+from reprobuild.errors import EngineError, UsageError
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Text
+from reprobuild.lock.lock import FILES, PREFIX, Workload
+from reprobuild.verify.verdict import Comparison
+from reprobuild.verify.workload.conditions import RUNS, Conditions
+from reprobuild.verify.workload.judge import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
+from reprobuild.verify.workload.mounts import Mounts
+
+OUTPUTS = "/reprobuild-out"  # `{out}`
+INDEX, LARGEST_INDEX = "index.json", 64 << 20
+_PROGRAMS = f"{FILES}/lib/reprobuild_runtime/artefacts"
+_PYTHON = f"{PREFIX}/bin/python"
+_OLDER = (
+    "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
+)
+_PLAIN = Conditions()
+_GRAVEST = {"drift": 0, "identical": 2}
+_SHOWN = 8  # numbers of runs
+_INSIDE = ("/reprobuild-one", "/reprobuild-two")
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """A command to run several times, and the files that it must write alike.
+
+    Attributes:
+        command: the program and its arguments; `{out}` stands for a folder that is there and empty.
+        artefacts: paths or globs, from the image's working directory on, or below `{out}`.
+        distinct: those of them whose files must differ from one another.
+        ignored: keys of values that may differ.
+        conditions: what each run gets beside the image.
+        runs: how many containers run the command, at least 2.
+        text: the command as the user gave it.
+        workdir: where it starts, empty for the image's own; the command goes there itself.
+        label: what the artefacts are called in the report.
+    """
+
+    command: tuple[str, ...]
+    artefacts: tuple[str, ...]
+    distinct: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    conditions: Conditions = Conditions()
+    runs: int = RUNS
+    text: str
+    workdir: str = ""
+    label: str = "artefact"
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """The document of `reprobuild_runtime/artefacts/compare.py`."""
+
+    ran: bool
+    why: Text = ""
+    files: tuple[FileAnswer, ...] = ()
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """One run: its exit code, where its files are, what it says of them, and the end of its errors, fit to print."""
+
+    code: int
+    folder: Path
+    index: Index | None
+    tail: str
+
+
+def work_of_options(
+    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
+    conditions: Conditions = _PLAIN, workdir: str = "", runs: int = RUNS,
+) -> Work | None:  # fmt: skip
+    """Return the work that the command line asks for, None where it names no command.
+
+    Args:
+        command: a line for the image's `/bin/sh`.
+        artefacts: paths and globs, relative to the working directory.
+        distinct: artefacts of one run that must differ from one another.
+        ignored: keys of values that may differ.
+        conditions: what each run gets beside the image.
+        workdir: where the command starts; empty for the image's own.
+        runs: how many containers run the command.
+
+    Raises:
+        UsageError: the command has no artefact, an artefact no command, or a path is none.
+    """
+    named = tuple(dict.fromkeys([*artefacts, *distinct]))
+    if command is None:
+        if named:
+            raise UsageError(
+                f"--artefact {named[0]} names what a command writes, and there is no --command",
+                hint="give it, for example: --command 'python train.py --steps 20'",
+            )
+        if conditions != _PLAIN or workdir:
+            raise UsageError(
+                "--seed, --env, --secret, --volume, --workdir and --shm-size are for a command: there is no --command",
+                hint="give it, for example: --command 'python train.py --steps 20'",
+            )
+        return None
+    if workdir and not workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {workdir}: not an absolute path", hint="for example --workdir /workspace"
+        )
+    if not named:
+        raise UsageError(
+            "--command says what to run, and nothing says what it writes",
+            hint="name it: --artefact out.ckpt, or --artefact 'logs/*.jsonl'",
+        )
+    for path in named:
+        if not path.isprintable() or path in ("", "--"):
+            raise UsageError(
+                f"--artefact {path!r} is no path", hint="give a path or a glob, for example 'logs/*.jsonl'"
+            )
+    line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
+    return Work(
+        command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
+        distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
+        text=command, runs=runs, workdir=workdir,
+    )  # fmt: skip
+
+
+def _placed(path: str, workdir: str) -> str:
+    """Return an artefact below a working directory that is not the image's."""
+    return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
+
+
+def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int = RUNS) -> Work:
+    """Return the work that a lock names; its outputs lie below `{out}`."""
+    return Work(
+        command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
+        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs,
+    )  # fmt: skip
+
+
+def compare_work(
+    work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
+    say: Callable[[str], None] = lambda _: None, mounts: Mounts | None = None,
+) -> list[Comparison]:  # fmt: skip
+    """Run a command in fresh containers with one seed, and compare the files of each run with those of the first.
+
+    Another container of the image reads the files, so that nothing hostile is read outside of one.
+
+    Args:
+        reference: the image's name in the engine.
+        gpus: those that the command sees, as `Task.gpus` has them.
+        mounts: what the work mounts, as it was before; it is read here where nobody read it.
+
+    Raises:
+        EngineError: the command failed in the first two runs, its files cannot be had, or the engine failed.
+    """
+    if not work.artefacts:
+        return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
+    given = work.conditions
+    mounts = mounts or Mounts(given.volumes, given.read_only, say)
+    with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
+        say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.text}")
+
+        def run(number: int) -> Ran:
+            folder = Path(made, str(number))
+            folder.mkdir()
+            task = msgspec.structs.replace(_task(work, seed_of_work(work, seed), folder), gpus=gpus)
+            return _run(work, task, reference, engine, env)
+
+        first = run(1)
+        rounds: list[list[Comparison]] = []
+        for number in range(2, work.runs + 1):
+            changed = mounts.changed()  # what this run reads, while the first one read what was there before
+            other = run(number)
+            found = _compare_runs(work, (first, other), reference, engine, env)
+            rounds.append(_with_mounts(found, changed or mounts.changed(writable=False)))
+            shutil.rmtree(other.folder)
+        return merge_rounds(rounds)
+
+
+def _compare_runs(
+    work: Work, runs: tuple[Ran, Ran], reference: str, engine: Engine, env: Mapping[str, str]
+) -> list[Comparison]:
+    """Compare two runs.
+
+    Raises:
+        EngineError: the command failed in both.
+    """
+    one, two = runs
+    if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
+        return [Comparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
+    if one.code and two.code:
+        raise EngineError(
+            f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
+            hint="run it by hand: reprobuild run OUT -- COMMAND",
+        )
+    if one.code or two.code:
+        failed = one if one.code else two
+        return [
+            Comparison(
+                name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
+                details=tuple(failed.tail.splitlines()),
+            )
+        ]  # fmt: skip
+    assert one.index is not None
+    assert two.index is not None
+    answers = _compare(work, runs, reference, engine, env)
+    first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
+    return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
+
+
+def _with_mounts(found: Sequence[Comparison], changed: Sequence[str]) -> list[Comparison]:
+    """Return the comparisons of two runs; those of runs that read other files show no drift.
+
+    Args:
+        changed: a line for each mount that was another one for the second run.
+    """
+    if not changed:
+        return list(found)
+    first, *rest = [_unknown(each, changed) if each.verdict == "drift" else each for each in found]
+    return [msgspec.structs.replace(first, warnings=(*changed, *first.warnings)), *rest]
+
+
+def _unknown(drifted: Comparison, changed: Sequence[str]) -> Comparison:
+    detail = f"{'; '.join(changed)} between the runs, which may be why they differ: {drifted.detail}"
+    return msgspec.structs.replace(drifted, verdict="inconclusive", detail=shown(detail))
+
+
+def merge_rounds(rounds: Sequence[Sequence[Comparison]]) -> list[Comparison]:
+    """Return one comparison for each name: the gravest of all rounds, with the runs that it comes from.
+
+    Args:
+        rounds: the comparisons of run 2 with the first, of run 3 with the first, and so on.
+    """
+    by_name: dict[str, list[tuple[int, Comparison]]] = {}
+    for number, comparisons in enumerate(rounds, 2):
+        for comparison in comparisons:
+            by_name.setdefault(comparison.name, []).append((number, comparison))
+    return [_merged(found, len(rounds)) for found in by_name.values()]
+
+
+def _merged(found: Sequence[tuple[int, Comparison]], rounds: int) -> Comparison:
+    """Return the gravest of one artefact's comparisons, each with the number of its run."""
+    worst = min((comparison for _, comparison in found), key=lambda each: _GRAVEST.get(each.verdict, 1))
+    if rounds == 1:
+        return worst
+    excused: Counter[str] = Counter()
+    for _, comparison in found:
+        excused |= Counter(comparison.excused)
+    detail = worst.detail
+    if worst.verdict != "identical":
+        numbers = [number for number, comparison in found if comparison.verdict == worst.verdict]
+        which = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+        detail = f"run{'s' * (len(numbers) != 1)} {which} of {rounds + 1} beside the first: {detail}"
+    warnings = dict.fromkeys(line for _, comparison in found for line in comparison.warnings)
+    return msgspec.structs.replace(worst, detail=detail, excused=dict(excused), warnings=tuple(warnings))
+
+
+def _uncompared(index: Index) -> tuple[str, ...]:
+    """Return what the command wrote below `{out}`, which was empty, and nothing compared."""
+    if not index.others:
+        return ()
+    more = index.other - len(index.others)
+    names = ", ".join(index.others) + (f", and {more} more" if more > 0 else "")
+    return (shown(f"not compared, as no artefact names them: files below {{out}}: {names}"),)
+
+
+def _judge(
+    work: Work, artefact: str, runs: Sequence[Ran], answers: Mapping[tuple[str, str], FileAnswer]
+) -> Comparison:
+    one, two = (run.index for run in runs)
+    assert one is not None
+    assert two is not None
+    pattern = _inside(artefact)
+    judged = judge_artefact(f"{work.label} {_named(work, artefact)}", pattern, one, two, answers)
+    if artefact not in work.distinct:
+        return judged
+    files = [entry for entry in one.files if entry.pattern == pattern and entry.stored]
+    return judge_distinct(judged, [(entry.path, _digest(runs[0].folder / entry.stored)) for entry in files])
+
+
+def _named(work: Work, artefact: str) -> str:
+    return artefact.removeprefix("{out}/") if work.label == "workload output" else artefact
+
+
+def _inside(text: str) -> str:
+    return text.replace("{out}", OUTPUTS)
+
+
+def seed_of_work(work: Work, seed: int) -> int:
+    """Return the seed of the work: its own, else that of the check."""
+    return seed if work.conditions.seed is None else work.conditions.seed
+
+
+def _task(work: Work, seed: int, folder: Path) -> Task:
+    """Return one run of the command, looked after by the program that puts aside what it writes."""
+    collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(_inside, work.artefacts), "--")
+    # Records of settings hold times and process numbers, and lie in the working folder, which may be an artefact.
+    environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
+    task = Task(
+        arguments=(*collect, *map(_inside, work.command)), environment=environment, outputs=OUTPUTS, kept=folder
+    )  # fmt: skip
+    return work.conditions.applied(task)
+
+
+def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> Ran:
+    done = engine.run(reference, task, env)
+    assert task.kept is not None
+    tail = "\n".join(map(shown, done.stderr.decode(errors="replace").strip().splitlines()[-10:]))
+    index = _index(task.kept)
+    if index is None and done.code == 0:
+        raise EngineError(
+            f"what `{work.text}` wrote cannot be had: the container left no list of it\n{tail}",
+            hint="was its disk full? Let the command write less, or another engine run it (--engine)",
+        )
+    if index is not None and index.failed:
+        raise EngineError(
+            f"what `{work.text}` wrote cannot be put aside: {shown(index.failed)}",
+            hint="name fewer or smaller artefacts, or let the command write them below {out}",
+        )
+    code = done.code if index is None else index.code
+    return Ran(code=code, folder=task.kept, index=index, tail=tail)
+
+
+def _index(folder: Path) -> Index | None:
+    """Return what a container says of its files, None where it says nothing that can be understood."""
+    path = folder / INDEX
+    if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
+        return None
+    try:
+        found = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=Index)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    whole = all((folder / entry.stored).is_file() for entry in found.files if entry.kind == "file")
+    return found if whole else None
+
+
+def _compare(
+    work: Work, runs: Sequence[Ran], reference: str, engine: Engine, env: Mapping[str, str]
+) -> dict[tuple[str, str], FileAnswer]:
+    """Return an answer for each pair of files; those of equal bytes are looked through for NaN."""
+    indexes = [run.index for run in runs if run.index is not None]
+    pairs = {
+        (both.one.stored, both.two.stored): both.one
+        for artefact in work.artefacts
+        for both in pair(_inside(artefact), *indexes)[0]
+        if both.one.kind == both.two.kind == "file" and (both.one.size or both.two.size)
+    }
+    if not pairs:
+        return {}
+    files = [(entry.path, *numbers) for numbers, entry in pairs.items()]
+    found, why = _ask(work, runs, files, reference, engine, env)
+    answers = {}
+    for number, (numbers, entry) in enumerate(pairs.items()):
+        digests = [_digest(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
+        told = found[number] if found else None
+        answers[numbers] = _answer(entry.path, digests, told, why)
+    return answers
+
+
+def _answer(name: str, digests: Sequence[str], told: FileAnswer | None, why: str) -> FileAnswer:
+    """Return what is known of a pair of files.
+
+    Args:
+        told: the comparison's answer, None where it gave none.
+    """
+    same = digests[0] == digests[1]
+    if told is None and same:
+        warning = f"nothing looked for NaN in it: {why}"
+        return FileAnswer(name=name, verdict="identical", digest=digests[0], warnings=(warning,))
+    if told is None:
+        detail = f"the bytes differ, and what differs could not be told: {why}"
+        return FileAnswer(name=name, verdict="inconclusive", details=(detail,), digest=digests[0])
+    if same and told.verdict == "drift":  # equal bytes are equal, whatever a container says
+        told = msgspec.structs.replace(told, verdict="identical", details=(), count=0)
+    # The digest of the bytes would be one of two, and says nothing of what is equal in content only.
+    digest = "" if told.verdict == "identical" and not same else digests[0]
+    return msgspec.structs.replace(told, name=name, digest=digest)
+
+
+def _ask(
+    work: Work, runs: Sequence[Ran], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
+    env: Mapping[str, str],
+) -> tuple[Sequence[FileAnswer], str]:  # fmt: skip
+    """Compare files in a container of the same image, so that nothing hostile is read outside of one.
+
+    Returns:
+        An answer for each file, or none and why.
+    """
+    options = {
+        "one": _INSIDE[0], "two": _INSIDE[1], "ignore": list(work.ignored),
+        "files": [{"name": name, "one": one, "two": two} for name, one, two in files],
+        "runs": [_facts(run.index) for run in runs if run.index],
+    }  # fmt: skip
+    folder = runs[0].folder.parent / "asked"
+    folder.mkdir(exist_ok=True)
+    (folder / "options.json").write_text(json.dumps(options))
+    task = Task(
+        arguments=(_PYTHON, "-I", f"{_PROGRAMS}/compare.py", "/reprobuild-asked/options.json"), bypass=True,
+        volumes=(
+            *((str(run.folder), inside) for run, inside in zip(runs, _INSIDE, strict=True)),
+            (str(folder), "/reprobuild-asked"),
+        ),
+    )  # fmt: skip
+    done = engine.run(reference, task, env)
+    why = f"exit code {done.code}: " + " / ".join(
+        map(shown, done.stderr.decode(errors="replace").splitlines()[-3:])
+    )
+    try:
+        answers = msgspec.json.decode(done.stdout, type=Answers)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        answers = Answers(ran=False, why=why)
+    if answers.ran and len(answers.files) == len(files):
+        return answers.files, ""
+    return (), answers.why or why
+
+
+def _facts(index: Index) -> dict[str, float | int | str]:
+    """Return what tells a time, a host and a process of one run from others."""
+    return {
+        "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "last": index.last,
+        "zone": index.zone,
+    }  # fmt: skip
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

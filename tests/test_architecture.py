@@ -1,0 +1,233 @@
+"""The architecture: which package may import which, and the one module for each ugly thing.
+
+Each check is shown to fail on a planted violation.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "reprobuild"
+
+# A package imports from the layers before its own, never from its own and those after it (docs/design.md).
+LAYERS = (
+    ("errors",),
+    ("infra",),
+    ("config", "capture"),
+    ("snapshot",),
+    ("lock",),
+    ("store",),
+    ("ecosystems", "recipe"),
+    ("image",),
+    ("resolve", "engines", "realise"),
+    ("builders", "verify", "compare"),
+    ("context",),
+    ("output",),
+    ("report",),
+    ("doctor",),
+    ("run", "distribute"),
+    ("pipeline",),
+    ("cluster",),
+    ("cli",),
+)
+RANK = {package: number for number, layer in enumerate(LAYERS) for package in layer}
+MOST_IMPORTS = 200  # pairs of packages, of which the first imports the second
+
+# The one place of each ugly thing: a directory or a module of `reprobuild/`.
+ONLY_IN = {
+    "subprocess": ("infra/proc",),
+    "jinja2": ("recipe/render",),
+    "click": ("cli",),
+    "rich": ("cli",),
+    "docker": ("engines", "ecosystems/oci_registry"),  # the SDK reads files of logins, too
+    "requests": ("infra/http", "engines"),  # the Docker SDK lets exceptions of requests through
+    "urllib3": ("infra/http",),
+    "yaml": ("infra/untrusted", "snapshot"),  # the bounded readers; the nodes of conda's environments
+    "elftools": ("infra/untrusted",),
+    "packageurl": ("distribute",),
+    "pysequoia": ("ecosystems/apt",),
+    "rattler": ("ecosystems/conda",),
+    "clingo": ("resolve",),
+    "torch": (),
+    "numpy": (),
+}
+EXITS = ("cli",)
+READS_ENVIRONMENT = ("cli", "store/keyring")  # the keys of whoever runs a program that uses `Store` by itself
+
+
+def package_of(module: str) -> str:
+    """Return the top-level package of a module, given by its path below `reprobuild/` without `.py`."""
+    return module.partition("/")[0]
+
+
+def is_in(module: str, places: tuple[str, ...]) -> bool:
+    """Say whether a module is one of these places, or below one."""
+    return any(module == place or module.startswith(place + "/") for place in places)
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def violations(module: str, source: str) -> list[str]:
+    """Return what a module must not do."""
+    tree = ast.parse(source)
+    found = [complaint for name in imports_of(tree) if (complaint := _import(module, name))]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            place = f"{node.value.id}.{node.attr}"
+            if place == "sys.exit" and not is_in(module, EXITS):
+                found.append("exits")
+            reads = place in ("os.environ", "os.getenv", "os.getcwd", "Path.cwd")
+            if reads and not is_in(module, READS_ENVIRONMENT):
+                found.append(f"reads {place}")
+    return found
+
+
+def _import(module: str, name: str) -> str:
+    parts = name.split(".")
+    if parts[0] in ONLY_IN and not is_in(module, ONLY_IN[parts[0]]):
+        return f"imports {parts[0]}"
+    package = package_of(module)
+    if parts[0] == "reprobuild_runtime" and package != "__init__":
+        return "imports the runtime package, which is data here"
+    if parts[0] != "reprobuild" or len(parts) < 2 or parts[1] == package:
+        return ""
+    if parts[1] in RANK and package in RANK and RANK[parts[1]] >= RANK[package]:
+        return f"imports {parts[1]}, which is not in a layer before it"
+    return ""
+
+
+# Programs for other places, which have the standard library alone.
+APART = {"in_sandbox", "standalone", "launch.py"}
+FILES = [
+    path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path == PACKAGE / "capture" / "launch.py" or not APART & set(path.relative_to(PACKAGE).parts)
+]
+
+
+def module_of(path: Path) -> str:
+    """Return the path of a module below `reprobuild/`, without `.py`."""
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+def test_there_are_files() -> None:
+    assert len(FILES) > 400
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_modules_keep_to_the_layers(path: Path) -> None:
+    assert violations(module_of(path), path.read_text()) == []
+
+
+def test_every_package_has_a_layer() -> None:
+    assert {package_of(module_of(path)) for path in FILES} - {"__init__"} == set(RANK)
+
+
+def test_the_design_has_the_layers_in_this_order() -> None:
+    """Each row of the table is one layer or a part of one."""
+    text = (PACKAGE.parent / "docs" / "design.md").read_text().split("## Packages")[1].split("\n\n")[2]
+    cells = [line.split("|")[1] for line in text.splitlines()[2:]]
+    named = [
+        name.rstrip("/") for cell in cells for name in re.findall("`([a-z_/]+)`", cell) if name != "infra/"
+    ]
+    packages = list(dict.fromkeys(package_of(name) for name in named))
+    assert set(packages) == set(RANK)
+    assert all(RANK[first] <= RANK[second] for first, second in pairwise(packages))
+    missing = [
+        name for name in named if not ((PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file())
+    ]
+    assert missing == []
+
+
+def test_few_packages_import_each_other() -> None:
+    pairs = set()
+    for path in FILES:
+        package = package_of(module_of(path))
+        for name in imports_of(ast.parse(path.read_text())):
+            parts = name.split(".")
+            if parts[0] == "reprobuild" and len(parts) > 1 and parts[1] in RANK and parts[1] != package:
+                pairs.add((package, parts[1]))
+    assert 50 < len(pairs) <= MOST_IMPORTS, sorted(pairs)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("lock/lock", "import subprocess", "imports subprocess"),
+        ("infra/http/client", "import subprocess", "imports subprocess"),
+        ("verify/check", "from torch import nn", "imports torch"),
+        ("recipe/image_config", "import jinja2", "imports jinja2"),
+        ("store/store", "from reprobuild.cli import main", "imports cli, which is not in a layer before it"),
+        ("errors", "from reprobuild import infra", "imports infra, which is not in a layer before it"),
+        (
+            "resolve/resolver",
+            "import reprobuild.realise",
+            "imports realise, which is not in a layer before it",
+        ),
+        ("recipe/render", "import sys\nsys.exit(1)", "exits"),
+        ("store/store", "import os\nos.environ['HOME']", "reads os.environ"),
+        ("recipe/payload", "import reprobuild_runtime", "imports the runtime package, which is data here"),
+    ],
+)
+def test_a_violation_is_seen(module: str, source: str, complaint: str) -> None:
+    assert complaint in violations(module, source)
+
+
+SANDBOXED = {"importlib", "json", "marshal", "os", "sys", "sysconfig", "warnings", "typing"}
+LAUNCHING = {"ctypes", "errno", "fcntl", "json", "os", "resource", "signal", "stat", "sys", "types", "typing"}
+HANDED_OVER = {
+    *(
+        "argparse",
+        "contextlib",
+        "errno",
+        "fcntl",
+        "hashlib",
+        "json",
+        "os",
+        "re",
+        "shutil",
+        "subprocess",
+        "sys",
+        "tarfile",
+    ),
+    *("stat", "tempfile", "time", "typing"),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        *((path, SANDBOXED) for path in sorted((PACKAGE / "realise" / "in_sandbox").glob("*.py"))),
+        (PACKAGE / "infra" / "sandbox" / "launch.py", LAUNCHING),
+        *((path, HANDED_OVER) for path in sorted((PACKAGE / "distribute" / "standalone").glob("*.py"))),
+    ],
+    ids=lambda value: value.name if isinstance(value, Path) else "",
+)
+def test_what_runs_apart_is_old_python_and_standard_library(path: Path, allowed: set[str]) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    names = {
+        alias.name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    names |= {
+        node.module.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
+    assert names <= allowed | {"__future__"}
