@@ -12,6 +12,7 @@ import pytest
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.lock import model, python, system
 from reprobuild.lock.keys import _KEYS
 from reprobuild.lock.lock import (
     ImageLayer,
@@ -20,10 +21,7 @@ from reprobuild.lock.lock import (
     Ruling,
     Setting,
     encode,
-    model,
-    python,
     read_lock,
-    system,
 )
 from tests.conftest import reprobuild
 from tests.recipe.full_lock import full_lock

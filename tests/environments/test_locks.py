@@ -13,6 +13,7 @@ from msgspec import Struct
 from reprobuild.compare.environments.difference import Comparison, compare_sides
 from reprobuild.compare.environments.lock import from_lock
 from reprobuild.errors import LockError
+from reprobuild.lock import model, python, system
 from reprobuild.lock.diff import compare_locks
 from reprobuild.lock.fields import MOST
 from reprobuild.lock.lock import (
@@ -26,10 +27,7 @@ from reprobuild.lock.lock import (
     RecordedDecisions,
     Ruling,
     Setting,
-    model,
-    python,
     read_lock,
-    system,
     write_lock,
 )
 from reprobuild.report.comparison import render_comparison
