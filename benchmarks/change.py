@@ -21,8 +21,11 @@ import msgspec
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, Sample, spread, time_process
 from benchmarks.native import IMAGE, LOCK, copy_store
-from reprobuild.infra.tar import TarWriter, read_tar
-from reprobuild.lock.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store
 
 LIMIT_SECONDS = 3.0

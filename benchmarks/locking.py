@@ -43,19 +43,20 @@ from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import read_indexes
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
-from reprobuild.resolve.python.resolve import Around, resolve_requirements
+from reprobuild.resolve.python.resolve import LineContext, resolve_requirements
 from reprobuild.ecosystems.pypi.requires import with_requires
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.config.services import read_services
 from reprobuild.snapshot.parsers.pip_freeze import parse
 from reprobuild.store.store import Store
 freeze, folder, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 lines, _ = parse(freeze.read_bytes())
-net, store, target = Net(), Store(folder), Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+net, store, target = Net(), Store(folder), WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 memory = PageMemory(store, int(time.time())) if sys.argv[4] == "warm" else None
 files = FileLists(read_indexes(os.environ, pip), net, pages=Pages(net, memory))
-found = resolve_requirements(lines[:count], files, target, Around(services=read_services({}), bring=lambda *_: None))
+around = LineContext(services=read_services({}), bring=lambda *_: None)
+found = resolve_requirements(lines[:count], files, target, around)
 files.save()
 assert len(found.wheels) == count, [one for one in found.rulings if one.outcome != "pinned"]
 fetch([one.file for one in found.wheels if not store.has(one.file.sha256)], store, net)

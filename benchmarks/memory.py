@@ -19,8 +19,11 @@ import msgspec
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, peak_of
 from benchmarks.native import LOCK, link_or_copy
-from reprobuild.infra.tar import TarWriter
-from reprobuild.lock.lock import Artefact, Bytecode, Lock, Wheel, read_lock, write_lock
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Bytecode, Lock
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store, hash_file
 
 SIZES = (64_000_000, 2_000_000_000)

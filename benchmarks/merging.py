@@ -26,10 +26,11 @@ MODULES = ("reprobuild/cluster", "reprobuild/verify")
 _MERGE = """
 import json, sys
 from pathlib import Path
-from reprobuild.cluster.answer_table import Table
-from reprobuild.cluster.aggregate import Image, by_node, gather
+from reprobuild.cluster.answer_table import AnswerTable
+from reprobuild.cluster.aggregate import ExpectedImage, by_node, gather
 from tests.verify.samples import EXPECTED, SHA
-fleet = gather(Path(sys.argv[1]), Image(tree=f"sha256:{SHA}", seed=42, profile="torch"), Table(EXPECTED))
+image = ExpectedImage(tree=f"sha256:{SHA}", seed=42, profile="torch")
+fleet = gather(Path(sys.argv[1]), image, AnswerTable(EXPECTED))
 print(json.dumps(sorted(node for node, _, _ in by_node(fleet))))
 """
 _DECODE = """

@@ -40,7 +40,7 @@ from typing import Any
 from benchmarks.dockerfiles import CAREFUL, NAIVE, Build, Docker, imported, output_of
 from benchmarks.measure import Figure, NotRunError, Sample, spread
 from benchmarks.native import LOCK, Native
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 
 LIMIT = 0.12
 ROUNDS = 3

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, alternate, compare, time_process
 from benchmarks.rendering import DEBS, MODULES, WHEELS, make_lock
-from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
 
 PAIRS = 9
 PROJECTS = ("hpccm", "neurodocker", "jupyter-repo2docker")

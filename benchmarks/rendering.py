@@ -19,23 +19,11 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, ROOT, Figure, alternate, compare, spread, time_process
-from reprobuild.lock.lock import (
-    VERSION,
-    Artefact,
-    Base,
-    Bytecode,
-    Deb,
-    Interpreter,
-    Lock,
-    Realised,
-    RecordedDecisions,
-    Ruling,
-    Setting,
-    Source,
-    Wheel,
-    canonical,
-    write_lock,
-)
+from reprobuild.lock.file import VERSION, write_lock
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs, Resolution, canonical
+from reprobuild.lock.python import Interpreter, Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import Artefact, Base, Deb, EnvVar
 
 WHEELS = 300
 DEBS = 200
@@ -48,7 +36,7 @@ _CHILD = r"""
 import json, sys, time
 from pathlib import Path
 import msgspec
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.recipe.render import render
 lock = read_lock(Path(sys.argv[1]))
 plain = msgspec.to_builtins(lock)
@@ -91,13 +79,13 @@ def make_lock(wheels: int = WHEELS, debs: int = DEBS) -> Lock:
         name="project", version="1.0", role="environment", file=_artefact("project-1.0-py3-none-any.whl")
     )
     rulings = [
-        Ruling(
+        Resolution(
             file="requirements.txt", line=n, subject=wheel.name, outcome="pinned", reason="an exact version"
         )
         for n, wheel in enumerate(python, start=1)
     ]
     rulings.append(
-        Ruling(
+        Resolution(
             file="modules.txt",
             line=1,
             subject="gcc",
@@ -114,9 +102,11 @@ def make_lock(wheels: int = WHEELS, debs: int = DEBS) -> Lock:
             interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made up"),
             base=Base(distribution="debian", release="bookworm", packages=tuple(system)),
             wheels=tuple(python), sources=(source,),
-            environment=tuple(Setting(name=f"VARIABLE_{n}", value=str(n)) for n in range(20)),
+            environment=tuple(EnvVar(name=f"VARIABLE_{n}", value=str(n)) for n in range(20)),
             workdir="/src/project", workload=None, decisions=RecordedDecisions(), rulings=tuple(rulings),
-            realised=Realised(base=_hash("base"), runtime=_hash("runtime"), wheels=(built,), bytecode=tuple(bytecode)),
+            realised=RealisedOutputs(
+                base=_hash("base"), runtime=_hash("runtime"), wheels=(built,), bytecode=tuple(bytecode)
+            ),
         )
     )  # fmt: skip
 

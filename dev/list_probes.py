@@ -92,7 +92,7 @@ def arrays() -> dict[str, Any]:
     }
 
 
-def absent(probe: bench.Probe) -> bool:
+def absent(probe: bench.RuntimeProbe) -> bool:
     return may_be_absent(probe.function, sys.modules[probe.function.__module__])
 
 

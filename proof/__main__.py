@@ -23,7 +23,8 @@ from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
-from reprobuild.lock.lock import Lock, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store

@@ -24,7 +24,8 @@ from msgspec import Struct, structs
 from proof import clock
 from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, workplace
 from proof.factors import fill
-from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.realise.base import realise_base
 from reprobuild.store.keyring import keyring
 from reprobuild.store.sharing import join

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
 from reprobuild.realise import base, bytecode, wheels
 
 ROOT = Path(__file__).parent.parent

@@ -25,7 +25,8 @@ from msgspec import Struct, structs
 
 from proof import clock
 from proof.circumstances import LEVELS, ROOT, USER, environment, module, prefix, scratch
-from reprobuild.lock.lock import Lock, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, read_image
 from reprobuild.store.fetch import artefacts
 

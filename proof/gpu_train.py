@@ -26,7 +26,8 @@ from benchmarks.dockerfiles import imported, output_of
 from benchmarks.measure import PROGRAM, peak_of, time_process
 from benchmarks.native import IMAGE, LOCK, forget_layers, link_or_copy
 from proof.evidence import ROOT
-from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import Store
 

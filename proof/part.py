@@ -14,11 +14,12 @@ from msgspec import structs
 
 from proof import clock
 from proof.factors import digests
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.infra.http.client import Net
-from reprobuild.infra.tar import list_tar
-from reprobuild.lock.lock import Lock, read_lock
-from reprobuild.pipeline.from_snapshot import Making, build
+from reprobuild.infra.tar.reading import list_tar
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
+from reprobuild.pipeline.from_snapshot import BuildOptions, build
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store
@@ -56,11 +57,11 @@ def entries(tar: str, store: Store) -> dict[str, str]:
 
 def image(sealed: Lock, folder: Path, store: Store, part: str) -> dict[str, str]:
     """Build the image, and return the digests of what belongs to the part."""
-    session = Session(
+    session = RunContext(
         store=store, net=Net(offline=True), env=dict(os.environ), folder=folder, say=lambda _: None,
         progress=lambda *_: None, now=0,
     )  # fmt: skip
-    build(sealed, folder / "out", session, Making(singles=("sif",)))
+    build(sealed, folder / "out", session, BuildOptions(singles=("sif",)))
     found = digests(folder / "out")
     return (
         {"sif": found["sif"]}

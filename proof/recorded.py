@@ -14,7 +14,7 @@ from typing import Any
 
 from reprobuild.builders import adopt, apptainer, leftovers, registry
 from reprobuild.cli import main
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
 
 def lines(builder: str) -> list[str]:
@@ -39,7 +39,7 @@ def record(file: Path) -> None:
     counts: Counter[str] = Counter()
     is_left_over, cleaned_config = leftovers.is_left_over, leftovers.cleaned_config
 
-    def counted(entry: Entry, builder: str) -> bool:
+    def counted(entry: TarEntry, builder: str) -> bool:
         counts.update(
             f"/{line.path}" for line in leftovers.PATHS if line.builder == builder and line.describes(entry)
         )

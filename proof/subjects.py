@@ -11,7 +11,8 @@ import msgspec
 from proof import archive
 from reprobuild.ecosystems.apt.apt_config import configured_index, configured_targets, source_list
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Base, Lock, Ruling
+from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.system import Base
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.snapshot.parsers import apt
 from reprobuild.store.fetch import fetch
@@ -69,7 +70,9 @@ def _with_base(lock: Lock, base: Base, store: Store) -> Lock:
     )
 
 
-def captured_base(asked: Iterable[str], roots: Iterable[str], work: Path) -> tuple[Base, tuple[Ruling, ...]]:
+def captured_base(
+    asked: Iterable[str], roots: Iterable[str], work: Path
+) -> tuple[Base, tuple[Resolution, ...]]:
     """Return the base of a machine on which some packages were asked for, as its package list tells.
 
     The sources are the release's own suite, from where this machine's apt has it, and the archive of `proof.archive`.

@@ -15,13 +15,14 @@ from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.pypi.indexes import read_indexes
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.errors import LockError
-from reprobuild.infra.http.client import Net, Netrc
-from reprobuild.resolve.context import Surroundings
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.netrc import Netrc
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.store.caches import Caches
 from reprobuild.store.store import Store
 
 
-class Session(Struct, frozen=True, kw_only=True):
+class RunContext(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
     `env` is the user's environment. `say` is told each step when it begins, so that a person sees that it goes on
@@ -41,7 +42,7 @@ class Session(Struct, frozen=True, kw_only=True):
     pip: Asking | None = None
     doubted: frozenset[str] = frozenset()
 
-    def surroundings(self, captured: Path = Path()) -> Surroundings:
+    def surroundings(self, captured: Path = Path()) -> ResolveContext:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env, self.pip)
         services = read_services({})
@@ -54,7 +55,7 @@ class Session(Struct, frozen=True, kw_only=True):
         with contextlib.suppress(LockError):  # who resolves packages of conda is told
             channels = read_channels(self.env)
             net.learn(channels.credentials, channels.tokens, channels.addresses)
-        return Surroundings(
+        return ResolveContext(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say, now=self.now, progress=self.progress, doubted=self.doubted,
         )  # fmt: skip

@@ -85,7 +85,7 @@ class RoundTripError(ReproError):
     exit_code = 10
 
 
-class ShipError(ReproError):
+class DistributionError(ReproError):
     """Handing the image over failed."""
 
     exit_code = 11

@@ -103,7 +103,7 @@ class Prefix:
             os.utime(path, (self.epoch, self.epoch), follow_symlinks=False)
 
 
-class Wheel:
+class WheelFile:
     """An open wheel. `project` and `info` are its name as in the file name, and its .dist-info folder."""
 
     def __init__(self, archive: zipfile.ZipFile, filename: str) -> None:
@@ -173,7 +173,7 @@ def with_shebang(stream: IO[bytes], shebang: bytes) -> IO[bytes]:
 def install(path: str, direct_url: dict[str, Any] | None, prefix: Prefix) -> None:
     """Install one wheel, and write INSTALLER, RECORD and for an editable direct_url.json (PEP 610)."""
     with zipfile.ZipFile(path) as archive:
-        wheel = Wheel(archive, os.path.basename(path))
+        wheel = WheelFile(archive, os.path.basename(path))
         folder = f"{prefix.site}/{wheel.info}"
         rows = [prefix.write(*script) for script in wheel.scripts(prefix)]
         rows += [prefix.write(*file) for file in wheel.files(prefix)]

@@ -18,7 +18,8 @@ from typing import Any
 import zstandard
 from msgspec import Struct
 
-from reprobuild.lock.lock import Artefact, CondaPackage
+from reprobuild.lock.python import CondaPackage
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store
 
 PLACEHOLDER = "/opt/placehold" + "_placehold" * 24

@@ -20,7 +20,7 @@ from proof.evidence import states
 from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.image.model import Image
 from reprobuild.infra.directory_fd import remove
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import read_image
 from reprobuild.store.sharing import join
 from reprobuild.store.signature import stored_key

@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reprobuild.image.tree_digest import Tree, merge
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.image.layering.merge import Tree, merge
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("mksquashfs", "unsquashfs", "sqfs2tar")
@@ -60,7 +61,7 @@ def squashfs_tree(path: Path, env: Mapping[str, str], offset: int = 0) -> Tree:
         argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(part)]
         with subprocess.Popen(argv, env=dict(env), stdout=subprocess.PIPE) as child:
             assert child.stdout
-            listing: list[Entry] = list(list_tar(child.stdout))
+            listing: list[TarEntry] = list(list_tar(child.stdout))
         assert child.returncode == 0
     finally:
         part.unlink()

@@ -231,3 +231,35 @@ def test_what_runs_apart_is_old_python_and_standard_library(path: Path, allowed:
         if isinstance(node, ast.ImportFrom) and node.module
     }
     assert names <= allowed | {"__future__"}
+
+
+# Single files that are edited as such; their classes are their own.
+SINGLE = {"reprobuild_runtime/capture.py", "reprobuild/distribute/standalone/unbundle.py"}
+
+
+def shared_names(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Return each public class name that several modules define, with these modules."""
+    found: dict[str, list[str]] = {}
+    for name, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name)
+    return {name: modules for name, modules in found.items() if len(modules) > 1}
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    root = PACKAGE.parent
+    paths = [
+        path for package in ("reprobuild", "reprobuild_runtime") for path in (root / package).rglob("*.py")
+    ]
+    sources = {path.relative_to(root).as_posix(): path.read_text() for path in paths}
+    assert len(sources) > 500
+    assert shared_names({name: text for name, text in sources.items() if name not in SINGLE}) == {}
+
+
+def test_a_shared_class_name_is_seen() -> None:
+    sources = {
+        "a.py": "class File:\n    pass\nclass _Own:\n    pass",
+        "b.py": "class File: pass\nclass _Own: pass",
+    }
+    assert shared_names(sources) == {"File": ["a.py", "b.py"]}

@@ -37,8 +37,9 @@ from proof import factors
 from proof.evidence import machine, module_hash
 from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.oci.read import layout_digest
-from reprobuild.infra.tar import read_tar
-from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.recipe.render import render
 from reprobuild.store.store import Store

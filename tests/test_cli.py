@@ -27,9 +27,10 @@ from reprobuild.engines.registry import ENGINES
 from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
-from reprobuild.lock.lock import Lock, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.pipeline import from_snapshot, verify
-from reprobuild.pipeline.from_snapshot import Making
+from reprobuild.pipeline.from_snapshot import BuildOptions
 from reprobuild.recipe.image_config import image_config
 from reprobuild.run import run
 from reprobuild.snapshot.read import read_snapshot
@@ -588,10 +589,10 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         assert said(verb, given, *decided, "-o", results) == 0
         assert said(verb, given, *decided, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
         assert asked == [
-            Making(singles=("sif", "sqsh")),
-            Making(singles=("sqsh",), compressor="gzip"),
-            Making(),
-            Making(builder="podman", tag="a:1"),
+            BuildOptions(singles=("sif", "sqsh")),
+            BuildOptions(singles=("sqsh",), compressor="gzip"),
+            BuildOptions(),
+            BuildOptions(builder="podman", tag="a:1"),
         ]
 
     monkeypatch.setattr("reprobuild.resolve.resolver.resolve", lambda *_: lock)

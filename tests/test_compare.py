@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from reprobuild.lock.diff import ORDER, compare_locks
-from reprobuild.lock.lock import BaseImage, Bytecode, Installed, Lock, Realised, Setting
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs
+from reprobuild.lock.system import BaseImage, EnvVar, ImagePackage
 from tests.verify.samples import SHA, artefact, deb, make_lock, source, wheel
 
 
@@ -18,7 +19,7 @@ def test_a_lock_and_itself() -> None:
     ("fields", "kind", "name"),
     [
         (
-            {"environment": (Setting(name="A", value="2"), Setting(name="LINES", value="one\ntwo"))},
+            {"environment": (EnvVar(name="A", value="2"), EnvVar(name="LINES", value="one\ntwo"))},
             "environment",
             "A",
         ),
@@ -53,8 +54,8 @@ def test_a_package_of_a_foreign_architecture() -> None:
 
 
 def test_interpreter_packages_and_what_was_realised() -> None:
-    one = make_lock(realised=Realised(base="0" * 64, runtime="2" * 64, wheels=(), bytecode=()))
-    realised = Realised(
+    one = make_lock(realised=RealisedOutputs(base="0" * 64, runtime="2" * 64, wheels=(), bytecode=()))
+    realised = RealisedOutputs(
         base="1" * 64, runtime="2" * 64, wheels=(wheel("mylib"),),
         bytecode=(Bytecode(artefact=SHA, tar="3" * 64), Bytecode(artefact="f" * 64, tar="4" * 64)),
     )  # fmt: skip
@@ -77,7 +78,7 @@ def test_images_of_registries() -> None:
     def on(digest: str, version: str) -> Lock:
         image = BaseImage(
             reference="registry.test/x:1", digest=digest, config=artefact("config"), layers=(),
-            packages=(Installed(name="coreutils", version=version, architecture="amd64"),),
+            packages=(ImagePackage(name="coreutils", version=version, architecture="amd64"),),
         )  # fmt: skip
         return make_lock(base=msgspec.structs.replace(make_lock().base, image=image))
 

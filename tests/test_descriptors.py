@@ -22,7 +22,7 @@ from tests.fleet.samples import as_nobody
 SWAPS = """
 import os, sys
 from pathlib import Path
-from reprobuild.infra.atomic import remove
+from reprobuild.infra.directory_fd import remove
 top, victim = map(Path, sys.argv[1:])
 done = []
 def swap(event, args):

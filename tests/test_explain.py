@@ -24,33 +24,34 @@ from reprobuild.builders.native import build_image
 from reprobuild.compare.images import diffoscope
 from reprobuild.compare.images import tree as difference
 from reprobuild.compare.images.attribute import read_origins
-from reprobuild.compare.images.explain import Explanation, explain
+from reprobuild.compare.images.explain import ImageDiff, explain
 from reprobuild.compare.images.tree import LEVELS, FileChange, compare_trees, describe, moment
 from reprobuild.errors import UsageError
+from reprobuild.image.layering.merge import merge
 from reprobuild.image.oci.read import layout_tree, open_layer, read_layout
-from reprobuild.image.tree_digest import merge
-from reprobuild.infra.tar import Entry
-from reprobuild.lock.lock import Lock, encode, write_lock
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import IMAGE, LOCK
 from reprobuild.report.difference import render_explanation, safe
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 
 GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
-DEVICE = (Entry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b"")
+DEVICE = (TarEntry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b"")
 ENTRIES = [*BASE, DEVICE, file("opt/a.txt", b"one\ntwo\n"), file("opt/bin", b"\0\1\2\3")]
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": os.defpath}
 
 
-def explained(one: Path, other: Path, env: Mapping[str, str] = NO_ENGINE) -> Explanation:
+def explained(one: Path, other: Path, env: Mapping[str, str] = NO_ENGINE) -> ImageDiff:
     return explain(str(one), str(other), env, lambda text: None)
 
 
-def between(tmp_path: Path, one: Entries, other: Entries, **more: Any) -> Explanation:
+def between(tmp_path: Path, one: Entries, other: Entries, **more: Any) -> ImageDiff:
     return explained(make_layout(tmp_path / "one", one), make_layout(tmp_path / "other", other, **more))
 
 
-def replaced(entry: Entry | None, content: bytes = b"", path: str = "") -> list[tuple[Entry, bytes]]:
+def replaced(entry: TarEntry | None, content: bytes = b"", path: str = "") -> list[tuple[TarEntry, bytes]]:
     """The entries with one instead of another of the same path, or without it."""
     path = entry.path if entry else path
     kept = [item for item in ENTRIES if item[0].path != path]
@@ -150,7 +151,7 @@ def test_any_tree_is_equal_to_itself(chosen: list[int]) -> None:
 # --- one planted change in each field --------------------------------------------------------
 
 SHADOW = next(entry for entry, _ in BASE if entry.path == "etc/shadow")
-CHANGES: list[tuple[str, Entry, bytes, str, str, str]] = [
+CHANGES: list[tuple[str, TarEntry, bytes, str, str, str]] = [
     ("mode", msgspec.structs.replace(SHADOW, mode=0o644), b"root:*::\n", "etc/shadow", "0640", "0644"),
     ("owner", msgspec.structs.replace(SHADOW, uid=7), b"root:*::\n", "etc/shadow", "0:42", "7:42"),
     ("owner", msgspec.structs.replace(SHADOW, gid=7), b"root:*::\n", "etc/shadow", "0:42", "0:7"),
@@ -162,7 +163,7 @@ CHANGES: list[tuple[str, Entry, bytes, str, str, str]] = [
     ("device", msgspec.structs.replace(DEVICE[0], device=(1, 5)), b"", "dev/null", "1:3", "1:5"),
     ("mode", folder("tmp", 0o755)[0], b"", "tmp", "1777", "0755"),
     (
-        "type", Entry(path="bin", type="fifo", mode=0o777), b"", "bin",
+        "type", TarEntry(path="bin", type="fifo", mode=0o777), b"", "bin",
         "symlink to usr/bin, 0777", "fifo, 0777",
     ),
     ("added", folder("new")[0], b"", "new", "", "directory, 0755"),
@@ -172,7 +173,7 @@ CHANGES: list[tuple[str, Entry, bytes, str, str, str]] = [
 
 @pytest.mark.parametrize(("kind", "entry", "content", "path", "one", "other"), CHANGES)
 def test_a_planted_change_is_found_and_named(
-    kind: str, entry: Entry, content: bytes, path: str, one: str, other: str, tmp_path: Path
+    kind: str, entry: TarEntry, content: bytes, path: str, one: str, other: str, tmp_path: Path
 ) -> None:
     found = between(tmp_path, ENTRIES, replaced(entry, content))
     (change,) = found.files
@@ -347,7 +348,7 @@ def full(
     return made
 
 
-def blamed(found: Explanation) -> dict[tuple[str, str], tuple[str, set[str]]]:
+def blamed(found: ImageDiff) -> dict[tuple[str, str], tuple[str, set[str]]]:
     return {
         (c.kind, c.name): (c.explains, {f.path for f in found.files if f.culprit == (c.kind, c.name)})
         for c in found.culprits
@@ -584,7 +585,7 @@ sys.exit(1)
 """
 
 
-def different(tmp_path: Path, env: Mapping[str, str], say: Callable[[str], None] = print) -> Explanation:
+def different(tmp_path: Path, env: Mapping[str, str], say: Callable[[str], None] = print) -> ImageDiff:
     sides = [
         make_layout(tmp_path / name, [file("a.txt", name.encode()), file("secret", name.encode(), 0o600)])
         for name in ("one", "other")
@@ -652,10 +653,10 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run_line(["diff", str(one), str(other), "--json"]) == 1
     out, err = capfd.readouterr()
     document = json.loads(out)
-    assert set(document) == set(Explanation.__struct_fields__)
+    assert set(document) == set(ImageDiff.__struct_fields__)
     assert document["files"][0]["path"] == "opt/a.txt"
     assert document["level"] == "different"
-    assert msgspec.convert(document, Explanation).files[0] == FileChange(
+    assert msgspec.convert(document, ImageDiff).files[0] == FileChange(
         **document["files"][0] | {"culprit": ("", "")}
     )
     assert "reading" in err

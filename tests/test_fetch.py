@@ -13,8 +13,9 @@ import pytest
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.flock import machine
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Artefact, Base, Deb
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.store.caches import Caches
 from reprobuild.store.fetch import artefacts, fetch
 from reprobuild.store.store import Store
@@ -116,7 +117,7 @@ def test_a_login_in_an_address_is_in_no_error(served: Served, store: Store) -> N
 def test_an_interrupted_fetch_goes_on(served: Served, store: Store) -> None:
     item = artefact(served.give("/x", Reply(BODY, cut=len(BODY) - 10), Reply(status=418), BODY), BODY)
     with pytest.raises(FetchError, match="HTTP 418"):
-        fetch([item], store, Net(manners=Manners(pause=0)))
+        fetch([item], store, Net(manners=RetryPolicy(pause=0)))
     assert fetch([item], store, Net()) == 1
     assert store.verified(item.sha256, "x").read_bytes() == BODY
     assert served.headers("Range") == [None, *[f"bytes={len(BODY) - 10}-"] * 2]
@@ -173,7 +174,7 @@ def test_two_processes_may_bring_one_file(served: Served, store: Store) -> None:
     program = (
         "import sys; from pathlib import Path; from reprobuild.store.fetch import fetch;"
         "from reprobuild.infra.http.client import Net;"
-        "from reprobuild.lock.lock import Artefact; from reprobuild.store.store import Store;"
+        "from reprobuild.lock.system import Artefact; from reprobuild.store.store import Store;"
         "url, sha256, size, root = sys.argv[1:];"
         "fetch([Artefact(filename='x', sha256=sha256, size=int(size), url=url)], Store(Path(root)), Net())"
     )

@@ -9,9 +9,10 @@ import pytest
 
 from reprobuild.cli.common import make_session
 from reprobuild.config.overrides import Decisions
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import ReproError
-from reprobuild.lock.lock import Lock, encode, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import LOCK
 from reprobuild.pipeline import from_snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -53,7 +54,7 @@ def chosen(
     """Return the lock that a run follows, and what it says; each run has a process of its own, and so a store."""
     lines: list[str] = []
     made = make_session(store, offline=offline, folder=out.parent)
-    session = Session(
+    session = RunContext(
         store=made.store, net=made.net, env=made.env, folder=made.folder, now=made.now, say=lines.append,
         progress=lambda *_: None,
     )  # fmt: skip

@@ -18,34 +18,33 @@ import pytest
 
 from reprobuild.config.overrides import Decisions, WorkloadDecision
 from reprobuild.errors import BuildError, LockError
-from reprobuild.infra.tar import TarWriter
-from reprobuild.lock.lock import (  # fmt: skip
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.lock.consistent import readable
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import (
+    BuildRecord,
+    Bytecode,
+    Lock,
+    RealisedOutputs,
+    Resolution,
+    Workload,
+    canonical,
+    encode,
+)
+from reprobuild.lock.python import Sdist, Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import (
     EPOCH,
     Artefact,
     Base,
     BaseImage,
-    Built,
-    Bytecode,
     Deb,
+    EnvVar,
     ImageBlob,
     ImageLayer,
+    ImagePackage,
     InheritedSetting,
-    Installed,
-    Lock,
-    Realised,
-    RecordedDecisions,
-    Ruling,
-    Sdist,
-    Setting,
-    Source,
-    Wheel,
-    Workload,
-    canonical,
-    distributions,
-    encode,
-    read_lock,
-    readable,
-    write_lock,
 )
 from reprobuild.realise import realise as realise_room
 from reprobuild.recipe.payload import pack_runtime, payload
@@ -84,8 +83,8 @@ def source(name: str, **more: Any) -> Source:
     return Source(**{"name": name, "epoch": 1, "file": artefact(name), **fields, **more})
 
 
-def ruling(file: str, line: int, subject: str, reason: str = "r", outcome: Any = "pinned") -> Ruling:
-    return Ruling(file=file, line=line, subject=subject, outcome=outcome, reason=reason)
+def ruling(file: str, line: int, subject: str, reason: str = "r", outcome: Any = "pinned") -> Resolution:
+    return Resolution(file=file, line=line, subject=subject, outcome=outcome, reason=reason)
 
 
 @pytest.fixture
@@ -95,14 +94,14 @@ def lock(tmp_path: Path) -> Lock:
         base=Base(distribution="debian", release="x", packages=debs, tools=debs),
         wheels=(wheel("a", "build"), wheel("a"), wheel("b")),
         sources=(source("p"), source("q")),
-        environment=(Setting(name="A", value="\u00fc", needs=("/z", "/a")), Setting(name="B", value="2")),
+        environment=(EnvVar(name="A", value="\u00fc", needs=("/z", "/a")), EnvVar(name="B", value="2")),
         workload=Workload(command=("z", "a"), outputs=("y", "b")),
         decisions=RecordedDecisions(bake={"z": None, "a": "1"}, accept=("z", "a")),
         rulings=(
             ruling("a.txt", 2, "x"), ruling("a.txt", 10, "x"), ruling("a.txt", 10, "y"), ruling("b.txt", 0, "m"),
             ruling("b.txt", 0, "m", "another"), ruling("c", 1, "u", outcome="unresolved"),
         ),
-        realised=Realised(
+        realised=RealisedOutputs(
             base="0" * 64, runtime="1" * 64, wheels=(wheel("p"), wheel("q")),
             bytecode=(Bytecode(artefact="a" * 64, tar="c" * 64), Bytecode(artefact="b" * 64, tar="c" * 64)),
         ),
@@ -115,7 +114,7 @@ def on_image(packages: tuple[str, ...], variables: tuple[str, ...]) -> Base:
         layers=tuple(
             ImageLayer(file=blob(name), media_type="m", diff_id="0" * 64) for name in ("upper", "lower")
         ),
-        packages=tuple(Installed(name=name, version="1", architecture="amd64") for name in packages),
+        packages=tuple(ImagePackage(name=name, version="1", architecture="amd64") for name in packages),
         environment=tuple(InheritedSetting(name=name, value="1") for name in variables),
     )  # fmt: skip
     return Base(distribution="debian", release="x", packages=(deb("b"),), image=image)
@@ -177,7 +176,7 @@ def test_what_has_an_order_keeps_it(lock: Lock) -> None:
 def test_other_content_has_another_digest(lock: Lock) -> None:
     changes: list[dict[str, Any]] = [
         {"seed": 1}, {"epoch": lock.epoch + 1}, {"platform": "linux/arm64"}, {"realised": None},
-        {"wheels": lock.wheels[1:]}, {"environment": (Setting(name="A", value="u"), lock.environment[1])},
+        {"wheels": lock.wheels[1:]}, {"environment": (EnvVar(name="A", value="u"), lock.environment[1])},
         {"decisions": RecordedDecisions()}, {"rulings": lock.rulings[1:]}, {"workload": None}, {"snapshot": "6" * 64},
     ]  # fmt: skip
     digests = [msgspec.structs.replace(lock, **change).digest for change in changes]
@@ -398,7 +397,7 @@ def test_a_lock_that_could_not_be_read_again_is_not_made(lock: Lock) -> None:
 
 def test_a_build_that_leaves_what_no_lock_can_hold(lock: Lock) -> None:
     assert lock.realised is not None
-    built = (Built(name="p", wheel="a" * 64, files=("a\nb.so",)),)
+    built = (BuildRecord(name="p", wheel="a" * 64, files=("a\nb.so",)),)
     bad = msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, builds=built))
     with pytest.raises(BuildError, match=r"at `\$\.realised\.builds\[0\]\.files\[0\]`") as caught:
         realise_room._readable(bad)

@@ -13,21 +13,16 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.lock import model, python, system
+from reprobuild.lock.file import read_lock
 from reprobuild.lock.keys import _KEYS
-from reprobuild.lock.lock import (
-    ImageLayer,
-    Lock,
-    RecordedDecisions,
-    Ruling,
-    Setting,
-    encode,
-    read_lock,
-)
+from reprobuild.lock.model import Lock, Resolution, encode
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import EnvVar, ImageLayer
 from tests.conftest import reprobuild
 from tests.recipe.full_lock import full_lock
 
 # Items that have their place; rulings are said to people only.
-PLACED = (ImageLayer, Ruling)
+PLACED = (ImageLayer, Resolution)
 
 
 def sequences(value: Any, path: str = "$") -> Iterator[tuple[str, list[Any]]]:
@@ -99,7 +94,7 @@ def test_locks_that_differ_in_the_order_of_two_variables_are_not_compared(
     lock = full_lock()
     (source,) = lock.sources
     building = msgspec.structs.replace(
-        source.building, variables=tuple(Setting(name="X", value=value) for value in values)
+        source.building, variables=tuple(EnvVar(name="X", value=value) for value in values)
     )
     changed = msgspec.structs.replace(lock, sources=(msgspec.structs.replace(source, building=building),))
     (tmp_path / "a.lock").write_bytes(encode(lock))

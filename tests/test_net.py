@@ -23,17 +23,18 @@ import requests
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.http import client as module
-from reprobuild.infra.http.client import Manners, Net, NotFound, WrongSize, split_credentials
+from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.credentials import login_for, origins
+from reprobuild.infra.http.model import NotFoundError, WrongSizeError, split_credentials
 from reprobuild.infra.http.netrc import Netrc
-from reprobuild.infra.http.redirects import Auth, Still, follow
-from reprobuild.infra.http.retry import retry_after
+from reprobuild.infra.http.redirects import Auth, NoRedirectSession, follow
+from reprobuild.infra.http.retry import RetryPolicy, retry_after
 from tests.resolve.served import Reply, Served
 
 BODY = bytes(range(256)) * 512
 PASSWORD = "pa55/word"
 QUICK_TRIES = 4
-QUICK = Net(manners=Manners(tries=QUICK_TRIES, pause=0.01))
+QUICK = Net(manners=RetryPolicy(tries=QUICK_TRIES, pause=0.01))
 LOGIN = "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
 
 
@@ -93,7 +94,7 @@ def test_a_page_may_be_a_file_or_the_index_of_a_folder(tmp_path: Path) -> None:
     page = Net(offline=True).page((tmp_path / "a b").as_uri() + "/")
     assert page.content == b"<a>"
     assert page.url == (tmp_path / "a b" / "index.html").as_uri()
-    with pytest.raises(NotFound, match=r"nothing/? cannot be read: No such file") as caught:
+    with pytest.raises(NotFoundError, match=r"nothing/? cannot be read: No such file") as caught:
         Net().page((tmp_path / "nothing").as_uri())
     assert caught.value.hint == "check the index in pip's configuration"
 
@@ -101,7 +102,7 @@ def test_a_page_may_be_a_file_or_the_index_of_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [404, 410])
 def test_what_is_not_there_is_told_apart(served: Served, status: int) -> None:
     url = served.give("/x", Reply(status=status))
-    with pytest.raises(NotFound, match=rf"{url} does not exist \(HTTP {status}\)") as caught:
+    with pytest.raises(NotFoundError, match=rf"{url} does not exist \(HTTP {status}\)") as caught:
         Net().page(url)
     assert caught.value.hint == "it may have been removed"
 
@@ -111,7 +112,7 @@ def test_a_refusal_says_where_credentials_go(served: Served, status: int) -> Non
     url = served.give("/x", Reply(status=status))
     with pytest.raises(FetchError, match=rf"{url} refuses access \(HTTP {status}\)") as caught:
         Net().page(url)
-    assert not isinstance(caught.value, NotFound)
+    assert not isinstance(caught.value, NotFoundError)
     assert caught.value.hint == "put the credentials where pip finds them (its configuration, or ~/.netrc)"
 
 
@@ -125,7 +126,7 @@ def test_a_server_that_stumbles_is_asked_again(served: Served, status: int) -> N
 def test_a_server_that_stays_down_is_given_up(served: Served) -> None:
     url = served.give("/x", Reply(status=503))
     with pytest.raises(FetchError, match="answered HTTP 503") as caught:
-        Net(manners=Manners(tries=2, pause=0)).page(url)
+        Net(manners=RetryPolicy(tries=2, pause=0)).page(url)
     assert caught.value.hint == "try again later"
     assert len(served.asked) == 2
 
@@ -141,7 +142,7 @@ def test_nobody_there() -> None:
         unused.bind(("127.0.0.1", 0))
         url = f"http://alice:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{unused.getsockname()[1]}/x"
         with pytest.raises(FetchError, match=r"cannot be reached: .*Connection refused") as caught:
-            Net(manners=Manners(tries=1)).page(url)
+            Net(manners=RetryPolicy(tries=1)).page(url)
     assert "pa55" not in str(caught.value)
     assert "object at" not in str(caught.value)
     assert caught.value.hint == (
@@ -460,7 +461,7 @@ def test_a_file_of_another_size_is_not_brought(
 ) -> None:
     url = served.give("/x", BODY[:served_size])
     with pytest.raises(
-        WrongSize, match=f"{url} has {served_size} bytes, and {expected} are expected"
+        WrongSizeError, match=f"{url} has {served_size} bytes, and {expected} are expected"
     ) as caught:
         QUICK.download(url, tmp_path / "part", size=expected)
     assert (
@@ -471,10 +472,10 @@ def test_a_file_of_another_size_is_not_brought(
 
 def test_a_file_without_an_end_is_left(served: Served, tmp_path: Path) -> None:
     url = served.give("/x", Reply(b"x" * 100_000, endless=True))
-    with pytest.raises(WrongSize, match=f"{url} gives more than 250000 bytes"):
+    with pytest.raises(WrongSizeError, match=f"{url} gives more than 250000 bytes"):
         QUICK.download(url, tmp_path / "part", size=250_000)
-    with pytest.raises(WrongSize, match=f"{url} gives more than 300000 bytes"):
-        Net(manners=Manners(file=300_000)).download(url, tmp_path / "other")
+    with pytest.raises(WrongSizeError, match=f"{url} gives more than 300000 bytes"):
+        Net(manners=RetryPolicy(file=300_000)).download(url, tmp_path / "other")
     assert (tmp_path / "part").stat().st_size < 250_000 + module.CHUNK
 
 
@@ -495,7 +496,7 @@ def test_what_is_called_compressed_stays_as_the_server_keeps_it(served: Served, 
 
 
 def test_a_page_has_an_end(served: Served) -> None:
-    small = Net(manners=Manners(page=1_000_000))
+    small = Net(manners=RetryPolicy(page=1_000_000))
     url = served.give("/x", Reply(b"x" * 100_000, endless=True))
     with pytest.raises(FetchError, match=f"{url} gives more than 1000000 bytes") as caught:
         small.page(url)
@@ -507,7 +508,7 @@ def test_a_page_has_an_end(served: Served) -> None:
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
     with pytest.raises(FetchError, match=f"{url} gives no end in 0 s"):
-        Net(manners=Manners(page_time=0.0)).page(url)
+        Net(manners=RetryPolicy(page_time=0.0)).page(url)
 
 
 def test_a_page_that_breaks_off_is_asked_for_again(served: Served) -> None:
@@ -519,7 +520,7 @@ def test_a_page_that_breaks_off_is_asked_for_again(served: Served) -> None:
 
 
 def test_a_server_that_says_nothing_is_left(served: Served, tmp_path: Path) -> None:
-    net = Net(manners=Manners(read=0.2, tries=2, pause=0))
+    net = Net(manners=RetryPolicy(read=0.2, tries=2, pause=0))
     url = served.give("/x", Reply(BODY, silent=1))
     with pytest.raises(FetchError, match=f"{url} cannot be reached: .*timed out"):
         net.page(url)
@@ -532,7 +533,7 @@ def test_a_server_that_says_nothing_is_left(served: Served, tmp_path: Path) -> N
 def test_a_server_is_given_the_time_that_it_asks_for(served: Served) -> None:
     url = served.give("/x", Reply(status=429, headers={"Retry-After": "1"}), b"well")
     other = served.give("/other", b"too")
-    net, begun = Net(manners=Manners(pause=0)), time.monotonic()
+    net, begun = Net(manners=RetryPolicy(pause=0)), time.monotonic()
     assert net.page(url).content == b"well"
     assert time.monotonic() - begun >= 1
     served.give("/x", Reply(status=503, headers={"Retry-After": "7200"}))
@@ -586,7 +587,7 @@ def test_a_redirection_in_a_loop(served: Served, tmp_path: Path) -> None:
 def test_a_redirection_to_no_address(served: Served, target: str) -> None:
     url = served.give("/x", Reply(status=302, headers={"Location": target}))
     with pytest.raises(FetchError, match=f"{url} cannot be reached: "):
-        Net(manners=Manners(tries=1)).page(url)
+        Net(manners=RetryPolicy(tries=1)).page(url)
 
 
 @pytest.mark.parametrize("url", ["http://u:secret@[::1/", "http://u:secret@host:port/"])
@@ -604,7 +605,7 @@ def test_a_failure_behind_a_redirection_names_both_without_what_is_secret(
     other.give("/signed?sig=s3cret", Reply(status=404))
     target = other.url.replace("://", "://u:pa55word@") + "/signed?sig=s3cret"
     url = served.give("/x", Reply(status=302, headers={"Location": target}))
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(NotFoundError) as caught:
         QUICK.page(url)
     assert str(caught.value) == f"{url} (which leads to {other.url}/signed) does not exist (HTTP 404)"
     other.give("/signed?sig=s3cret", b"page")
@@ -617,7 +618,7 @@ def test_a_copy_from_the_disk_starts_anew_and_says_what_is_wrong(tmp_path: Path)
     part.write_bytes(b"something else")
     assert Net().download((tmp_path / "file").as_uri(), part) == sha256(BODY)
     assert part.read_bytes() == BODY
-    with pytest.raises(NotFound, match="gone does not exist") as caught:
+    with pytest.raises(NotFoundError, match="gone does not exist") as caught:
         Net().download((tmp_path / "gone").as_uri(), part)
     assert caught.value.hint == "it may have been removed"
     with pytest.raises(FetchError, match="cannot be copied: Is a directory") as folder:
@@ -650,7 +651,7 @@ def test_no_login_goes_from_https_to_http_or_beyond(
     def ask(url: str, auth: Auth) -> requests.Response:
         """Let the server, which has no certificate, stand for one that has."""
         plain = url.replace("https://secure.test", served.url)
-        return Still().get(plain, auth=auth, stream=True, allow_redirects=False, timeout=10)
+        return NoRedirectSession().get(plain, auth=auth, stream=True, allow_redirects=False, timeout=10)
 
     served.give("/x", Reply(status=302, headers={"Location": f"{served.url}/low"}))
     served.give("/low", Reply(status=302, headers={"Location": "https://secure.test/again"}))
@@ -701,13 +702,13 @@ def test_a_server_that_asks_for_no_pause_gets_one(served: Served, asked: str) ->
     url = served.give("/x", Reply(status=429, headers={"Retry-After": asked}))
     begun = time.monotonic()
     with pytest.raises(FetchError, match="answered HTTP 429"):
-        Net(manners=Manners(tries=4, pause=0.1)).page(url)
+        Net(manners=RetryPolicy(tries=4, pause=0.1)).page(url)
     assert time.monotonic() - begun >= 0.1 + 0.2 + 0.4
 
 
 def test_the_pause_is_that_of_the_host_whatever_the_login(served: Served, other: Served) -> None:
     busy = Reply(status=429, headers={"Retry-After": "1"})
-    net, begun = Net(manners=Manners(pause=0)), time.monotonic()
+    net, begun = Net(manners=RetryPolicy(pause=0)), time.monotonic()
     net.page(with_login(served.give("/x", busy, b"well")))
     assert time.monotonic() - begun >= 1
     other.give("/end", busy, b"well")
@@ -742,7 +743,7 @@ def test_headers_that_never_end_are_left(head: bytes, scheme: str) -> None:
         # Where TLS is spoken, these words are none of it, and are refused at once but for a handshake's.
         head = head if scheme == "http" else b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb"
         threading.Thread(target=dripping, args=(end, head, 0.1), daemon=True).start()
-        net, begun = Net(manners=Manners(connect=0.5, read=0.5, tries=2, pause=0)), time.monotonic()
+        net, begun = Net(manners=RetryPolicy(connect=0.5, read=0.5, tries=2, pause=0)), time.monotonic()
         with pytest.raises(FetchError, match="cannot be reached: ") as caught:
             net.page(f"{scheme}://127.0.0.1:{end.getsockname()[1]}/x")
         if scheme == "http":
@@ -752,7 +753,7 @@ def test_headers_that_never_end_are_left(head: bytes, scheme: str) -> None:
 
 def test_a_file_that_comes_next_to_never_is_left(served: Served, tmp_path: Path) -> None:
     url = served.give("/x", Reply(b"x" * 40_000, pause=0.15))
-    net = Net(manners=Manners(read=0.3, tries=1))
+    net = Net(manners=RetryPolicy(read=0.3, tries=1))
     with pytest.raises(FetchError, match=r"broke off after \d+ of 40000 bytes: \d+ bytes came in 0 s"):
         net.download(url, tmp_path / "part", size=40_000)
     assert len(net.page(url).content) == 40_000
@@ -764,9 +765,9 @@ def test_what_stands_on_the_disk_has_limits_too(tmp_path: Path) -> None:
     for place in ((tmp_path / "pipe").as_uri(), "file:///dev/zero"):
         with pytest.raises(FetchError, match="cannot be copied: it is no plain file"):
             QUICK.download(place, tmp_path / "part", size=3)
-        with pytest.raises(NotFound, match="cannot be read: it is no plain file"):
+        with pytest.raises(NotFoundError, match="cannot be read: it is no plain file"):
             QUICK.page(place)
-    with pytest.raises(WrongSize, match=f"has {len(BODY)} bytes, and 3 are expected"):
+    with pytest.raises(WrongSizeError, match=f"has {len(BODY)} bytes, and 3 are expected"):
         QUICK.download((tmp_path / "file").as_uri(), tmp_path / "part", size=3)
-    with pytest.raises(NotFound, match="it has more than 10 bytes"):
-        Net(manners=Manners(page=10)).page((tmp_path / "file").as_uri())
+    with pytest.raises(NotFoundError, match="it has more than 10 bytes"):
+        Net(manners=RetryPolicy(page=10)).page((tmp_path / "file").as_uri())

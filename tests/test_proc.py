@@ -13,20 +13,12 @@ import pytest
 
 from reprobuild.errors import BuildError, EngineError, LockError
 from reprobuild.infra import proc
-from reprobuild.infra.proc import (  # fmt: skip
-    TAIL_LINES,
-    Begun,
-    Failed,
-    TimedOut,
-    feed,
-    output,
-    own_code,
-    own_module,
-    own_python,
-    run,
-    stream,
-)
+from reprobuild.infra.proc import output, own_python, run, stream
 from reprobuild.infra.proc import stream as flowing
+from reprobuild.infra.proc.errors import TAIL_LINES, ProcessFailedError, ProcessTimeoutError
+from reprobuild.infra.proc.own_python import own_code, own_module
+from reprobuild.infra.proc.run import Process
+from reprobuild.infra.proc.stream import feed
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -71,7 +63,7 @@ def test_no_shell() -> None:
 
 def test_the_exit_code_and_the_tail_of_the_errors() -> None:
     script = "import sys; [print('line', n, file=sys.stderr) for n in range(100)]; print('out'); sys.exit(7)"
-    with pytest.raises(Failed, match=r"could not test: `.*` exited 7\nline 80\n") as failed:
+    with pytest.raises(ProcessFailedError, match=r"could not test: `.*` exited 7\nline 80\n") as failed:
         python(script)
     assert failed.value.code == 7
     assert failed.value.exit_code == EngineError.exit_code
@@ -81,13 +73,13 @@ def test_the_exit_code_and_the_tail_of_the_errors() -> None:
 
 
 def test_a_signal() -> None:
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(ProcessFailedError) as failed:
         python("import os; os.kill(os.getpid(), 9)")
     assert failed.value.code == -9
 
 
 def test_errors_that_are_no_text() -> None:
-    with pytest.raises(Failed, match="�") as failed:
+    with pytest.raises(ProcessFailedError, match="�") as failed:
         python(r"import sys; sys.stderr.buffer.write(b'\xff\xfe'); sys.exit(1)")
     assert failed.value.code == 1
 
@@ -155,7 +147,7 @@ def test_pieces_are_taken_as_they_are_read() -> None:
             taken.append(number)
             yield bytes(10_000)
 
-    with pytest.raises(Failed, match="enough") as failed:
+    with pytest.raises(ProcessFailedError, match="enough") as failed:
         fed("import sys; sys.stdin.read(3); sys.exit('enough')", pieces(), timeout=30)
     assert failed.value.code == 1
     assert 0 < len(taken) < 100
@@ -231,7 +223,7 @@ def test_a_streaming_program_past_its_time(closes: str, tmp_path: Path) -> None:
         f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(Path({str(tmp_path / 'asked')!r}).touch()));"
         f"{closes} time.sleep(60)"
     )
-    with pytest.raises(TimedOut, match=r"did not end within 1 s") as late:
+    with pytest.raises(ProcessTimeoutError, match=r"did not end within 1 s") as late:
         streamed(script, timeout=1)
     assert late.value.hint.startswith("run the command by hand to see where it waits: ")
     assert (tmp_path / "asked").exists()
@@ -240,7 +232,7 @@ def test_a_streaming_program_past_its_time(closes: str, tmp_path: Path) -> None:
 def test_a_streaming_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flowing, "GRACE_SECONDS", 0.2)
     began = time.monotonic()
-    with pytest.raises(TimedOut):
+    with pytest.raises(ProcessTimeoutError):
         streamed(
             "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)", timeout=0.5
         )
@@ -295,14 +287,14 @@ def test_of_long_complaints_the_end_is_kept() -> None:
     script = (
         "import os, sys\nfor _ in range(600): os.write(2, bytes(65536))\nos.write(2, b'why'); sys.exit(3)"
     )
-    with pytest.raises(Failed, match="exited 3") as err:
+    with pytest.raises(ProcessFailedError, match="exited 3") as err:
         python(script)
     assert err.value.stderr.endswith("why")
     assert len(err.value.stderr) <= output.MOST_COMPLAINT + output.PIECE
 
 
 def test_a_program_that_stands_for_another_is_named_as_that() -> None:
-    with pytest.raises(Failed, match="could not test: `inner` exited 4"):
+    with pytest.raises(ProcessFailedError, match="could not test: `inner` exited 4"):
         python("import sys; sys.exit(4)", command=["inner", "--option"])
 
 
@@ -314,7 +306,7 @@ def test_a_program_that_ends_before_it_has_read_all() -> None:
 
 
 def test_what_was_begun_works_on_until_its_answer_is_taken(tmp_path: Path) -> None:
-    begun = Begun(
+    begun = Process(
         ["sh", "-c", f"echo said; : > {tmp_path}/there; head -c 200000 /dev/zero"], env=ENV, purpose="try"
     )
     while not (tmp_path / "there").exists():
@@ -324,21 +316,21 @@ def test_what_was_begun_works_on_until_its_answer_is_taken(tmp_path: Path) -> No
 
 
 def test_what_was_begun_fails_as_others_do() -> None:
-    with pytest.raises(Failed, match="could not try: `sh` exited 3\nno") as caught:
-        Begun(["sh", "-c", "echo no >&2; exit 3"], env=ENV, purpose="try").result(60)
+    with pytest.raises(ProcessFailedError, match="could not try: `sh` exited 3\nno") as caught:
+        Process(["sh", "-c", "echo no >&2; exit 3"], env=ENV, purpose="try").result(60)
     assert caught.value.code == 3
     with pytest.raises(LockError, match="`no-such-program` is not on PATH, and is needed to try"):
-        Begun(["no-such-program"], env=ENV, purpose="try", missing=LockError)
+        Process(["no-such-program"], env=ENV, purpose="try", missing=LockError)
 
 
 @pytest.mark.parametrize("late", [True, False])
 def test_what_was_begun_is_ended(late: bool, tmp_path: Path) -> None:
     """Past its time, or because nobody wants its answer any more."""
-    begun = Begun(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"], env=ENV, purpose="wait")
+    begun = Process(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"], env=ENV, purpose="wait")
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         time.sleep(0.01)
     if late:
-        with pytest.raises(TimedOut, match="could not wait: `sh` did not end within 0 s"):
+        with pytest.raises(ProcessTimeoutError, match="could not wait: `sh` did not end within 0 s"):
             begun.result(0.1)
     else:
         begun.end()
@@ -361,7 +353,7 @@ STARTS = [
     lambda argv, env: feed(argv, [], env=env, purpose="test"),
     lambda argv, env: str(stream(argv, env=env, purpose="test", sink=lambda *_: None)).encode(),
     lambda argv, env: str(stream(argv, env=env, purpose="test", sink=lambda *_: None, exact=True)).encode(),
-    lambda argv, env: Begun(argv, env=env, purpose="test").result(60),
+    lambda argv, env: Process(argv, env=env, purpose="test").result(60),
 ]
 
 
@@ -392,7 +384,7 @@ def test_what_a_program_starts_is_looked_for_in_the_same_way(
 ) -> None:
     program(tmp_path / "bin", "inner")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Failed, match="inner"):
+    with pytest.raises(ProcessFailedError, match="inner"):
         run(["sh", "-c", "inner"], env={"PATH": f"bin:.::{os.defpath}"}, purpose="test")
     assert run(["sh", "-c", "echo $PATH"], env={"PATH": ".:"}, purpose="test").decode().strip() == os.defpath
     assert proc.which("inner", {"PATH": "bin"}) is None
@@ -416,11 +408,11 @@ def test_a_program_that_falls_silent_is_ended() -> None:
     script = "import time; [print(n, flush=True) or time.sleep(0.2) for n in range(5)]; time.sleep(60)"
     argv, said = [sys.executable, "-I", "-S", "-c", script], bytearray()
     begin = time.monotonic()
-    with pytest.raises(TimedOut, match="said nothing for 1 s"):
+    with pytest.raises(ProcessTimeoutError, match="said nothing for 1 s"):
         stream(argv, env=ENV, purpose="test", sink=lambda _, data: said.extend(data), silence=1, timeout=30)
     assert said == b"0\n1\n2\n3\n4\n"
     assert time.monotonic() - begin < 10
-    with pytest.raises(TimedOut, match="did not end within 1 s"):
+    with pytest.raises(ProcessTimeoutError, match="did not end within 1 s"):
         stream(argv, env=ENV, purpose="test", sink=lambda *_: None, silence=30, timeout=1)
 
 

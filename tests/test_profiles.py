@@ -12,7 +12,7 @@ from reprobuild.cli.overrides import make_decisions
 from reprobuild.config.profiles import check_profile, read_profiles, suggestions
 from reprobuild.config.profiles import variables as set_by
 from reprobuild.errors import UsageError
-from reprobuild.lock.lock import Setting
+from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.image_config import image_config
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import env
@@ -86,7 +86,7 @@ def test_an_option_that_is_no_profile_is_refused(tmp_path: Path) -> None:
 def test_the_image_says_its_profile_and_a_baked_one_goes_over_it() -> None:
     lock = make_lock(profile="strict,fast")
     assert "REPROBUILD_PROFILE=strict,fast" in image_config(lock)["Env"]
-    baked = msgspec.structs.replace(lock, environment=(Setting(name="REPROBUILD_PROFILE", value="jax"),))
+    baked = msgspec.structs.replace(lock, environment=(EnvVar(name="REPROBUILD_PROFILE", value="jax"),))
     assert "REPROBUILD_PROFILE=jax" in image_config(baked)["Env"]
 
 

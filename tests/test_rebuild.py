@@ -25,9 +25,12 @@ from reprobuild.image.layers.content import arranged, text
 from reprobuild.image.layers.layers import recipe_items
 from reprobuild.image.layers.plan import WheelPart, plan
 from reprobuild.image.oci.read import read_layout
-from reprobuild.infra.tar import Entry, TarWriter, read_tar
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.diff import Change
-from reprobuild.lock.lock import EPOCH, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.system import EPOCH
 from reprobuild.output.directory import read_image
 from reprobuild.pipeline.rebuild.causes import reasons
 from reprobuild.store.salvage import take_context, take_runtime
@@ -88,7 +91,7 @@ def test_a_layer_that_is_remembered_wrongly_is_seen(made: Made, tmp_path: Path) 
 
 def test_a_base_that_is_listed_wrongly_is_seen(made: Made, tmp_path: Path) -> None:
     lock = sealed(made, "alpha")
-    kept = keep_listing(made.base, [Entry(path="etc", type="directory", mode=0o700)], made.store)
+    kept = keep_listing(made.base, [TarEntry(path="etc", type="directory", mode=0o700)], made.store)
     assert known_listing(made.base, made.store) == kept
     built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
     found = rebuilt(tmp_path / "out", made.store.root, code=1)

@@ -24,10 +24,10 @@ from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.verdict import (
     Against,
-    Comparison,
     Determinism,
     Deviation,
-    Difference,
+    RoundTripDifference,
+    WorkComparison,
 )
 from tests.conftest import EXAMPLE
 from tests.report.samples import deviation, hostile_smoke
@@ -40,7 +40,7 @@ IMAGE = Image(
 
 
 def test_an_unexplained_difference_is_called_so() -> None:
-    difference = Difference(list="env.txt", captured="A", image="", reason="", code="unexplained")
+    difference = RoundTripDifference(list="env.txt", captured="A", image="", reason="", code="unexplained")
     verdict = make_verdict(round_trip="residue", differences=(difference,))
     lines = render_text(make_lock(), IMAGE, verdict, Path("my results")).splitlines()
     assert "  env.txt: captured A, image nothing: UNEXPLAINED" in lines
@@ -83,9 +83,9 @@ def test_the_closing_lines_without_a_verdict() -> None:
 def test_what_was_not_identical_is_listed() -> None:
     verdict = make_verdict(
         comparisons=(
-            Comparison(name="matmul", verdict="identical"),
-            Comparison(name="dropout", verdict="drift", detail="1 and 2"),
-            Comparison(name="conv", verdict="inconclusive", detail="no answer"),
+            WorkComparison(name="matmul", verdict="identical"),
+            WorkComparison(name="dropout", verdict="drift", detail="1 and 2"),
+            WorkComparison(name="conv", verdict="inconclusive", detail="no answer"),
         ),
         determinism=Determinism(cpu="drift", gpu="not-covered", collectives="not-covered"),
         notes=("no GPU was checked",),
@@ -102,8 +102,8 @@ def test_what_was_excused_is_in_the_headline() -> None:
     """Whoever reads one line of the terminal, the document or the page knows how much was not compared."""
     verdict = make_verdict(
         comparisons=(
-            Comparison(name="a", verdict="identical", excused={"time": 2, "rate": 1}),
-            Comparison(
+            WorkComparison(name="a", verdict="identical", excused={"time": 2, "rate": 1}),
+            WorkComparison(
                 name="b", verdict="identical", excused={"time": 1, "ignored": 1}, warnings=("w: 1 NaN of 2",)
             ),
         )
@@ -122,7 +122,7 @@ def test_what_was_excused_is_in_the_headline() -> None:
             {"name": "b", "verdict": "identical", "detail": "", "excused": {"time": 1, "ignored": 1}},
         ],
     }  # fmt: skip
-    alone = make_verdict(comparisons=(Comparison(name="a", verdict="identical", excused={"time": 1}),))
+    alone = make_verdict(comparisons=(WorkComparison(name="a", verdict="identical", excused={"time": 1}),))
     text = render_text(make_lock(), IMAGE, alone, Path("out"))
     assert "your work: 1 of 1 comparisons identical, 1 value excused (1 time)\n" in text
 
@@ -161,8 +161,8 @@ def test_what_comes_from_the_image_cannot_write_to_the_terminal() -> None:
     bad = "\x1b[31m\rgone\x07\u202e"
     deviations = (deviation(bad),)
     verdict = make_verdict(
-        smoke=(hostile_smoke(bad),), notes=(bad,), comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
-        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
+        smoke=(hostile_smoke(bad),), notes=(bad,), comparisons=(WorkComparison(name=bad, verdict="drift", detail=bad),),
+        differences=(RoundTripDifference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
         against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=deviations,
                         platform=deviations, other=deviations, unmatched=deviations, beside=deviations),
     )  # fmt: skip

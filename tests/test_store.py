@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.store.keyring import Keyring
+from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.store import Store, hash_file
 
 CONTENT = b"some content" * 1000
@@ -200,7 +200,7 @@ def test_the_whole_store_may_stand_behind_a_link(tmp_path: Path) -> None:
     assert Store(tmp_path / "store").add(CONTENT) == SHA256
 
 
-def own_files(root: Path, known: Keyring) -> list[str]:
+def own_files(root: Path, known: StoreKeyring) -> list[str]:
     """Return what stands in the user's own folder of a store; a file is left there."""
     with Store(root, known).own_folder("apt", "lists") as folder:
         held = sorted(path.name for path in folder.iterdir())
@@ -209,13 +209,13 @@ def own_files(root: Path, known: Keyring) -> list[str]:
 
 
 def test_files_of_the_user_stay_in_a_store_of_his_own_alone(tmp_path: Path) -> None:
-    known, root = Keyring(tmp_path / "keys"), tmp_path / "store"
+    known, root = StoreKeyring(tmp_path / "keys"), tmp_path / "store"
     assert own_files(root, known) == []
     assert own_files(root, known) == ["list"]
     shutil.copytree(root, tmp_path / "copy")
-    other = Keyring(tmp_path / "other")
+    other = StoreKeyring(tmp_path / "other")
     assert own_files(tmp_path / "copy", other) == []  # with the key of another
     assert own_files(tmp_path / "copy", other) == ["list"]
-    assert own_files(root, Keyring(None)) == []
+    assert own_files(root, StoreKeyring(None)) == []
     root.chmod(0o770)
     assert own_files(root, known) == []

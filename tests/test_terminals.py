@@ -8,18 +8,18 @@ from tests.terminal import HOSTILE, at_terminal
 
 _HEAD = """
 import os, sys
-from reprobuild.infra.proc import Begun, Handing, feed, run, stream
+from reprobuild.infra.proc import Process, SignalForwarding, feed, run, stream
 env, argv = {"PATH": os.defpath}, [sys.executable, "-I", "-S", "-c", sys.argv[1]]
 """
 WAYS = {
     "run": "said = run(argv, env=env, purpose='test')",
     "run with input": "said = run(argv, env=env, purpose='test', stdin=b'x')",
     "feed": "said = feed(argv, [b'x'], env=env, purpose='test')",
-    "begun": "said = Begun(argv, env=env, purpose='test').result(60)",
+    "begun": "said = Process(argv, env=env, purpose='test').result(60)",
     "stream": "kept = []; stream(argv, env=env, purpose='test', sink=lambda n, data: kept.append(data)); "
     "said = b''.join(kept)",
     "handing": "kept = []; stream(argv, env=env, purpose='test', sink=lambda n, data: kept.append(data), "
-    "handing=Handing()); said = b''.join(kept)",
+    "handing=SignalForwarding()); said = b''.join(kept)",
 }
 
 
@@ -47,11 +47,11 @@ def test_what_is_started_in_turn_ends_with_it() -> None:
     script = """
 import os, sys, time
 from pathlib import Path
-from reprobuild.infra.proc import TimedOut, run
+from reprobuild.infra.proc import ProcessTimeoutError, run
 inner = "import subprocess, sys; p = subprocess.Popen(['sleep', '98762']); sys.stderr.write(str(p.pid)); p.wait()"
 try:
     run([sys.executable, "-c", inner], env={"PATH": os.defpath}, purpose="test", timeout=2)
-except TimedOut:
+except ProcessTimeoutError:
     pass
 deadline = time.monotonic() + 10
 def left():

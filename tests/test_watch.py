@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
-from reprobuild.infra.http.deadline import Watch
+from reprobuild.infra.http.deadline import Watchdog
 
 
 def test_only_what_is_late_is_told() -> None:
-    watch, told = Watch(), []
+    watch, told = Watchdog(), []
     second = threading.Event()
 
     def late() -> None:
@@ -26,7 +26,7 @@ def test_only_what_is_late_is_told() -> None:
 
 
 def test_many_threads_share_one() -> None:
-    watch, told = Watch(), []
+    watch, told = Watchdog(), []
     before = threading.active_count()
 
     def work(number: int) -> None:
@@ -43,7 +43,7 @@ def test_many_threads_share_one() -> None:
 
 
 def test_what_gets_on_is_not_late() -> None:
-    watch, told = Watch(), []
+    watch, told = Watchdog(), []
     with watch.within(1, lambda: told.append("late")) as due:
         for _ in range(3):
             time.sleep(0.5)

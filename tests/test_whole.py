@@ -20,8 +20,9 @@ from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra import atomic
 from reprobuild.infra.atomic import naming, private_folder, whole_folder, write_file
 from reprobuild.infra.flock import machine
-from reprobuild.infra.proc import Failed
-from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.output import directory
 from reprobuild.output.directory import read_image
 from reprobuild.realise.base import _remedy
@@ -160,7 +161,7 @@ def test_an_error_without_a_name_is_given_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_full_disk_under_dpkg(said: str, tmp_path: Path) -> None:
-    err = Failed("could not install the base", code=1, stderr=said)
+    err = ProcessFailedError("could not install the base", code=1, stderr=said)
     assert isinstance(err, EngineError)
     assert _remedy(err, Store(tmp_path)) == (
         f"the disk of {tmp_path} is full: make room there, or name another folder with `--store`"

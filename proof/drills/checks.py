@@ -18,7 +18,7 @@ from reprobuild.store.signature import unsigned
 ERRORS = (2, 5, 7)
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """A promise that was not kept."""
 
 
@@ -43,27 +43,27 @@ class Checks:
         deadline = time.monotonic() + 10
         while running(store):
             if time.monotonic() > deadline:
-                raise Broken(f"processes go on: {running(store)}")
+                raise BrokenError(f"processes go on: {running(store)}")
             time.sleep(0.05)
 
     def check_whole(self, stage: str, store: Path, out: Path) -> None:
         """Check that a run that ended well did all it should."""
         missing = [sha256 for sha256 in self.inputs if not (store / "blobs" / sha256[:2] / sha256).is_file()]
         if missing:
-            raise Broken(f"{len(missing)} files were not fetched, {missing[0]} first")
+            raise BrokenError(f"{len(missing)} files were not fetched, {missing[0]} first")
         if stage != "fetch" and self.results(out) != self.expected:
-            raise Broken("the results are others than those of the undisturbed run")
+            raise BrokenError("the results are others than those of the undisturbed run")
 
     def check_store(self, store: Path) -> None:
         """Check that nothing stands under a final name that is not what the name says."""
         for path in (store / "blobs").glob("*/*"):
             if self.hash(path) != path.name:
-                raise Broken(f"{path.name} in the store is damaged")
+                raise BrokenError(f"{path.name} in the store is damaged")
         for path in (store / "made").glob("*"):
             try:
                 json.loads(unsigned(path.read_bytes()))
             except ValueError:
-                raise Broken(f"{path.name} of what was made is damaged") from None
+                raise BrokenError(f"{path.name} of what was made is damaged") from None
 
     def check_results(self, out: Path) -> bool:
         """Tell whether reprobuild takes the folder of results as one; then all of it must be right.
@@ -75,27 +75,27 @@ class Checks:
             if name.startswith(("image/", "context/")):
                 continue
             if digest not in (self.expected.get(name), self.former.get(name)):
-                raise Broken(f"{name} is neither absent nor what it should be")
+                raise BrokenError(f"{name} is neither absent nor what it should be")
         for folder in ("image/", "context/"):
             part = below(folder, found)
             if part and part not in (below(folder, self.expected), below(folder, self.former)):
-                raise Broken(f"{folder} is there in part")
+                raise BrokenError(f"{folder} is there in part")
         try:
             read_image(out)
         except ReproError:
             return False
         if found not in (self.expected, self.former):
-            raise Broken("the results are taken for whole, and are not")
+            raise BrokenError("the results are taken for whole, and are not")
         return True
 
     def check_error(self, done: subprocess.CompletedProcess[str], words: str, stage: str) -> str:
         """Check that an error says what a pattern means; return its first line without the paths of this machine."""
         if done.returncode not in ERRORS or "Traceback" in done.stderr or "hint: " not in done.stderr:
-            raise Broken(f"exit code {done.returncode}, and it said: {done.stderr[-500:]}")
+            raise BrokenError(f"exit code {done.returncode}, and it said: {done.stderr[-500:]}")
         if not re.search(words, done.stderr):
-            raise Broken(f"`{words}` is not in: {done.stderr[-500:]}")
+            raise BrokenError(f"`{words}` is not in: {done.stderr[-500:]}")
         if str(self.work) not in done.stderr:
-            raise Broken(f"no file is named in: {done.stderr[-500:]}")
+            raise BrokenError(f"no file is named in: {done.stderr[-500:]}")
         line = next(line for line in done.stderr.splitlines() if re.search(words, line))
         return line.replace(str(self.work), "WORK")[:200]
 
@@ -103,7 +103,7 @@ class Checks:
         left = [path.name for path in (store / "tmp").glob("*")]
         left += [path.name for path in out.glob(f"{PREFIX}*")]
         if left:
-            raise Broken(f"left behind: {left[:3]}")
+            raise BrokenError(f"left behind: {left[:3]}")
 
     def results(self, out: Path) -> dict[str, str]:
         """Return {path: sha256} of a folder of results; what begins with the private prefix is not one."""

@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from proof.drills.checks import Broken, Checks
+from proof.drills.checks import BrokenError, Checks
 from proof.drills.disk import Bound, mount, used
 from proof.drills.subject import local_lock, without
 from proof.evidence import document, machine
-from reprobuild.lock.lock import Setting, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.system import EnvVar
 from reprobuild.store.fetch import artefacts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +92,7 @@ class Drill(Checks):
         self.expected = self.results(self.reference)
         if self.expected:
             other = msgspec.structs.replace(
-                self.sealed, environment=(*self.sealed.environment, Setting(name="DRILL", value="former"))
+                self.sealed, environment=(*self.sealed.environment, EnvVar(name="DRILL", value="former"))
             )
             write_lock(other, self.work / "former.lock")
             store = self.fresh("layers", "undisturbed")
@@ -128,7 +129,7 @@ class Drill(Checks):
         began = time.monotonic()
         try:
             said |= {"kept": True, **what(stage, f"{kind}-{number}")}
-        except Broken as err:
+        except BrokenError as err:
             said |= {"kept": False, "why": str(err)}
         said["seconds"] = round(time.monotonic() - began, 1)
         with self.log.open("a") as stream:
@@ -198,7 +199,7 @@ class Drill(Checks):
         for process in both:
             _, said = process.communicate()
             if process.returncode:
-                raise Broken(f"one of two failed with {process.returncode}: {said.decode()[-500:]}")
+                raise BrokenError(f"one of two failed with {process.returncode}: {said.decode()[-500:]}")
         self.check_store(store)
         for out in outs:
             self.check_whole(stage, store, out)
@@ -259,7 +260,7 @@ class Drill(Checks):
         """Run undisturbed: it must end well with the same digests."""
         done = self.run(stage, store, out)
         if done.returncode:
-            raise Broken(f"the next run failed with {done.returncode}: {done.stderr[-500:]}")
+            raise BrokenError(f"the next run failed with {done.returncode}: {done.stderr[-500:]}")
         self.check_store(store)
         self.check_whole(stage, store, out)
         self.no_leftovers(store, out)

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 
 
 def without(lock: Lock, names: Sequence[str]) -> Lock:

@@ -14,13 +14,15 @@ from typing import IO, Any
 
 from reprobuild.builders.leftovers import cleaned_config, is_left_over
 from reprobuild.errors import BuildError
-from reprobuild.image.layers.blobs import LEVEL, Layer, LayerSink, keep_layer
+from reprobuild.image.layering.merge import Tree, merge
+from reprobuild.image.layers.blobs import LEVEL, Layer, LayerWriter, keep_layer
 from reprobuild.image.model import LAYOUT, Image
-from reprobuild.image.oci.foreign import Foreign, ForeignLayer
+from reprobuild.image.oci.foreign import ForeignImage, ForeignLayer
 from reprobuild.image.oci.write import image_json, write_layout
-from reprobuild.image.tree_digest import Tree, merge, tree_digest
+from reprobuild.image.tree_digest import tree_digest
 from reprobuild.infra.atomic import PREFIX, private_folder
-from reprobuild.infra.tar import Entry, TarWriter, entry_of
+from reprobuild.infra.tar.entries import TarEntry, entry_of
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.recipe.image_config import instant
@@ -36,7 +38,7 @@ Check = Callable[[Tree, dict[str, Any]], None]
 
 
 def adopt(
-    foreign: Foreign, out: Path, *, builder: str, platform: str, epoch: int, reference: str,
+    foreign: ForeignImage, out: Path, *, builder: str, platform: str, epoch: int, reference: str,
     level: int = LEVEL, check: Check | None = None,
 ) -> Image:  # fmt: skip
     """Write an image of another builder as the OCI layout `out/image`, whole or not at all.
@@ -77,10 +79,10 @@ def adopt(
 
 def _rewritten(
     layer: ForeignLayer, title: str, builder: str, epoch: int, store: Store, level: int, allowance: Allowance
-) -> tuple[Layer, list[Entry]]:
-    listing: list[Entry] = []
+) -> tuple[Layer, list[TarEntry]]:
+    listing: list[TarEntry] = []
 
-    def write(sink: LayerSink) -> list[Entry]:
+    def write(sink: LayerWriter) -> list[TarEntry]:
         writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
         with layer.open() as stream:
             _copy(stream, writer, title, builder, allowance)
@@ -103,14 +105,14 @@ def _copy(
     for info, content in layer_members(stream, title, allowance):
         entry = entry_of(info)
         _check(entry, title)
-        if is_left_over(entry, builder) or entry == Entry(path="", type="directory", mode=0o755):
+        if is_left_over(entry, builder) or entry == TarEntry(path="", type="directory", mode=0o755):
             continue
         writer.add(entry, content if entry.type == "file" else None)
         if len(writer.listing) > MOST_ENTRIES:
             raise BuildError(f"{title} has more than {MOST_ENTRIES} entries", hint=UNSAFE_HINT)
 
 
-def _check(entry: Entry, title: str) -> None:
+def _check(entry: TarEntry, title: str) -> None:
     paths = [entry.path] if entry.path else []
     paths += [entry.target] if entry.type == "hardlink" else []
     for path in paths:

@@ -23,10 +23,12 @@ from reprobuild.builders.leftovers import cleaned_config
 from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.engines import apptainer as engine
 from reprobuild.errors import BuildError
-from reprobuild.image.oci.foreign import Foreign, ForeignLayer
-from reprobuild.infra.proc import Failed, run
+from reprobuild.image.oci.foreign import ForeignImage, ForeignLayer
+from reprobuild.infra.proc import run
+from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import image_config
 
 NAME = "apptainer"
@@ -51,7 +53,7 @@ def version(env: Mapping[str, str]) -> str | None:
 @contextlib.contextmanager
 def build(
     folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
-) -> Iterator[Foreign]:
+) -> Iterator[ForeignImage]:
     """Build the Apptainer.def; see `model.Builder`. The lock beside it says what Apptainer must have written."""
     program = engine.usable_program(env)
     _check_machine(platform)
@@ -73,7 +75,7 @@ def build(
         with packed.open("rb") as stream:
             yield stream
 
-    yield Foreign(config, (ForeignLayer("sandbox", opened),))
+    yield ForeignImage(config, (ForeignLayer("sandbox", opened),))
 
 
 def _check_place(folder: Path) -> None:
@@ -110,7 +112,7 @@ def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
             hint=_RIGHTS,
             timeout=ANSWER_SECONDS,
         )
-    except Failed as err:
+    except ProcessFailedError as err:
         raise BuildError(
             f"Apptainer would lose the owners of files, or have a network: {err.stderr.strip()}", hint=_RIGHTS
         ) from None
@@ -131,7 +133,7 @@ def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env:
     argv = _within((*rights, "--net"), program, "--silent", "build", "--sandbox", str(root), DEFINITION)
     try:
         run(argv, env=env, purpose=f"build the {DEFINITION}", cwd=folder, timeout=BUILD_SECONDS)
-    except Failed as err:
+    except ProcessFailedError as err:
         raise failed(NAME, err, None) from None
 
 
@@ -150,7 +152,7 @@ def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, s
 def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
     """Remove a folder in which files may be those of subordinate users."""
     if rights:
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(ProcessFailedError):
             run(_within(rights, "rm", "-rf", "--", str(path)), env=env, purpose=f"remove {path}")
     shutil.rmtree(path, ignore_errors=True)
 

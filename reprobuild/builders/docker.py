@@ -17,7 +17,7 @@ from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.engines import docker as engine
 from reprobuild.engines import docker_images as images
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.oci.foreign import Foreign, open_foreign
+from reprobuild.image.oci.foreign import ForeignImage, open_foreign
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.regular_files import read_plain
 
@@ -34,7 +34,7 @@ def version(env: Mapping[str, str]) -> str | None:
 @contextlib.contextmanager
 def build(
     folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
-) -> Iterator[Foreign]:
+) -> Iterator[ForeignImage]:
     """Build the Dockerfile; see `model.Builder`. The build cache and the image are removed from the daemon."""
     buildx = _buildx(env)
     say(f"docker: daemon {version(env)}, {f'buildx {buildx}' if buildx else 'no buildx'}")
@@ -60,7 +60,7 @@ def _buildx(env: Mapping[str, str]) -> str:
         said = proc.run(
             ["docker", "buildx", "version"], env=env, purpose="ask for buildx", timeout=ANSWER_SECONDS
         ).decode()
-    except proc.Failed:
+    except proc.ProcessFailedError:
         return ""
     found = re.search(r"v?(\d+\.\d+\S*)", said)
     return found[1] if found else "of an unknown version"
@@ -107,7 +107,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
     with_buildkit = {**env, "DOCKER_BUILDKIT": "1"}
     try:
         proc.run(["docker", *argv], env=with_buildkit, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
-    except proc.Failed as err:
+    except proc.ProcessFailedError as err:
         raise failed(NAME, err, _gone(env)) from None
 
 

@@ -25,11 +25,11 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import Entry, EntryType
+from reprobuild.infra.tar.entries import EntryType, TarEntry
 from reprobuild.recipe.image_config import sorted_settings
 
 
-class Leftover(Struct, frozen=True, kw_only=True):
+class BuilderResidue(Struct, frozen=True, kw_only=True):
     """One path that a builder leaves; `below` takes all below a directory with it. None: whatever it is."""
 
     builder: str
@@ -40,7 +40,7 @@ class Leftover(Struct, frozen=True, kw_only=True):
     target: str | None = None
     below: bool = False
 
-    def describes(self, entry: Entry) -> bool:
+    def describes(self, entry: TarEntry) -> bool:
         """Tell whether an entry is this leftover."""
         if self.below and entry.path.startswith(f"{self.path}/"):
             return True
@@ -49,21 +49,23 @@ class Leftover(Struct, frozen=True, kw_only=True):
         return all(one is None or one == other for one, other in zip(stated, found, strict=True))
 
 
-PATHS: tuple[Leftover, ...] = (
-    Leftover(builder="podman", path="etc/hostname", type="file", mode=0o755, size=0),
-    Leftover(builder="apptainer", path=".singularity.d", type="directory", below=True),
+PATHS: tuple[BuilderResidue, ...] = (
+    BuilderResidue(builder="podman", path="etc/hostname", type="file", mode=0o755, size=0),
+    BuilderResidue(builder="apptainer", path=".singularity.d", type="directory", below=True),
     *(
-        Leftover(
+        BuilderResidue(
             builder="apptainer", path=f".{name}", type="symlink", target=f".singularity.d/actions/{name}"
         )
         for name in ("exec", "run", "shell", "test")
     ),
-    Leftover(builder="apptainer", path="singularity", type="symlink", target=".singularity.d/runscript"),
-    Leftover(
+    BuilderResidue(
+        builder="apptainer", path="singularity", type="symlink", target=".singularity.d/runscript"
+    ),
+    BuilderResidue(
         builder="apptainer", path="environment", type="symlink", target=".singularity.d/env/90-environment.sh"
     ),
-    Leftover(builder="apptainer", path="etc/hosts", type="file", mode=0o644, size=0),
-    Leftover(builder="apptainer", path="etc/resolv.conf", type="file", mode=0o644, size=0),
+    BuilderResidue(builder="apptainer", path="etc/hosts", type="file", mode=0o644, size=0),
+    BuilderResidue(builder="apptainer", path="etc/resolv.conf", type="file", mode=0o644, size=0),
 )
 # {builder: labels}
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -84,7 +86,7 @@ RUNTIME = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "StopSignal", "User", "Vo
 OF_THE_BUILD = ("ArgsEscaped",)
 
 
-def is_left_over(entry: Entry, builder: str) -> bool:
+def is_left_over(entry: TarEntry, builder: str) -> bool:
     """Tell whether a builder leaves this entry in every image."""
     return any(line.builder == builder and line.describes(entry) for line in PATHS)
 

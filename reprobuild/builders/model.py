@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from reprobuild.errors import BuildError, ReproError
-from reprobuild.image.oci.foreign import Foreign
+from reprobuild.image.oci.foreign import ForeignImage
 from reprobuild.infra import proc
 
 Say = Callable[[str], None]
@@ -28,7 +28,7 @@ class Builder(Protocol):
 
     def build(
         self, folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
-    ) -> AbstractContextManager[Foreign]:
+    ) -> AbstractContextManager[ForeignImage]:
         """Build without network, and give what was made while it is read.
 
         Args:
@@ -42,7 +42,7 @@ class Builder(Protocol):
         ...
 
 
-def failed(builder: str, err: proc.Failed, gone: ReproError | None) -> ReproError:
+def failed(builder: str, err: proc.ProcessFailedError, gone: ReproError | None) -> ReproError:
     """Return the error for a build that failed: `gone` where the engine is no longer there, else the recipe's."""
     if gone is not None:
         return gone

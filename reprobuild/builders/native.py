@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from reprobuild.errors import BuildError
+from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import LEVEL, read_listing
 from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
 from reprobuild.image.layers.plan import files_recipe, plan
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.write import image_json, write_layout
-from reprobuild.image.tree_digest import Tree, merge, tree_digest
-from reprobuild.lock.lock import Lock
+from reprobuild.image.tree_digest import tree_digest
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import created, environ_file, image_config
 from reprobuild.recipe.payload import origin
 from reprobuild.store.store import Store

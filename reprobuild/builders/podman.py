@@ -13,7 +13,7 @@ from pathlib import Path
 from reprobuild.builders.model import BUILD_SECONDS, Say, failed
 from reprobuild.engines import podman as engine
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.oci.foreign import Foreign, open_foreign
+from reprobuild.image.oci.foreign import ForeignImage, open_foreign
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.regular_files import read_plain
 
@@ -28,7 +28,7 @@ def version(env: Mapping[str, str]) -> str | None:
 @contextlib.contextmanager
 def build(
     folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
-) -> Iterator[Foreign]:
+) -> Iterator[ForeignImage]:
     """Build the Dockerfile; see `model.Builder`. The image is removed from podman's storage."""
     say(f"podman: {version(env)}")
     layout = scratch / "layout"
@@ -57,12 +57,12 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
     env = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}
     try:
         proc.run([str(word) for word in argv], env=env, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
-    except proc.Failed as err:
+    except proc.ProcessFailedError as err:
         raise failed(NAME, err, _refused(err)) from None
     return read_plain(id_file, 4096).decode().strip()
 
 
-def _refused(err: proc.Failed) -> ReproError | None:
+def _refused(err: proc.ProcessFailedError) -> ReproError | None:
     """Return the error of podman itself, or None where the recipe failed in it."""
     refused = engine.explained(err.code, err.stderr, str(err))
     return None if refused.hint == engine.UNWELL else refused

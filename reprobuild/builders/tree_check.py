@@ -8,8 +8,9 @@ from typing import Any
 from reprobuild.builders.adopt import Check
 from reprobuild.builders.native import known_tree
 from reprobuild.errors import BuildError
-from reprobuild.image.tree_digest import Tree, differing, tree_digest
-from reprobuild.lock.lock import Lock
+from reprobuild.image.layering.merge import Tree
+from reprobuild.image.tree_digest import differing, tree_digest
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import image_config
 from reprobuild.store.store import Store
 

@@ -51,7 +51,7 @@ def pack_interpreter(program: Path, folder: Path, env: Mapping[str, str]) -> byt
         env: the whole environment of the program.
 
     Raises:
-        Failed: it cannot be packed; the message ends with the reason.
+        ProcessFailedError: it cannot be packed; the message ends with the reason.
         EngineError: it cannot be run.
     """
     with as_file(files("reprobuild_runtime").joinpath("capture.py")) as code:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.output import directory
 from reprobuild.pipeline import from_snapshot
 from reprobuild.report.text import render_text

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.distribute.bundle import Wanted, bundle, parse_size
+from reprobuild.distribute.bundle import BundleOptions, bundle, parse_size
 from reprobuild.distribute.bundle_contents import parse_parts
 from reprobuild.distribute.text import render_bundled
 
@@ -39,7 +39,9 @@ def command(
       reprobuild bundle frozen -o frozen.tar --with wheels,debs
     """
     session = common.make_session(store)
-    wanted = Wanted(parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0)
+    wanted = BundleOptions(
+        parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0
+    )
     done = bundle(out, target, session.store, wanted, session.env, say=session.say, progress=session.progress)
     if as_json:
         documents.print_json(msgspec.to_builtins(done))

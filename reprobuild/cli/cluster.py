@@ -12,8 +12,8 @@ from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra import proc
-from reprobuild.lock.lock import Lock
-from reprobuild.pipeline.verify import Checks
+from reprobuild.lock.model import Lock
+from reprobuild.pipeline.verify import VerifyOptions
 
 PROGRAM = tuple(proc.own_module("reprobuild.cli"))
 WAYS = ("kubernetes", "slurm", "member", "gather")
@@ -119,7 +119,8 @@ def _refuse_idle(way: str) -> None:
 
 
 def command(
-    lock: Lock, image: Image, out: Path, store: Path | None, checks: Checks, options: dict[str, Any], as_json: bool,
+    lock: Lock, image: Image, out: Path, store: Path | None, checks: VerifyOptions, options: dict[str, Any],
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Do what the options ask for, and print what came of it."""
     from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm_allocation, worker
@@ -134,7 +135,7 @@ def command(
         return worker.exit_code(verdict)
     if options["slurm"]:
         proc.check_installed()
-        wanted = slurm_allocation.Wanted(
+        wanted = slurm_allocation.JobRequest(
             nodes=options["nodes"] or 0, partition=options["partition"], time=options["limit"],
             options=options["srun_options"], deadline=options["deadline"],
         )  # fmt: skip
@@ -148,7 +149,7 @@ def command(
         table = check.table_of(lock, session)
         fleet = check.check_folder(lock, image, folder, table, session)
     else:
-        job = kubernetes_job.Job(
+        job = kubernetes_job.KubernetesJob(
             image=options["repository"], pull_secrets=options["pull_secrets"],
             nodes=options["nodes"] or 0, namespace=options["namespace"],
             gpus=options["node_gpus"], selector=kubernetes_job.selector(options["labels"]),

@@ -19,11 +19,11 @@ from reprobuild.errors import UsageError
 
 # Verbs that need little start quickly: the rooms behind these names are imported where they are used.
 if TYPE_CHECKING:
-    from reprobuild.context import Session
+    from reprobuild.context import RunContext
     from reprobuild.ecosystems.pypi.pip_config import Asking
     from reprobuild.image.formats.single_file import Kind
     from reprobuild.image.formats.squashfs_write import Compressor
-    from reprobuild.pipeline.from_snapshot import Making
+    from reprobuild.pipeline.from_snapshot import BuildOptions
     from reprobuild.store.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -202,12 +202,12 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> Making:
+def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> BuildOptions:
     """Return what `making_options` say."""
-    from reprobuild.pipeline.from_snapshot import Making
+    from reprobuild.pipeline.from_snapshot import BuildOptions
 
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
-    return Making(
+    return BuildOptions(
         tag=tag, builder=builder, singles=tuple(kind for asked, kind in kinds if asked),
         compressor=cast("Compressor", compressor),
     )  # fmt: skip
@@ -222,14 +222,15 @@ def make_session(
     pip: Asking | None = None,
     sharing: bool = False,
     doubted: frozenset[str] = frozenset(),
-) -> Session:
+) -> RunContext:
     """Return what the verbs work with: this is where environment, clock and terminal are read.
 
     Raises:
         UsageError: other users may write to the store. It may be `sharing` that mends this.
     """
-    from reprobuild.context import Session
-    from reprobuild.infra.http.client import Net, Netrc
+    from reprobuild.context import RunContext
+    from reprobuild.infra.http.client import Net
+    from reprobuild.infra.http.netrc import Netrc
     from reprobuild.store.caches import Caches, user_caches
     from reprobuild.store.keyring import keyring
     from reprobuild.store.sharing import check_writers
@@ -243,7 +244,7 @@ def make_session(
     place = Store((store or cache / "reprobuild").absolute(), keyring(env), _doubt)
     if not sharing:
         check_writers(place)
-    return Session(
+    return RunContext(
         store=place,
         net=Net(offline=offline, netrc=Netrc(env)),
         env=env,

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.pipeline import from_snapshot
 from reprobuild.report.store import render_forecasts
 from reprobuild.store.fetch import artefacts

@@ -12,7 +12,7 @@ from reprobuild.cli.overrides import doubted_sources, make_decisions
 from reprobuild.cluster.report import keep_on_page
 from reprobuild.output import directory as results
 from reprobuild.pipeline import from_snapshot
-from reprobuild.pipeline.verify import Checks
+from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.report.text import render_text
 
 
@@ -48,7 +48,7 @@ def command(
     making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
     doubted = doubted_sources(directory, decisions_path, **options)
     session = common.make_session(store, offline=offline, folder=folder, doubted=doubted)
-    checks = Checks(
+    checks = VerifyOptions(
         engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
     )
     lock, image, verdict = from_snapshot.from_snapshot(

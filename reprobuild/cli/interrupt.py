@@ -13,7 +13,8 @@ import signal
 import threading
 from types import FrameType
 
-from reprobuild.infra.proc import end_all, hand_on
+from reprobuild.infra.proc.session import end_all
+from reprobuild.infra.proc.signals import hand_on
 
 AGAIN_SECONDS = 0.3
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

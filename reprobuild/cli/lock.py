@@ -38,7 +38,8 @@ def command(
         raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
     with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
         from reprobuild.cli.overrides import doubted_sources, make_decisions
-        from reprobuild.lock.lock import conflicts, write_new_lock
+        from reprobuild.lock.file import write_new_lock
+        from reprobuild.lock.requirements import conflicts
         from reprobuild.report.text import render_rulings
         from reprobuild.resolve.resolver import resolve
         from reprobuild.snapshot.read import read_snapshot

@@ -8,7 +8,7 @@ import click
 
 from reprobuild.cli import common, documents
 from reprobuild.infra.atomic import write_file
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.recipe.render import render
 
 

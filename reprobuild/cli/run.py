@@ -11,7 +11,7 @@ from reprobuild.cli import common
 from reprobuild.cli.interrupt import spare_for_jobs
 from reprobuild.errors import UsageError
 from reprobuild.run import run, slurm
-from reprobuild.run.options import Wanted
+from reprobuild.run.options import RunOptions
 
 
 class _Command(click.Command):
@@ -82,7 +82,7 @@ def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: 
       reprobuild run frozen --srun '-N 2' -- torchrun --nnodes 2 train.py
     """
     spare_for_jobs()
-    session, wanted = common.make_session(None), Wanted(**options)
+    session, wanted = common.make_session(None), RunOptions(**options)
     if srun is not None:
         return slurm.run(out, arguments, session, common.hand_on, wanted, srun)
     return run.run(out, arguments, session, common.hand_on, wanted)

@@ -11,9 +11,9 @@ import click
 from reprobuild.cli import cluster, common, documents
 from reprobuild.cluster.report import keep_on_page
 from reprobuild.output import directory
-from reprobuild.pipeline.verify import Checks, verify
+from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.report.text import render_text
-from reprobuild.run.options import Wanted, conditions
+from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
 from reprobuild.verify.workload.run import work_of_options
 
@@ -90,9 +90,9 @@ def command(
       reprobuild verify frozen --slurm --nodes 64 --partition gpu --srun-option=--gres=gpu:8
     """
     many = cluster.asked(fleet)
-    wanted = Wanted(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
+    wanted = RunOptions(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
     lock, image = directory.read_image(out)
-    checks = Checks(
+    checks = VerifyOptions(
         engine=engine,
         control=control,
         smoke=smoke,

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from reprobuild.cluster.answer_table import (
     NOT_COVERED,
-    Member,
-    Table,
+    AnswerTable,
+    NodeAnswers,
     alone,
     drifting_scopes,
     plain,
     reasons,
     unmet,
 )
-from reprobuild.cluster.collectives_judge import Between, held_against, judge, unknown
-from reprobuild.cluster.group import Across, Group, across, group
+from reprobuild.cluster.collectives_judge import CollectiveResult, held_against, judge, unknown
+from reprobuild.cluster.group import CrossPlatform, Group, across, group
 from reprobuild.cluster.shared_dir import (
     BEGAN,
     CERTIFICATE,
@@ -42,7 +42,7 @@ from reprobuild.verify.determinism.document import Device
 MOST_STRANGERS = 20
 
 
-class Image(Struct, frozen=True, kw_only=True):
+class ExpectedImage(Struct, frozen=True, kw_only=True):
     """What each certificate must be of."""
 
     tree: str
@@ -50,7 +50,7 @@ class Image(Struct, frozen=True, kw_only=True):
     profile: str
 
 
-class Silent(Struct, frozen=True, kw_only=True):
+class MissingNode(Struct, frozen=True, kw_only=True):
     """A node without an answer.
 
     `absent`: it never began; `hangs`: it began, and had not ended when it was no longer waited for; `died`: its
@@ -67,20 +67,20 @@ class Silent(Struct, frozen=True, kw_only=True):
 class _Answer(Struct, frozen=True, kw_only=True):
     """A node's answer, when it was made, why it is no pass, and whether it had too few GPUs for collectives."""
 
-    said: tuple[Member, ...]
+    said: tuple[NodeAnswers, ...]
     made: str
     why: tuple[str, ...]
     lone: bool
 
 
-class Open(Struct, frozen=True, kw_only=True):
+class OpenQuestion(Struct, frozen=True, kw_only=True):
     """Why certificates are no pass by themselves, and the nodes that say so."""
 
     why: str
     nodes: tuple[str, ...]
 
 
-class Fleet(Struct, frozen=True, kw_only=True):
+class ClusterResult(Struct, frozen=True, kw_only=True):
     """What came of a check on many nodes; `tree` is the image's.
 
     `asked` are the names of all nodes; `strangers` those that answered and were not asked. `notes` is what the
@@ -91,12 +91,12 @@ class Fleet(Struct, frozen=True, kw_only=True):
     tree: str
     asked: tuple[str, ...]
     groups: tuple[Group, ...]
-    across: tuple[Across, ...]
-    silent: tuple[Silent, ...]
-    open: tuple[Open, ...]
+    across: tuple[CrossPlatform, ...]
+    silent: tuple[MissingNode, ...]
+    open: tuple[OpenQuestion, ...]
     strangers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    collectives: tuple[Between, ...] = ()
+    collectives: tuple[CollectiveResult, ...] = ()
     made: str = ""
     folder: str = ""
 
@@ -120,9 +120,9 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
 
 def gather(
-    folder: Path, image: Image, table: Table, asked: Sequence[str] = (), notes: Sequence[str] = (), made: str = "",
-    met: Mapping[Device, Sequence[str]] = {},
-) -> Fleet:  # fmt: skip
+    folder: Path, image: ExpectedImage, table: AnswerTable, asked: Sequence[str] = (), notes: Sequence[str] = (),
+    made: str = "", met: Mapping[Device, Sequence[str]] = {},
+) -> ClusterResult:  # fmt: skip
     """Read all certificates of a folder, and compare them.
 
     Args:
@@ -141,20 +141,20 @@ def gather(
     if not wanted:
         raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
     answers: dict[str, _Answer] = {}
-    silent: list[Silent] = []
+    silent: list[MissingNode] = []
     for node in wanted:
         found = _one(folder, node, there.get(node, set()), image, table)
-        if isinstance(found, Silent):
+        if isinstance(found, MissingNode):
             silent.append(found)
         else:
             answers[node] = found
     made_by = {node: each.made for node, each in answers.items()}
     for node, why in old(made_by, written(folder), made).items():
-        silent.append(Silent(node=node, kind="old", why=why))
+        silent.append(MissingNode(node=node, kind="old", why=why))
         del answers[node]
     members = [member for each in answers.values() for member in each.said]
     groups, collectives = group(members, table), _collectives(folder, table, members, met)
-    return Fleet(
+    return ClusterResult(
         tree=image.tree, asked=wanted, groups=groups, across=across(groups),
         silent=tuple(sorted(silent, key=lambda each: each.node)), open=_open(answers, collectives),
         strangers=tuple(sorted({*there} - {*wanted}))[:MOST_STRANGERS], notes=tuple(notes),
@@ -162,7 +162,9 @@ def gather(
     )  # fmt: skip
 
 
-def _open(answers: Mapping[str, _Answer], collectives: Sequence[Between]) -> tuple[Open, ...]:
+def _open(
+    answers: Mapping[str, _Answer], collectives: Sequence[CollectiveResult]
+) -> tuple[OpenQuestion, ...]:
     """Return why certificates are no pass by themselves.
 
     A node with one GPU has nobody for its collectives; those between the nodes tell of it, where they were identical.
@@ -178,12 +180,12 @@ def _open(answers: Mapping[str, _Answer], collectives: Sequence[Between]) -> tup
         for why in each.why:
             if not (why == NOT_COVERED and each.lone and node in covered):
                 found.setdefault(why, []).append(node)
-    return tuple(Open(why=why, nodes=tuple(nodes)) for why, nodes in sorted(found.items()))
+    return tuple(OpenQuestion(why=why, nodes=tuple(nodes)) for why, nodes in sorted(found.items()))
 
 
 def _collectives(
-    folder: Path, table: Table, members: Sequence[Member], met: Mapping[Device, Sequence[str]]
-) -> tuple[Between, ...]:
+    folder: Path, table: AnswerTable, members: Sequence[NodeAnswers], met: Mapping[Device, Sequence[str]]
+) -> tuple[CollectiveResult, ...]:
     """Return what came of the collectives between nodes, for each kind of device on which they were run."""
     found = []
     for device, names in sorted(table.between.items()):
@@ -208,47 +210,51 @@ def _there(folder: Path) -> dict[str, set[str]]:
     return found
 
 
-def _one(folder: Path, node: str, there: set[str], image: Image, table: Table) -> Silent | _Answer:
+def _one(
+    folder: Path, node: str, there: set[str], image: ExpectedImage, table: AnswerTable
+) -> MissingNode | _Answer:
     """Return what a node says, or why it says nothing."""
     try:
         return (
             _certified(folder, node, image, table) if CERTIFICATE in there else _silent(folder, node, there)
         )
     except OSError as err:
-        return Silent(node=node, kind="unreadable", why=plain(str(err)))
+        return MissingNode(node=node, kind="unreadable", why=plain(str(err)))
 
 
-def _certified(folder: Path, node: str, image: Image, table: Table) -> Silent | _Answer:
+def _certified(folder: Path, node: str, image: ExpectedImage, table: AnswerTable) -> MissingNode | _Answer:
     try:
         verdict = _certificate(folder / f"{node}{CERTIFICATE}", image).verdict
         said = tuple(table.read(node, verdict))
     except UsageError as err:
-        return Silent(node=node, kind="unreadable", why=plain(str(err)))
+        return MissingNode(node=node, kind="unreadable", why=plain(str(err)))
     except RecursionError:
-        return Silent(node=node, kind="unreadable", why="its certificate is nested too deeply")
+        return MissingNode(node=node, kind="unreadable", why="its certificate is nested too deeply")
     scopes = drifting_scopes(verdict) - {one.device for one in said}
     if scopes:
-        return Silent(node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}")
+        return MissingNode(
+            node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}"
+        )
     if said:
         whys = (*reasons(verdict), *unmet(verdict, said, table.expected))
         return _Answer(said=said, made=verdict.made, why=whys, lone=alone(verdict))
     why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
-    return Silent(node=node, kind="refused", why=why)
+    return MissingNode(node=node, kind="refused", why=why)
 
 
-def _silent(folder: Path, node: str, there: set[str]) -> Silent:
+def _silent(folder: Path, node: str, there: set[str]) -> MissingNode:
     if ERROR in there:
-        return Silent(node=node, kind="refused", why=plain(read_small(folder / f"{node}{ERROR}")))
+        return MissingNode(node=node, kind="refused", why=plain(read_small(folder / f"{node}{ERROR}")))
     if ENDED in there:
-        return Silent(node=node, kind="died", why=ending(read_small(folder / f"{node}{ENDED}")))
+        return MissingNode(node=node, kind="died", why=ending(read_small(folder / f"{node}{ENDED}")))
     if LOST in there:
-        return Silent(node=node, kind="lost", why=plain(read_small(folder / f"{node}{LOST}").strip()))
+        return MissingNode(node=node, kind="lost", why=plain(read_small(folder / f"{node}{LOST}").strip()))
     if BEGAN in there:
-        return Silent(node=node, kind="hangs", why="it began, and has neither answered nor ended")
-    return Silent(node=node, kind="absent", why="it has not begun")
+        return MissingNode(node=node, kind="hangs", why="it began, and has neither answered nor ended")
+    return MissingNode(node=node, kind="absent", why="it has not begun")
 
 
-def _certificate(path: Path, image: Image) -> Certificate:
+def _certificate(path: Path, image: ExpectedImage) -> Certificate:
     if path.is_symlink():
         raise UsageError(f"{path} is a link, and no file", hint=HINT)
     found = read_certificate(path)
@@ -256,12 +262,12 @@ def _certificate(path: Path, image: Image) -> Certificate:
     return found
 
 
-def summary(fleet: Fleet) -> Mapping[str, int]:
+def summary(fleet: ClusterResult) -> Mapping[str, int]:
     """Return how many nodes answered, how many did not, and in how many groups they are."""
     return {"nodes": len(fleet.asked), "silent": len(fleet.silent), "groups": len(fleet.groups)}
 
 
-def by_node(fleet: Fleet) -> Iterator[tuple[str, Group, list[str]]]:
+def by_node(fleet: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
     """Yield each node that drifts or answers otherwise than its group, with what it answers so."""
     for one in fleet.groups:
         found: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from reprobuild.verify.determinism.document import Device, ModeName
 from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.platform import facts
 from reprobuild.verify.determinism.summary import drifting
-from reprobuild.verify.verdict import Probe, Smoke, Verdict
+from reprobuild.verify.verdict import ProbeVerdict, Smoke, Verdict
 
 WIDTH = 16  # bytes of an answer that are kept: two that differ in them alone would be a collision of SHA-256
 NONE = bytes(WIDTH)
@@ -26,12 +26,12 @@ OPEN = ("inconclusive", "not-covered", "not-run")
 NOT_COVERED = "collectives: not-covered"  # as `reasons` has it
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class NodeAnswers(Struct, frozen=True, kw_only=True):
     """One node on one device.
 
     Attributes:
         platform: what its results may depend on, as (name, value).
-        packed: for each name of the `Table` the first bytes of its answer, or zeros.
+        packed: for each name of the `AnswerTable` the first bytes of its answer, or zeros.
         drifts: names of what was not the same twice on this node itself, and must be.
         loose: names of what drifts with the image's profile, as it may where strict mode cures or refuses it.
     """
@@ -44,7 +44,7 @@ class Member(Struct, frozen=True, kw_only=True):
     loose: tuple[str, ...] = ()
 
 
-class Table:
+class AnswerTable:
     """The names of all answers that an image can give, by device, and each text that was seen, once.
 
     Args:
@@ -69,7 +69,7 @@ class Table:
         self._packed: dict[bytes, bytes] = {}
         self._platforms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
 
-    def read(self, node: str, verdict: Verdict) -> Iterator[Member]:
+    def read(self, node: str, verdict: Verdict) -> Iterator[NodeAnswers]:
         """Yield what a node says, a member for each device.
 
         Raises:
@@ -83,7 +83,7 @@ class Table:
                 raise UsageError(
                     "the certificate tells more of its platform than there is to tell", hint=OTHER
                 )
-            yield Member(
+            yield NodeAnswers(
                 node=node, device=smoke.device, platform=self._platforms.setdefault(platform, platform),
                 packed=self._packed.setdefault(packed, packed), drifts=tuple(sorted(self._drifts(smoke, verdict))),
                 loose=tuple(f"{probe.name} (profile)" for probe in drifting(smoke)),
@@ -150,7 +150,9 @@ def alone(verdict: Verdict) -> bool:
     return verdict.determinism.collectives == "not-covered" == next((each.verdict for each in several), "")
 
 
-def unmet(verdict: Verdict, said: Collection[Member], expected: Mapping[Device, Expected]) -> tuple[str, ...]:
+def unmet(
+    verdict: Verdict, said: Collection[NodeAnswers], expected: Mapping[Device, Expected]
+) -> tuple[str, ...]:
     """Return what a certificate has not, though it says that all was identical: reprobuild writes none of that kind.
 
     Args:
@@ -184,7 +186,7 @@ def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
         yield f"identical, and no answer of control {some(away, MOST_REASONS)}"
 
 
-def _answered(probe: Probe, given: Mapping[str, str], asked: Expected) -> bool:
+def _answered(probe: ProbeVerdict, given: Mapping[str, str], asked: Expected) -> bool:
     """Tell whether a probe has what its verdict says; one that may be skipped, and was, says why itself."""
     if probe.verdict == "not-applicable":
         return probe.name in asked.optional

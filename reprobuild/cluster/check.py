@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 
 from reprobuild.cluster import kubernetes_collect, kubernetes_job
-from reprobuild.cluster.aggregate import Fleet, Image, gather
-from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather
+from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.collectives_run import FEWEST, devices_of, meet
 from reprobuild.cluster.shared_dir import COLLECTIVES, NOT_RUN
-from reprobuild.cluster.slurm_allocation import Wanted, granted
+from reprobuild.cluster.slurm_allocation import JobRequest, granted
 from reprobuild.cluster.slurm_step import run_step
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.image.model import Image as Built
 from reprobuild.infra.atomic import write_file
-from reprobuild.lock.lock import Lock
-from reprobuild.pipeline.verify import Checks
+from reprobuild.lock.model import Lock
+from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.verify.check import seed_of
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import Expected, expected
@@ -31,9 +31,9 @@ from reprobuild.verify.verdict import Verdict
 
 
 def check_slurm(
-    lock: Lock, image: Built, out: Path, session: Session, checks: Checks, wanted: Wanted, program: Sequence[str],
-    *, collectives: bool | None = None,
-) -> Fleet:  # fmt: skip
+    lock: Lock, image: Built, out: Path, session: RunContext, checks: VerifyOptions, wanted: JobRequest,
+    program: Sequence[str], *, collectives: bool | None = None,
+) -> ClusterResult:  # fmt: skip
     """Run the smoke test on each node through Slurm, then collectives between them, and gather the answers.
 
     Args:
@@ -75,7 +75,7 @@ def check_slurm(
     return check_folder(lock, image, folder, table, session, asked, notes, met)
 
 
-def hindrance(table: Table, device: Device, nodes: Sequence[str]) -> str:
+def hindrance(table: AnswerTable, device: Device, nodes: Sequence[str]) -> str:
     """Return why collectives between the nodes that answered on a device cannot be run; empty where they can."""
     if len(nodes) < FEWEST:
         return f"of the nodes only {', '.join(nodes)} answered on it"
@@ -90,21 +90,21 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
 
 def check_folder(
-    lock: Lock, image: Built, folder: Path, table: Table, session: Session, nodes: Sequence[str] = (),
+    lock: Lock, image: Built, folder: Path, table: AnswerTable, session: RunContext, nodes: Sequence[str] = (),
     notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, made: str = "",
-) -> Fleet:  # fmt: skip
+) -> ClusterResult:  # fmt: skip
     """Compare the certificates in a folder, now or as when they were compared at first (`made`).
 
     Raises:
         UsageError: the folder is none, or has no node.
     """
-    wanted = Image(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
+    wanted = ExpectedImage(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
     now = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
     return gather(folder, wanted, table, nodes, notes, made or f"{now:%Y-%m-%dT%H:%M:%SZ}", met)
 
 
 def job_of(
-    lock: Lock, image: Built, session: Session, checks: Checks, job: kubernetes_job.Job
+    lock: Lock, image: Built, session: RunContext, checks: VerifyOptions, job: kubernetes_job.KubernetesJob
 ) -> dict[str, Any]:
     """Return the manifest of the Indexed Job that checks nodes through Kubernetes.
 
@@ -122,7 +122,9 @@ def job_of(
     )  # fmt: skip
 
 
-def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks: Checks, nodes: int) -> Path:
+def judge_pods(
+    lock: Lock, image: Built, folder: Path, session: RunContext, checks: VerifyOptions, nodes: int
+) -> Path:
     """Make certificates of what the pods of that job printed, and return their folder; the options must be the job's.
 
     Raises:
@@ -134,29 +136,29 @@ def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks:
     )
 
 
-def table_of(lock: Lock, session: Session) -> Table:
+def table_of(lock: Lock, session: RunContext) -> AnswerTable:
     """Return the names of all answers of a lock's image.
 
     Raises:
         InconclusiveError: it has not this smoke test.
     """
-    return Table(_expected(lock, session))
+    return AnswerTable(_expected(lock, session))
 
 
-def _expected(lock: Lock, session: Session) -> dict[Device, Expected]:
+def _expected(lock: Lock, session: RunContext) -> dict[Device, Expected]:
     wanted = expected(lock, session.store, session.say)
     if wanted is None:
         raise InconclusiveError("nodes cannot be compared by this image", hint=OTHER)
     return wanted
 
 
-def told(found: Fleet | Verdict) -> Any:
+def told(found: ClusterResult | Verdict) -> Any:
     """Return the document of `--json`; a fleet's own answer stands in it, too."""
     document = msgspec.to_builtins(found)
-    return {"verdict": found.verdict, **document} if isinstance(found, Fleet) else document
+    return {"verdict": found.verdict, **document} if isinstance(found, ClusterResult) else document
 
 
-def words(out: Path, session: Session, checks: Checks, folder: Path) -> list[str]:
+def words(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
     """Return the command line by which a node takes part."""
     return [
         "verify", str(out.absolute()), "--member", str(folder), "--store", str(session.store.root),

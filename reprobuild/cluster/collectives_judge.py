@@ -40,7 +40,7 @@ class Drift(Struct, frozen=True, kw_only=True):
     settled: bool = True
 
 
-class Between(Struct, frozen=True, kw_only=True):
+class CollectiveResult(Struct, frozen=True, kw_only=True):
     """What came of the collectives between nodes on one kind of device.
 
     `unfinished`: not all nodes came, or not all came to the end. `identical` are the collectives that were the same in
@@ -60,14 +60,14 @@ class Between(Struct, frozen=True, kw_only=True):
     control: str = ""
 
 
-def unknown(device: Device, why: str) -> Between:
+def unknown(device: Device, why: str) -> CollectiveResult:
     """Return that nothing is known of collectives that were run."""
-    return Between(
+    return CollectiveResult(
         device=device, backend=BACKENDS[device], verdict="inconclusive", nodes=(), ranks=0, open=(plain(why),)
     )
 
 
-def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[str] = ()) -> Between:
+def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[str] = ()) -> CollectiveResult:
     """Judge what the nodes left in a folder.
 
     Args:
@@ -80,7 +80,7 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
     """
     if (folder / NOT_RUN).exists() and not (folder / NODES).exists():
         why = plain(read_small(folder / NOT_RUN).strip())
-        return Between(
+        return CollectiveResult(
             device=device, backend=BACKENDS[device], verdict="not-run", nodes=(), ranks=0, open=(why,)
         )
     nodes = [read_node(folder, name) for name in met or listed(folder)]
@@ -95,7 +95,7 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
     elif not left:
         reasons = [*_misnumbered(ranks), *_unanswered(names, ranks, required), *blind]
     drifting = {each.collective for each in drifts}
-    return Between(
+    return CollectiveResult(
         device=device, backend=BACKENDS[device],
         verdict="drift" if drifts else "unfinished" if left or not nodes
         else "inconclusive" if reasons else "identical",
@@ -108,7 +108,7 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
     )  # fmt: skip
 
 
-def held_against(found: Between, answered: Sequence[str]) -> Between:
+def held_against(found: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:
     """Return it with why it was not run between the nodes that answered on that device, where it was not."""
     if found.verdict == "not-run":
         return found
@@ -121,7 +121,7 @@ def held_against(found: Between, answered: Sequence[str]) -> Between:
     return msgspec.structs.replace(found, verdict=verdict, open=(*found.open, *why))
 
 
-def blamed(one: Between) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
+def blamed(one: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
     """Return the drifts that name who drifts, and those that may come of these nodes.
 
     What one node gives otherwise each time goes into the sums, and the parts of sums, of all. Where nothing names some

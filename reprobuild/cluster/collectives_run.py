@@ -11,14 +11,14 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from reprobuild.cluster.aggregate import Fleet
+from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.shared_dir import COLLECTIVES
 from reprobuild.cluster.slurm import address_of
-from reprobuild.cluster.slurm_allocation import Job
+from reprobuild.cluster.slurm_allocation import SlurmJob
 from reprobuild.cluster.slurm_step import run_step
-from reprobuild.context import Session
-from reprobuild.lock.lock import FILES
-from reprobuild.pipeline.verify import Checks
+from reprobuild.context import RunContext
+from reprobuild.lock.system import FILES
+from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.run import PYTHON
 
@@ -30,7 +30,7 @@ REPEATS, THOROUGH = 3, 30  # of each collective in each round
 PORTS = range(20_000, 30_000)  # below those that Linux itself gives to programs
 
 
-def devices_of(fleet: Fleet) -> dict[Device, tuple[str, ...]]:
+def devices_of(fleet: ClusterResult) -> dict[Device, tuple[str, ...]]:
     """Return for each kind of device the nodes that answered on it, in the order of their names."""
     found: dict[Device, set[str]] = {}
     for one in fleet.groups:
@@ -39,8 +39,8 @@ def devices_of(fleet: Fleet) -> dict[Device, tuple[str, ...]]:
 
 
 def meet(
-    job: Job, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
-    session: Session, checks: Checks, deadline: int,
+    job: SlurmJob, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
+    session: RunContext, checks: VerifyOptions, deadline: int,
 ) -> tuple[str, ...]:  # fmt: skip
     """Run the collectives between some nodes of a job, and return what srun said; the answers are in the folder.
 

@@ -13,14 +13,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.cluster.answer_table import NONE, WIDTH, Member, Table
+from reprobuild.cluster.answer_table import NONE, WIDTH, AnswerTable, NodeAnswers
 from reprobuild.verify.determinism.document import Device
 
 MOST_SIDES = 50  # of an answer without a majority that are told
 FEWEST = 3  # nodes that a majority needs: of two nobody knows which is right
 
 
-class Odd(Struct, frozen=True, kw_only=True):
+class Outlier(Struct, frozen=True, kw_only=True):
     """A node that is not as the others of its group.
 
     `other`: its answer is not the majority's; `drift`: it was not the same twice on the node itself; `missing`: more
@@ -35,7 +35,7 @@ class Odd(Struct, frozen=True, kw_only=True):
     majority: str = ""
 
 
-class Parted(Struct, frozen=True, kw_only=True):
+class Split(Struct, frozen=True, kw_only=True):
     """An answer without a majority: by the beginning of each digest the nodes that gave it.
 
     `untold` is how many nodes gave others beside those.
@@ -60,13 +60,13 @@ class Group(Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     compared: int
     majority: dict[str, str]
-    odd: tuple[Odd, ...] = ()
-    parted: tuple[Parted, ...] = ()
+    odd: tuple[Outlier, ...] = ()
+    parted: tuple[Split, ...] = ()
     loose: dict[str, tuple[str, ...]] = {}
     lacked: dict[str, tuple[str, ...]] = {}
 
 
-class Across(Struct, frozen=True, kw_only=True):
+class CrossPlatform(Struct, frozen=True, kw_only=True):
     """What differs between the groups of one kind of device, as is expected.
 
     `facts` are the names in which the platforms differ, `answers` those that the groups answer differently, of
@@ -79,21 +79,21 @@ class Across(Struct, frozen=True, kw_only=True):
     compared: int
 
 
-def group(members: Iterable[Member], table: Table) -> tuple[Group, ...]:
+def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ...]:
     """Return the groups, the largest first; nodes are in the order of their names.
 
     Args:
         members: of any node at most one for each kind of device.
         table: by which they were read.
     """
-    found: dict[tuple[Device, tuple[tuple[str, str], ...]], list[Member]] = {}
+    found: dict[tuple[Device, tuple[tuple[str, str], ...]], list[NodeAnswers]] = {}
     for member in members:
         found.setdefault((member.device, member.platform), []).append(member)
     made = [_grouped(each, table) for each in found.values()]
     return tuple(sorted(made, key=lambda one: (one.device, -len(one.nodes), sorted(one.platform.items()))))
 
 
-def across(groups: Sequence[Group]) -> tuple[Across, ...]:
+def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
     """Return what differs between groups, for each kind of device that has several."""
     found = []
     for device in sorted({one.device for one in groups}):
@@ -106,14 +106,14 @@ def across(groups: Sequence[Group]) -> tuple[Across, ...]:
             for name, value in one.majority.items():
                 values.setdefault(name, []).append(value)
         common = {name: seen for name, seen in values.items() if len(seen) > 1}
-        found.append(Across(
+        found.append(CrossPlatform(
             device=device, facts=tuple(sorted({name for (name, _), seen in facts.items() if seen < len(several)})),
             answers=tuple(sorted(name for name, seen in common.items() if len(set(seen)) > 1)), compared=len(common),
         ))  # fmt: skip
     return tuple(found)
 
 
-def _grouped(members: list[Member], table: Table) -> Group:
+def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
     """Compare the nodes of one platform, an answer at a time; nodes that say the same are looked at once."""
     alike: dict[bytes, list[str]] = {}
     for member in members:
@@ -122,7 +122,7 @@ def _grouped(members: list[Member], table: Table) -> Group:
     for one in members:
         for name in one.loose:
             loose.setdefault(name, []).append(one.node)
-    odd = [Odd(node=one.node, answer=name, kind="drift") for one in members for name in one.drifts]
+    odd = [Outlier(node=one.node, answer=name, kind="drift") for one in members for name in one.drifts]
     drifting = {(each.node, each.answer) for each in odd}
     parted, majority, lacked, compared = [], {}, {}, 0
     for place, name in enumerate(table.names[members[0].device]):
@@ -146,9 +146,9 @@ def _grouped(members: list[Member], table: Table) -> Group:
             odd += _others(name, most, sides)
         if 2 * answered > len(members):
             short = majority.get(name, "")
-            odd += [Odd(node=node, answer=name, kind="missing", majority=short) for node in lacking]
+            odd += [Outlier(node=node, answer=name, kind="missing", majority=short) for node in lacking]
             odd += [
-                Odd(node=node, answer=name, kind="drift", majority=short)
+                Outlier(node=node, answer=name, kind="drift", majority=short)
                 for node in silent
                 if node in away and (node, name) not in drifting
             ]
@@ -170,23 +170,23 @@ def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, li
     return sides, [node for nodes in sides.pop(NONE, []) for node in nodes]
 
 
-def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Parted:
+def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Split:
     """Return who gave what, the largest sides first."""
     nodes = {value: sorted(node for each in lists for node in each) for value, lists in sides.items()}
     order = sorted(nodes, key=lambda value: (-len(nodes[value]), value))
-    return Parted(
+    return Split(
         answer=name, sides={_short(value): tuple(nodes[value]) for value in order[:MOST_SIDES]},
         untold=sum(len(nodes[value]) for value in order[MOST_SIDES:]),
     )  # fmt: skip
 
 
-def _others(name: str, most: bytes, sides: dict[bytes, list[list[str]]]) -> Iterable[Odd]:
+def _others(name: str, most: bytes, sides: dict[bytes, list[list[str]]]) -> Iterable[Outlier]:
     """Yield the nodes that answer otherwise than most."""
     for value, lists in sides.items():
         if value != most:
             for nodes in lists:
                 for node in nodes:
-                    yield Odd(
+                    yield Outlier(
                         node=node, answer=name, kind="other", value=_short(value), majority=_short(most)
                     )
 

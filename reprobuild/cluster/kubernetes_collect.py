@@ -24,8 +24,9 @@ from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import whole_folder
 from reprobuild.infra.untrusted.write_below import write_below
-from reprobuild.lock.lock import Lock, distributions
-from reprobuild.pipeline.verify import Checks
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.model import Lock
+from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.verify.check import seed_of
 from reprobuild.verify.determinism.document import LARGEST, Device, Document, read_document
 from reprobuild.verify.determinism.expected import Expected
@@ -37,7 +38,7 @@ CERTIFICATES = "certificates"
 
 
 def certificates(
-    folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks, *, now: int,
+    folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: VerifyOptions, *, now: int,
     nodes: int,
 ) -> Path:  # fmt: skip
     """Judge what pods printed, and write the certificates as `gathering` reads them; those of before are replaced.
@@ -87,7 +88,7 @@ def _silent(own: Path, name: str, pod: Pod) -> None:
 
 
 def _other(
-    pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks
+    pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: VerifyOptions
 ) -> Callable[[Pod], str]:
     """Return what tells why the answers of a pod are none to what is asked of this image; empty where they are."""
     there = {each.name for pod in pods for each in pod.containers}
@@ -169,7 +170,7 @@ def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only
 
 
 def _smoke(
-    folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: Checks
+    folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: VerifyOptions
 ) -> Iterator[Smoke]:
     """Yield what a pod answered, judged; nothing where it printed nothing."""
     pinned = set(distributions(lock))

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from reprobuild.cluster.kubernetes_job import Job, ends_after, names_of
+from reprobuild.cluster.kubernetes_job import KubernetesJob, ends_after, names_of
 from reprobuild.cluster.kubernetes_pods_json import PODS
-from reprobuild.pipeline.verify import Checks
+from reprobuild.pipeline.verify import VerifyOptions
 
 FILE, FOLDER = "job.json", "pods"
 LATE = 120  # seconds in which the cluster, which ends the job itself, says so
@@ -25,7 +25,7 @@ mkdir {folder} && {kubectl} get pods --selector {selector} --output json > {fold
 """
 
 
-def commands(job: Job, out: Path, checks: Checks, store: Path | None = None) -> str:
+def commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: Path | None = None) -> str:
     """Return the lines for a shell that remove the job before this one, run it, wait, and judge what pods printed.
 
     A job ends as Complete or as Failed, and `kubectl wait` waits for one of them alone.
@@ -42,7 +42,7 @@ def commands(job: Job, out: Path, checks: Checks, store: Path | None = None) -> 
     )  # fmt: skip
 
 
-def _options(checks: Checks, store: Path | None) -> Sequence[str]:
+def _options(checks: VerifyOptions, store: Path | None) -> Sequence[str]:
     return [
         *(["--scope", "cpu"] if checks.cpu_only else []),
         *(["--thorough"] if checks.thorough else []),

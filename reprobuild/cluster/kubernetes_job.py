@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.verify.check import seed_of
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import Expected
@@ -36,7 +36,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DIGEST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)(@sha256:[0-9a-f]{64})?")
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class KubernetesJob(Struct, frozen=True, kw_only=True):
     """What is asked of Kubernetes.
 
     Attributes:
@@ -65,7 +65,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 def manifest(
-    job: Job, lock: Lock, digest: str, expected: Mapping[Device, Expected], *, controls: bool, thorough: bool,
+    job: KubernetesJob, lock: Lock, digest: str, expected: Mapping[Device, Expected], *, controls: bool, thorough: bool,
     probes: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return the Job, of `batch/v1`.
@@ -131,17 +131,17 @@ def manifest(
     }  # fmt: skip
 
 
-def ends_after(job: Job) -> int:
+def ends_after(job: KubernetesJob) -> int:
     """Return after how many seconds a job is ended at the latest, from its start."""
     return job.deadline * (1 + job.retries) + IMAGES
 
 
-def names_of(job: Job) -> tuple[str, ...]:
+def names_of(job: KubernetesJob) -> tuple[str, ...]:
     """Return the names of the containers of a job's pods, in their order."""
     return tuple(f"{device}-{turn}" for device in _devices(job) for turn in TURNS)
 
 
-def _devices(job: Job) -> tuple[Device, ...]:
+def _devices(job: KubernetesJob) -> tuple[Device, ...]:
     return ("cpu", "cuda") if job.gpus else ("cpu",)
 
 
@@ -175,7 +175,7 @@ def asked(
     }
 
 
-def _container(job: Job, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
+def _container(job: KubernetesJob, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
     """Return a container that answers one question. The image's own entrypoint starts it, seeded."""
     limits = {job.resource: job.gpus} if name.startswith("cuda") else {}
     return {

@@ -22,7 +22,7 @@ _POD = re.compile(r"[a-z0-9]([-a-z0-9.]{0,198}[a-z0-9])?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
-class Variable(Struct, frozen=True):
+class PodVariable(Struct, frozen=True):
     """A variable that a container is given; its value is empty where it comes from elsewhere."""
 
     name: Line
@@ -36,7 +36,7 @@ class Container(Struct, frozen=True):
     image: Line = ""
     command: tuple[Text, ...] = ()
     args: tuple[Text, ...] = ()
-    env: tuple[Variable, ...] = ()
+    env: tuple[PodVariable, ...] = ()
 
 
 class Pod(Struct, frozen=True, kw_only=True):

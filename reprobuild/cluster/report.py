@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.cluster.aggregate import Fleet, by_node
+from reprobuild.cluster.aggregate import ClusterResult, by_node
 from reprobuild.cluster.answer_table import plain
 from reprobuild.cluster.check import check_folder, table_of
 from reprobuild.cluster.collectives_judge import blamed
@@ -22,15 +22,15 @@ from reprobuild.cluster.text import (
     titled,
     unprobed_gpus,
 )
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import FLEET, REPORT, VERDICT, is_built_here
-from reprobuild.report.html.cluster import Met, Nodes, Odd, Peers
+from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
 from reprobuild.store.availability import forecast
 from reprobuild.verify.certificate.read import read_certificate
@@ -47,7 +47,7 @@ class _Former(Struct, frozen=True, kw_only=True):
     made: Line = ""
 
 
-def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
+def write_down(lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult) -> None:
     """Write OUT/fleet.json, and the nodes on OUT/report.html; what cannot be written is said, and raises nothing."""
     try:
         write_file(out / FLEET, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
@@ -56,7 +56,7 @@ def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fle
     _write_page(lock, image, out, session, fleet)
 
 
-def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
+def keep_on_page(lock: Lock, image: Image, out: Path, session: RunContext) -> None:
     """Write OUT/report.html, which was written without the nodes, with them, where OUT/fleet.json is of this image.
 
     What the nodes said is read and compared again: that file, which may have come with the folder, is not believed.
@@ -80,7 +80,7 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
     _write_page(lock, image, out, session, found)
 
 
-def _folder(image: Image, out: Path, stated: str, session: Session) -> Path | None:
+def _folder(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:
     """Return where the answers of the nodes lie, None where that is not known.
 
     OUT may have been moved since, so its own folder comes first; no link leads there. Another folder of the caller
@@ -93,7 +93,7 @@ def _folder(image: Image, out: Path, stated: str, session: Session) -> Path | No
     return Path(stated) if known else None
 
 
-def _write_page(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
+def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult) -> None:
     """Write the page, where OUT holds a verdict on this image; else it is left as it is."""
     if not (out / VERDICT).is_file():
         return
@@ -107,10 +107,10 @@ def _write_page(lock: Lock, image: Image, out: Path, session: Session, fleet: Fl
         session.say(f"warning: {REPORT} is not written again: {err}")
 
 
-def on_page(fleet: Fleet) -> Nodes:
+def on_page(fleet: ClusterResult) -> Nodes:
     """Return of a fleet what the page shows."""
     wrong = [
-        Odd(node=node, said=f"drifts, or differs from {len(one.nodes) - 1} of its platform, on {one.device}, in "
+        OutlierRow(node=node, said=f"drifts, or differs from {len(one.nodes) - 1} of its platform, on {one.device}, in "
             f"{len(answers)} answers", answers=tuple(answers))
         for node, one, answers in by_node(fleet)
     ]  # fmt: skip
@@ -120,11 +120,13 @@ def on_page(fleet: Fleet) -> Nodes:
             for name in (name for names in each.sides.values() for name in names):
                 parted.setdefault(name, []).append(each.answer)
         said = f"differs on {one.device} from others of its platform, and which is right is not known"
-        wrong += [Odd(node=name, said=said, answers=tuple(answers)) for name, answers in parted.items()]
+        wrong += [
+            OutlierRow(node=name, said=said, answers=tuple(answers)) for name, answers in parted.items()
+        ]
     said_so = {
         each.node for each in fleet.silent if each.kind == "drifts"
     }  # that is an answer, and a bad one
-    silent = [Odd(node=each.node, said=f"{SILENT[each.kind]}: {each.why}") for each in fleet.silent]
+    silent = [OutlierRow(node=each.node, said=f"{SILENT[each.kind]}: {each.why}") for each in fleet.silent]
     wrong += [one for one in silent if one.node in said_so]
     wrong += _drifting(fleet)
     groups = tuple(
@@ -165,7 +167,7 @@ def on_page(fleet: Fleet) -> Nodes:
     )  # fmt: skip
 
 
-def _drifting(fleet: Fleet) -> Iterator[Odd]:
+def _drifting(fleet: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that are named by a drift of collectives between nodes, with the collectives."""
     for one in fleet.collectives:
         found: dict[tuple[str, str], list[str]] = {}
@@ -177,10 +179,10 @@ def _drifting(fleet: Fleet) -> Iterator[Odd]:
                 found.setdefault((name, said), []).append(each.collective)
         for (name, said), names in found.items():
             what = f"what it holds after collectives between nodes on {one.device} {said}"
-            yield Odd(node=name, said=what, answers=tuple(names))
+            yield OutlierRow(node=name, said=what, answers=tuple(names))
 
 
-def _lacking(fleet: Fleet) -> Iterator[Odd]:
+def _lacking(fleet: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that have no answer where others of their platform have one."""
     for one in fleet.groups:
         absent: dict[str, list[str]] = {}
@@ -188,4 +190,6 @@ def _lacking(fleet: Fleet) -> Iterator[Odd]:
             for name in nodes:
                 absent.setdefault(name, []).extend(answers)
         said = f"has no answer on {one.device}, where others of its platform have one"
-        yield from (Odd(node=name, said=said, answers=tuple(answers)) for name, answers in absent.items())
+        yield from (
+            OutlierRow(node=name, said=said, answers=tuple(answers)) for name, answers in absent.items()
+        )

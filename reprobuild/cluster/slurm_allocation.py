@@ -23,7 +23,7 @@ LARGEST_SAID = 64 << 10  # of what salloc says; its end is kept
 _TOLD_JOB = re.compile(rb"(Granted|Pending) job allocation (\d+)\s")
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class JobRequest(Struct, frozen=True, kw_only=True):
     """What is asked of Slurm.
 
     Attributes:
@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     deadline: int = 1800
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class SlurmJob(Struct, frozen=True, kw_only=True):
     """A job of Slurm, its nodes in Slurm's own order, and the options that `srun` is given in it.
 
     `gone` are nodes that were asked for, and are not among those: Slurm takes one that fails out of a job with
@@ -54,7 +54,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[Job]:
+def granted(wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[SlurmJob]:
     """Give a job with the nodes; one that is made for this is ended afterwards.
 
     Args:
@@ -83,7 +83,7 @@ def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) 
             say(
                 f"job {job} has {len(nodes)} nodes, and {asked} were asked for; lost: {some(gone, MOST_NOTES)}"
             )
-        yield Job(number=job, nodes=nodes, options=wanted.options if inside else (), gone=gone)
+        yield SlurmJob(number=job, nodes=nodes, options=wanted.options if inside else (), gone=gone)
 
 
 def _number(env: Mapping[str, str], name: str) -> int:
@@ -120,7 +120,7 @@ def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _allocation(
-    wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]
+    wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Iterator[tuple[str, bool]]:
     """Give the number of a job with the nodes, and whether it was there before; one of its own is ended afterwards.
 

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from reprobuild.cluster.shared_dir import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODES, STEP, TOLD
 from reprobuild.cluster.slurm import LONGEST, MOST_NOTES, ask, cancel, expanded
-from reprobuild.cluster.slurm_allocation import Job
+from reprobuild.cluster.slurm_allocation import SlurmJob
 from reprobuild.errors import DriftError, EngineError, InconclusiveError
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.proc import TimedOut, stream
+from reprobuild.infra.proc import stream
+from reprobuild.infra.proc.errors import ProcessTimeoutError
 
 GRACE = 60  # from the deadline to the end of the step by Slurm itself
 # What runs on each node beside the check itself: it tells that a process has ended that could not tell it any more.
@@ -37,7 +38,7 @@ _UNREACHED = re.compile(r"down.*|.*\*")
 
 
 def run_step(
-    job: Job, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
+    job: SlurmJob, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
     patience: int = 0, gone: Sequence[str] = (),
 ) -> tuple[str, ...]:  # fmt: skip
     """Run a command once on each of some nodes, and return what srun said when all have ended, or the deadline came.
@@ -88,7 +89,8 @@ def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes
 
 
 def _step(
-    job: Job, count: int, command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int, patience: int,
+    job: SlurmJob, count: int, command: Sequence[str], folder: Path, env: Mapping[str, str], *,
+    deadline: int, patience: int,
 ) -> tuple[str, ...]:  # fmt: skip
     """Run the step; return what srun said.
 
@@ -111,7 +113,7 @@ def _step(
     late = False
     try:
         stream(argv, env=env, purpose="run a check on nodes", sink=take, timeout=deadline)
-    except TimedOut:
+    except ProcessTimeoutError:
         late = True
         _cancel_step(job.number, name, env)
     except BaseException:

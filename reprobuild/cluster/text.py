@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reprobuild.cluster.aggregate import Fleet, Silent, by_node
+from reprobuild.cluster.aggregate import ClusterResult, MissingNode, by_node
 from reprobuild.cluster.answer_table import plain, some
-from reprobuild.cluster.collectives_judge import Between, blamed
+from reprobuild.cluster.collectives_judge import CollectiveResult, blamed
 from reprobuild.cluster.group import Group
 from reprobuild.verify.determinism.summary import unprobed
 
@@ -24,7 +24,7 @@ MET = {
 }  # fmt: skip
 
 
-def render_fleet(fleet: Fleet) -> str:
+def render_fleet(fleet: ClusterResult) -> str:
     """Return what a person reads: the nodes that are not as the others first, then the groups."""
     lines = [
         *_wrong(fleet),
@@ -40,7 +40,7 @@ def render_fleet(fleet: Fleet) -> str:
     return "\n".join(lines)
 
 
-def _wrong(fleet: Fleet) -> Iterator[str]:
+def _wrong(fleet: ClusterResult) -> Iterator[str]:
     for node, one, answers in by_node(fleet):
         peers = len(one.nodes) - 1
         same = {each.answer for each in one.odd if each.node == node and each.kind == "drift"}
@@ -61,12 +61,12 @@ def _wrong(fleet: Fleet) -> Iterator[str]:
             yield f"  and {len(one.parted) - SHOWN_ANSWERS} more answers on {one.device} without a majority"
 
 
-def _silent(silent: Sequence[Silent]) -> Iterator[str]:
+def _silent(silent: Sequence[MissingNode]) -> Iterator[str]:
     for each in silent:
         yield f"{each.node}: {SILENT[each.kind]}: {each.why}"
 
 
-def _missing(fleet: Fleet) -> Iterator[str]:
+def _missing(fleet: ClusterResult) -> Iterator[str]:
     for one in fleet.groups:
         for nodes, answers in lacking(one):
             who, what = some(nodes, SHOWN_NODES), some(answers, SHOWN_ANSWERS)
@@ -87,7 +87,7 @@ def lacking(one: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     yield from found.items()
 
 
-def _open(fleet: Fleet) -> Iterator[str]:
+def _open(fleet: ClusterResult) -> Iterator[str]:
     for each in fleet.open:
         yield f"{some(each.nodes, SHOWN_NODES)}: {each.why}"
     for name in fleet.strangers:
@@ -95,7 +95,7 @@ def _open(fleet: Fleet) -> Iterator[str]:
     yield from fleet.notes
 
 
-def _groups(fleet: Fleet) -> Iterator[str]:
+def _groups(fleet: ClusterResult) -> Iterator[str]:
     for number, one in enumerate(fleet.groups, 1):
         yield ""
         yield f"group {number}, {one.device}: {titled(one)}"
@@ -115,7 +115,7 @@ def _groups(fleet: Fleet) -> Iterator[str]:
         )
 
 
-def _met(fleet: Fleet) -> Iterator[str]:
+def _met(fleet: ClusterResult) -> Iterator[str]:
     yield ""
     if not fleet.collectives:
         yield "collectives between nodes: not run"
@@ -124,14 +124,14 @@ def _met(fleet: Fleet) -> Iterator[str]:
         yield from (f"  {line}" for line in met_lines(one))
 
 
-def met_title(one: Between) -> str:
+def met_title(one: CollectiveResult) -> str:
     """Return between whom collectives were run."""
     if one.verdict == "not-run":
         return f"collectives between nodes, {one.device} ({one.backend})"
     return f"collectives between {len(one.nodes)} nodes, {one.device} ({one.backend}, {one.ranks} ranks)"
 
 
-def met_lines(one: Between) -> Iterator[str]:
+def met_lines(one: CollectiveResult) -> Iterator[str]:
     """Yield what came of the collectives between nodes, a line for each thing to know."""
     named, follows = blamed(one)
     for each in named:
@@ -151,7 +151,7 @@ def met_lines(one: Between) -> Iterator[str]:
         yield f"control, a sum over ranks: {plain(one.control)}"
 
 
-def follow_line(one: Between) -> str:
+def follow_line(one: CollectiveResult) -> str:
     """Return what drifts on nodes that are not named by it: others are, and what they give goes to all."""
     named, follows = blamed(one)
     guilty = {node for each in named for node in each.nodes}

@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ENDED, ERROR, LARGEST, NODE
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
-from reprobuild.lock.lock import Lock
-from reprobuild.pipeline.verify import Checks, examine
+from reprobuild.lock.model import Lock
+from reprobuild.pipeline.verify import VerifyOptions, examine
 from reprobuild.verify.verdict import Verdict
 
 
-def node_name(session: Session, host: str) -> str:
+def node_name(session: RunContext, host: str) -> str:
     """Return the name of this node: Slurm's, else that of the host.
 
     Raises:
@@ -31,7 +31,7 @@ def node_name(session: Session, host: str) -> str:
 
 
 def take_part(
-    lock: Lock, image: Image, out: Path, session: Session, checks: Checks, folder: Path, node: str
+    lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions, folder: Path, node: str
 ) -> Verdict:
     """Run the smoke test on this node, and write its certificate; what a node left there before goes.
 

@@ -19,7 +19,8 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin, without_login
-from reprobuild.infra.secrets import redact, strip_credentials
+from reprobuild.infra.secrets import redact
+from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import (
     Label,

@@ -14,7 +14,7 @@ from reprobuild.errors import UsageError
 DEFAULT = "torch"
 
 
-class Entry(Struct, frozen=True):
+class ProfileEntry(Struct, frozen=True):
     """One setting, as far as it matters here; `value` is that of a switch, a variable's text, or null."""
 
     name: str
@@ -24,7 +24,7 @@ class Entry(Struct, frozen=True):
 class Profile(Struct, frozen=True):
     """One profile: which others it includes, and what it sets."""
 
-    settings: tuple[Entry, ...]
+    settings: tuple[ProfileEntry, ...]
     includes: tuple[str, ...] = ()
 
 

@@ -18,13 +18,13 @@ from reprobuild.compare.images.explain import LABEL
 from reprobuild.distribute import provenance, sbom
 from reprobuild.ecosystems.oci_registry import repository
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor
-from reprobuild.errors import ShipError, UsageError
+from reprobuild.errors import DistributionError, UsageError
 from reprobuild.image.engine_name import own_name
 from reprobuild.image.model import Image
 from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Text
-from reprobuild.lock.lock import Lock, encode
+from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import LOCK, VERDICT
 from reprobuild.verify.certificate.read import LARGEST, read_verdict
 from reprobuild.verify.verdict import Verdict
@@ -49,7 +49,7 @@ EMPTY = b"{}"
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 
 
-class Paper(Struct, frozen=True, kw_only=True):
+class Attachment(Struct, frozen=True, kw_only=True):
     """One of them, and its bytes."""
 
     kind: Kind
@@ -87,30 +87,30 @@ def provenance_of(lock: Lock, image: Image) -> bytes:
     )
 
 
-def papers(lock: Lock, image: Image, out: Path) -> list[Paper]:
+def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
     """Return what goes along with the image of a folder of results.
 
     Raises:
-        ShipError: something looks like a secret; or the certificate there is of another image, damaged, or no
+        DistributionError: something looks like a secret; or the certificate there is of another image, damaged, or no
             plain file.
     """
     found = [
-        Paper(kind="lock", content=encode(lock)),
-        Paper(kind="sbom", content=sbom.cyclonedx(lock)),
-        Paper(kind="provenance", content=provenance_of(lock, image)),
+        Attachment(kind="lock", content=encode(lock)),
+        Attachment(kind="sbom", content=sbom.cyclonedx(lock)),
+        Attachment(kind="provenance", content=provenance_of(lock, image)),
     ]
     place = out / VERDICT
     if os.path.lexists(place):
         content = _certificate(place)
         if certified(content, lock, image) is None:
-            raise ShipError(
+            raise DistributionError(
                 f"{place} is no certificate of this image",
                 hint="make one with `reprobuild verify OUT`, or take the file away and push without one",
             )
-        found.append(Paper(kind="certificate", content=content))
+        found.append(Attachment(kind="certificate", content=content))
     for paper in found:
         for line, rule in secrets.find(paper.content):
-            raise ShipError(
+            raise DistributionError(
                 f"{FILES[paper.kind]}:{line}: this looks like a secret ({rule}), and is not handed to others",
                 hint="leave what it comes from out, with --drop NAME, and build again",
             )
@@ -121,7 +121,7 @@ def _certificate(place: Path) -> bytes:
     try:
         stream, _ = open_plain(place, links=False)
     except OSError:
-        raise ShipError(
+        raise DistributionError(
             f"{place} is no plain file, or cannot be read",
             hint="take it away, and make a certificate with `reprobuild verify OUT`",
         ) from None
@@ -141,7 +141,7 @@ def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
     return verdict if (verdict.lock, verdict.image, verdict.tree) == ours else None
 
 
-def artifact(paper: Paper, subject: Descriptor) -> bytes:
+def artifact(paper: Attachment, subject: Descriptor) -> bytes:
     """Return the manifest by which a paper belongs to an image; the same paper has the same one."""
     empty = {"mediaType": EMPTY_TYPE, "digest": digest_of(EMPTY), "size": len(EMPTY)}
     layer = {

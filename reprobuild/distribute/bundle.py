@@ -10,12 +10,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild import __version__
-from reprobuild.distribute.bundle_contents import PROGRAM, File, Part, contents, for_others, program
-from reprobuild.distribute.bundle_writer import Written, manifest_of, write_bundle
+from reprobuild.distribute.bundle_contents import PROGRAM, BundleFile, Part, contents, for_others, program
+from reprobuild.distribute.bundle_writer import WrittenBundle, manifest_of, write_bundle
 from reprobuild.distribute.own_wheels import own_wheels
 from reprobuild.distribute.signing import sign
 from reprobuild.distribute.standalone.unbundle import Refused, begins_bundle, is_part
-from reprobuild.errors import ShipError, UsageError
+from reprobuild.errors import DistributionError, UsageError
 from reprobuild.infra.atomic import private_folder, write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.output.directory import VERDICT, read_image
@@ -26,7 +26,7 @@ _SMALLEST = 1 << 20
 _ELSEWHERE = "write the bundle into another folder, or name it otherwise with -o"
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class BundleOptions(Struct, frozen=True, kw_only=True):
     """How a bundle is made.
 
     Attributes:
@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     split: int = 0
 
 
-class Bundled(Struct, frozen=True, kw_only=True):
+class BundleResult(Struct, frozen=True, kw_only=True):
     """A bundle that was written: its files in their order, sha256 (hex) and size of all together, what is in it."""
 
     files: tuple[str, ...]
@@ -69,9 +69,9 @@ def parse_size(text: str) -> int:
 
 
 def bundle(
-    out: Path, target: Path, store: Store, wanted: Wanted, env: Mapping[str, str], *,
+    out: Path, target: Path, store: Store, wanted: BundleOptions, env: Mapping[str, str], *,
     say: Callable[[str], None], progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Bundled:  # fmt: skip
+) -> BundleResult:  # fmt: skip
     """Write the bundle of a folder of results, and the program that unpacks it beside it; the files appear whole.
 
     The same folder of results gives the same bytes.
@@ -87,7 +87,7 @@ def bundle(
 
     Raises:
         UsageError: `out` holds no image.
-        ShipError: something of it is missing or damaged, or it cannot be signed.
+        DistributionError: something of it is missing or damaged, or it cannot be signed.
         FetchError: an input is not in the store.
         OSError: there is no room; nothing is left behind.
     """
@@ -106,7 +106,8 @@ def bundle(
         if "reprobuild" in wanted.parts:
             say("reprobuild itself: its wheels")
             files += [
-                File(path=f"reprobuild/{path.name}", content=path) for path in own_wheels(folder / "wheels")
+                BundleFile(path=f"reprobuild/{path.name}", content=path)
+                for path in own_wheels(folder / "wheels")
             ]
         told = {
             "made_by": f"reprobuild {__version__}", "lock": lock.digest, "parts": sorted(wanted.parts),
@@ -115,7 +116,7 @@ def bundle(
         try:
             manifest = manifest_of(files, told)
         except Refused as err:
-            raise ShipError(str(err), hint="give the file another name, and build again") from None
+            raise DistributionError(str(err), hint="give the file another name, and build again") from None
         signature = sign(manifest, wanted.key, env) if wanted.key else b""
         say(f"bundle: {len(files)} files")
         written = write_bundle(
@@ -129,7 +130,7 @@ def bundle(
         )
         write_file(beside, program())
         placed = _place(written, target)
-    return Bundled(
+    return BundleResult(
         files=placed, sha256=written.sha256, size=written.size, members=len(files), lock=lock.digest,
         manifest=image.manifest, parts=tuple(sorted(wanted.parts)), signed=bool(signature),
         certified=(out / VERDICT).exists(), program=str(beside),
@@ -144,17 +145,17 @@ def _head(path: Path) -> bytes:
 def _refuse_others(target: Path, beside: Path) -> None:
     """Stop where a file would be replaced that is none of ours."""
     if beside.exists() and b"bundle of reprobuild" not in _head(beside):
-        raise ShipError(f"{beside} is another program", hint="write the bundle into another folder")
+        raise DistributionError(f"{beside} is another program", hint="write the bundle into another folder")
     if target.is_dir():
-        raise ShipError(f"{target} is a folder", hint="name a file with -o")
+        raise DistributionError(f"{target} is a folder", hint="name a file with -o")
     if is_part(target.name):
-        raise ShipError(
+        raise DistributionError(
             f"{target} has the name of a part of a bundle",
             hint="name it with -o so that it ends in no number",
         )
     numbered = _numbered(target)
     if numbered and not begins_bundle(str(target.with_name(f"{target.name}.001"))):
-        raise ShipError(
+        raise DistributionError(
             f"{numbered[0]} is there, which is no part of a bundle, and would be taken for one",
             hint=_ELSEWHERE,
         )
@@ -166,13 +167,13 @@ def _numbered(target: Path) -> list[Path]:
     return list(itertools.takewhile(Path.is_file, named))
 
 
-def _place(written: Written, target: Path) -> tuple[str, ...]:
+def _place(written: WrittenBundle, target: Path) -> tuple[str, ...]:
     """Move the finished files to their place; what is left of an earlier bundle of that name goes."""
     places = [target.parent / path.name for path in written.paths]
     former = _numbered(target)
     for place in places:
         if place != target and place not in former and place.exists():
-            raise ShipError(f"{place} is there, and is no part of a bundle", hint=_ELSEWHERE)
+            raise DistributionError(f"{place} is there, and is no part of a bundle", hint=_ELSEWHERE)
     if target not in places:
         target.unlink(missing_ok=True)  # or it would be taken for the bundle
     # The first goes last: whoever finds the others after a kill sees by it that they are ours.

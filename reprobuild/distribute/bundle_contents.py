@@ -19,14 +19,15 @@ from reprobuild.distribute.readme import render_readme
 from reprobuild.distribute.sbom import FILE as SBOM
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.distribute.secret_files import refuse_secret_files
-from reprobuild.errors import BuildError, ShipError, UsageError
+from reprobuild.errors import BuildError, DistributionError, UsageError
 from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import Artefact, Base, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact, Base
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
 from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
@@ -45,7 +46,7 @@ _LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
 _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
-class File(Struct, frozen=True, kw_only=True):
+class BundleFile(Struct, frozen=True, kw_only=True):
     """A file that goes into a bundle: its path there, and its bytes or where they are.
 
     `sha256` is empty where it is not known yet; where it is, the bytes are held against it.
@@ -101,7 +102,7 @@ def _system(base: Base) -> list[Artefact]:
     return [*(deb.file for deb in (*base.packages, *base.tools)), *layers]
 
 
-def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]) -> list[File]:
+def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]) -> list[BundleFile]:
     """Return every file of the bundle of a folder of results, in the order in which they stand there.
 
     Args:
@@ -110,8 +111,8 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         parts: what goes in beside the image, the recipe, the sources and what is known of them.
 
     Raises:
-        ShipError: something of it is missing or damaged, or what is no blob, no input and not the lock holds what
-            looks like a secret.
+        DistributionError: something of it is missing or damaged, or what is no blob, no input and not the lock
+            holds what looks like a secret.
         FetchError: an input is not in the store.
     """
     layout = _layout(out, image)
@@ -128,10 +129,10 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         PROVENANCE: provenance(lock, image),
     }
     found = [
-        *(File(path=name, content=content) for name, content in papers.items()),
-        File(path=LOCK, content=out / LOCK, sha256=image.lock),
+        *(BundleFile(path=name, content=content) for name, content in papers.items()),
+        BundleFile(path=LOCK, content=out / LOCK, sha256=image.lock),
         *_proof(out, lock, image),
-        *(File(path=name, content=_present(out / name)) for name in _RECIPE),
+        *(BundleFile(path=name, content=_present(out / name)) for name in _RECIPE),
         *_layout_files(layout, image, lock.platform),
     ]
     inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
@@ -142,11 +143,11 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         found += _runtime(out, lock, store)
     if "context" in parts:
         found += [
-            File(path=path, content=content, sha256=sha256)
+            BundleFile(path=path, content=content, sha256=sha256)
             for path, content, sha256 in context_files(out, lock, store)
         ]
     if "sif" in parts:
-        found.append(File(path=filename("sif"), content=_single(out, sif), sha256=sif))
+        found.append(BundleFile(path=filename("sif"), content=_single(out, sif), sha256=sif))
     _refuse_secrets(found)
     refuse_secret_files(lock, lambda file: store.verified(file.sha256, file.filename))
     return found
@@ -157,22 +158,22 @@ def for_others(lock: Lock, image: Image) -> Image:
     return msgspec.structs.replace(image, reference=own_name(lock.digest))
 
 
-def _refuse_secrets(found: Sequence[File]) -> None:
+def _refuse_secrets(found: Sequence[BundleFile]) -> None:
     """Stop where what is no blob, no input and not the lock looks like a secret: the last of several gates."""
     for file in found:
         if secrets.secret_file(file.path, content := _searched(file)):
-            raise ShipError(
+            raise DistributionError(
                 f"{file.path}: files of this name hold secrets, and are not handed to others",
                 hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
             )
         for line, rule in secrets.find(content):
-            raise ShipError(
+            raise DistributionError(
                 f"{file.path}:{line}: this looks like a secret ({rule}), and is not handed to others",
                 hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
             )
 
 
-def _searched(file: File) -> bytes:
+def _searched(file: BundleFile) -> bytes:
     """Return the bytes of a file that are searched for secrets: all, or none."""
     content = file.content
     if isinstance(content, bytes):
@@ -188,28 +189,28 @@ def _layout(out: Path, image: Image) -> Layout:
     try:
         return read_layout(out / image.layout)
     except BuildError as err:
-        raise ShipError(str(err), hint=_AGAIN) from None
+        raise DistributionError(str(err), hint=_AGAIN) from None
 
 
 def _present(path: Path) -> Path:
     if path.is_symlink() or not path.is_file():
-        raise ShipError(f"{path} is missing, or no plain file", hint=_AGAIN)
+        raise DistributionError(f"{path} is missing, or no plain file", hint=_AGAIN)
     return path
 
 
-def _proof(out: Path, lock: Lock, image: Image) -> Iterator[File]:
+def _proof(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
     if not (out / VERDICT).exists():
         return
     certificate = read_certificate(out)
     told = certificate.verdict
     if (told.lock, told.image, told.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
-        raise ShipError(
+        raise DistributionError(
             f"{out / VERDICT} is the certificate of another image",
             hint="check this one: `reprobuild verify OUT`",
         )
-    yield File(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
+    yield BundleFile(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
     # That of OUT also tells of this machine's store and its day, which are nothing to others.
-    yield File(path=REPORT, content=render_html(lock, image, told).encode())
+    yield BundleFile(path=REPORT, content=render_html(lock, image, told).encode())
 
 
 def legacy_manifest(layout: Layout, image: Image) -> bytes:
@@ -220,24 +221,24 @@ def legacy_manifest(layout: Layout, image: Image) -> bytes:
     return json.dumps(legacy, sort_keys=True).encode()
 
 
-def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[File]:
+def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[BundleFile]:
     """Yield the files of a layout, and what a Docker with the classic image store looks for in it."""
     index = layout.folder / "index.json"
     named = layout.reference == image.reference
-    yield File(
+    yield BundleFile(
         path=f"{image.layout}/index.json",
         content=_present(index) if named else named_index(layout, image.reference, platform),
     )
-    yield File(path=f"{image.layout}/oci-layout", content=_present(layout.folder / "oci-layout"))
-    yield File(path=f"{image.layout}/manifest.json", content=legacy_manifest(layout, image))
+    yield BundleFile(path=f"{image.layout}/oci-layout", content=_present(layout.folder / "oci-layout"))
+    yield BundleFile(path=f"{image.layout}/manifest.json", content=legacy_manifest(layout, image))
     digests = (image.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
     for digest in sorted({digest.removeprefix("sha256:") for digest in digests}):
-        yield File(
+        yield BundleFile(
             path=f"{image.layout}/blobs/sha256/{digest}", content=_present(layout.blob(digest)), sha256=digest
         )
 
 
-def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[File]:
+def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[BundleFile]:
     """Yield inputs by their place in a store, and those that have one under the name that people know; each once."""
     seen: set[str] = set()
     for artefact, name in inputs:
@@ -245,14 +246,14 @@ def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[Fi
         for path in filter(None, (name, _in_store(sha256))):
             if path not in seen:
                 seen.add(path)
-                yield File(path=path, content=store.verified(sha256, artefact.filename), sha256=sha256)
+                yield BundleFile(path=path, content=store.verified(sha256, artefact.filename), sha256=sha256)
 
 
-def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[File]:
+def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
     """Yield our own files in the image, where they are at hand: another version of this program has others."""
     if lock.realised and take_runtime(out, lock, store):
         sha256 = lock.realised.runtime
-        yield File(
+        yield BundleFile(
             path=_in_store(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256
         )
 
@@ -264,7 +265,7 @@ def _in_store(sha256: str) -> str:
 def _single(out: Path, sha256: str) -> Path:
     path = out / filename("sif")
     if not sha256 or path.is_symlink() or not path.is_file():
-        raise ShipError(
+        raise DistributionError(
             f"{out} holds no SIF",
             hint=f"write it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))} --sif`",
         )

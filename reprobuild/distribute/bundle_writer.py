@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from msgspec import Struct
 
-from reprobuild.distribute.bundle_contents import File
+from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.distribute.standalone.unbundle import (
     CHUNK,
     FORM,
@@ -23,14 +23,14 @@ from reprobuild.distribute.standalone.unbundle import (
     members_of,
     pad,
 )
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.store.store import hash_file
 
 MOST_PARTS = 999  # from .1000 on, `cat FILE.*` would put them together in another order
 _MEGA = 1 << 20
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class WrittenBundle(Struct, frozen=True, kw_only=True):
     """What was written: the parts in their order, and sha256 (hex) and size of all of them together."""
 
     paths: tuple[Path, ...]
@@ -73,11 +73,11 @@ class _Target:
             self._stream.close()
 
 
-def manifest_of(files: Sequence[File], more: Mapping[str, Any]) -> bytes:
+def manifest_of(files: Sequence[BundleFile], more: Mapping[str, Any]) -> bytes:
     """Return the manifest of the files, after `more`.
 
     Raises:
-        ShipError: no bundle can hold them: the name of one is none.
+        DistributionError: no bundle can hold them: the name of one is none.
     """
     listed = []
     for file in files:
@@ -93,9 +93,9 @@ def manifest_of(files: Sequence[File], more: Mapping[str, Any]) -> bytes:
 
 
 def write_bundle(
-    path: Path, files: Sequence[File], manifest: bytes, signature: bytes, epoch: int, *, split: int = 0,
+    path: Path, files: Sequence[BundleFile], manifest: bytes, signature: bytes, epoch: int, *, split: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Written:  # fmt: skip
+) -> WrittenBundle:  # fmt: skip
     """Write a bundle; the same arguments give the same bytes.
 
     Args:
@@ -107,7 +107,8 @@ def write_bundle(
         progress: told (bytes so far, bytes in all).
 
     Raises:
-        ShipError: a file is not what the manifest says, or there would be too many parts; then nothing is written.
+        DistributionError: a file is not what the manifest says, or there would be too many parts; then nothing
+            is written.
         OSError: there is no room.
     """
     members = members_of(manifest)
@@ -131,19 +132,19 @@ def write_bundle(
         assert target.size % RECORD == 0
     finally:
         target.close()
-    return Written(paths=tuple(target.paths), sha256=target.digest.hexdigest(), size=target.size)
+    return WrittenBundle(paths=tuple(target.paths), sha256=target.digest.hexdigest(), size=target.size)
 
 
 def _refuse_many(total: int, split: int) -> None:
     if split and total > MOST_PARTS * split:
         least = -(-total // (MOST_PARTS * _MEGA))
-        raise ShipError(
+        raise DistributionError(
             f"the bundle has {total} bytes: more than {MOST_PARTS} parts of {split}",
             hint=f"make larger parts: --split {least}M, or more",
         )
 
 
-def _pieces(file: File, member: Member) -> Iterator[bytes]:
+def _pieces(file: BundleFile, member: Member) -> Iterator[bytes]:
     if isinstance(file.content, bytes):
         yield file.content
         return
@@ -154,7 +155,7 @@ def _pieces(file: File, member: Member) -> Iterator[bytes]:
             left -= len(piece)
             yield piece
     if left or digest.hexdigest() != member.sha256:
-        raise ShipError(
+        raise DistributionError(
             f"{file.content} is damaged: sha256 {digest.hexdigest()}, and it must be {member.sha256}",
             hint="build it again: `reprobuild build OUT/reprobuild.lock -o OUT`",
         )

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from reprobuild.errors import ShipError
-from reprobuild.infra.tar import CHUNK
+from reprobuild.errors import DistributionError
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.build_context import OWN, context_blobs
 from reprobuild.recipe.render import own_folder
 from reprobuild.store.salvage import CONTEXT
@@ -36,30 +36,32 @@ def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, by
         store: another name of one of its files is not hashed here.
 
     Raises:
-        ShipError: a file is missing, damaged or too large, or a link leads to it.
+        DistributionError: a file is missing, damaged or too large, or a link leads to it.
     """
     if not lock.realised:
-        raise ShipError(f"the lock of {out} is not sealed: no context follows from it", hint=_AGAIN)
+        raise DistributionError(f"the lock of {out} is not sealed: no context follows from it", hint=_AGAIN)
     wanted = context_blobs(lock) | {f"{own_folder(lock)}/{name}": "" for name in OWN}
     for name, sha256 in sorted(wanted.items(), key=lambda item: item[0].split("/")):
         path = f"{CONTEXT}/{name}"
         try:
             stream, _ = open_within(out, path)
         except OSError:
-            raise ShipError(f"{out / path} is missing, or a link leads to it", hint=_AGAIN) from None
+            raise DistributionError(f"{out / path} is missing, or a link leads to it", hint=_AGAIN) from None
         with stream:
             if not sha256:
                 yield path, _bounded(stream, out / path), ""
                 continue
             if not _is_blob(stream, sha256, store):
-                raise ShipError(f"{out / path} is damaged: the lock names the sha256 {sha256}", hint=_AGAIN)
+                raise DistributionError(
+                    f"{out / path} is damaged: the lock names the sha256 {sha256}", hint=_AGAIN
+                )
         yield path, out / path, sha256
 
 
 def _bounded(stream: IO[bytes], path: Path) -> bytes:
     content = stream.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise ShipError(f"{path} has more than {_LARGEST >> 20} MB", hint=_AGAIN)
+        raise DistributionError(f"{path} has more than {_LARGEST >> 20} MB", hint=_AGAIN)
     return content
 
 

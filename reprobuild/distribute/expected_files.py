@@ -14,12 +14,12 @@ from pathlib import Path
 from reprobuild.distribute.bundle_contents import PROGRAM, program
 from reprobuild.distribute.readme import render_readme
 from reprobuild.distribute.standalone.unbundle import MOST_DEEP, Member
-from reprobuild.errors import BuildError, ShipError
+from reprobuild.errors import BuildError, DistributionError
 from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout
 from reprobuild.infra.untrusted.regular_files import holds
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import VERDICT
 from reprobuild.recipe.build_context import OWN, context_blobs, own_files
 from reprobuild.recipe.render import own_folder, render
@@ -45,7 +45,7 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
         lock, layout, image: of the folder.
 
     Raises:
-        ShipError: there is such a file.
+        DistributionError: there is such a file.
     """
     wanted = _inputs(lock) | _layout(layout)
     found = {
@@ -53,9 +53,11 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
     }
     for path, sha256 in itertools.chain(found.items(), _executed(out, members)):
         if path not in wanted or wanted[path] not in ("", sha256):
-            raise ShipError(f"{path[:300]!r} of the bundle does not follow from its lock", hint=HINT)
+            raise DistributionError(f"{path[:300]!r} of the bundle does not follow from its lock", hint=HINT)
     if SIF in members and image.sif != f"sha256:{members[SIF].sha256}":
-        raise ShipError(f"the {SIF} of the bundle is not the one that its image.json names", hint=HINT)
+        raise DistributionError(
+            f"the {SIF} of the bundle is not the one that its image.json names", hint=HINT
+        )
 
 
 def _inputs(lock: Lock) -> dict[str, str]:

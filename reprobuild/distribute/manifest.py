@@ -7,13 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.infra.untrusted.strings import BundlePath, Digest, ImageName, Sha256, ShortLine, Word
 
 _HINT = "is it a file that `reprobuild bundle` wrote?"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class BundleEntry(Struct, frozen=True, kw_only=True):
     """A file of a bundle."""
 
     path: BundlePath
@@ -39,17 +39,17 @@ class Manifest(Struct, frozen=True, kw_only=True):
     lock: Sha256
     image: Names
     parts: Annotated[tuple[Word, ...], Meta(max_length=100)]
-    members: tuple[Entry, ...]
+    members: tuple[BundleEntry, ...]
 
 
 def read_manifest(content: bytes) -> Manifest:
     """Return what the first file of a bundle says.
 
     Raises:
-        ShipError: a field of it is missing or has another grammar; the message names the field.
+        DistributionError: a field of it is missing or has another grammar; the message names the field.
     """
     try:
         return msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         said = str(err).encode("unicode_escape").decode()[:300]
-        raise ShipError(f"its bundle.json is damaged or hostile: {said}", hint=_HINT) from None
+        raise DistributionError(f"its bundle.json is damaged or hostile: {said}", hint=_HINT) from None

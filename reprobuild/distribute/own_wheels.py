@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.recipe import render
 
 NAME = "reprobuild"
@@ -44,7 +44,7 @@ def own_wheels(folder: Path) -> list[Path]:
         folder: made for them.
 
     Raises:
-        ShipError: a distribution is missing, or its files are not known: it was not installed by pip or uv.
+        DistributionError: a distribution is missing, or its files are not known: it was not installed by pip or uv.
     """
     folder.mkdir(parents=True)
     return sorted(_write(folder, one) for one in _closure())
@@ -60,7 +60,9 @@ def _closure() -> list[Distribution]:
         try:
             found[name] = distribution(name)
         except PackageNotFoundError:
-            raise ShipError(f"{name} is not installed, and reprobuild needs it", hint=_INSTALL) from None
+            raise DistributionError(
+                f"{name} is not installed, and reprobuild needs it", hint=_INSTALL
+            ) from None
         needs = (Requirement(text) for text in found[name].requires or ())
         waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
     return list(found.values())
@@ -95,7 +97,7 @@ def _tag(wheel: str) -> str:
 def _recorded(one: Distribution, info: str, data: str) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a distribution by RECORD, without what the installation made."""
     if one.files is None:
-        raise ShipError(f"which files {one.name} has is not known", hint=_INSTALL)
+        raise DistributionError(f"which files {one.name} has is not known", hint=_INSTALL)
     made = {point.name for point in one.entry_points if point.group.endswith("_scripts")}
     for file in one.files:
         path = PurePosixPath(file.as_posix())

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reprobuild.distribute import purl
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.store.fetch import artefacts
 
 MEDIA_TYPE = "application/vnd.in-toto+json"

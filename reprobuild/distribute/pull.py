@@ -13,22 +13,24 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import name_of
-from reprobuild.distribute.referrers import Belonging, find_lock, lock_named, offers_of, write_believed
+from reprobuild.distribute.referrers import FoundReferrer, find_lock, lock_named, offers_of, write_believed
 from reprobuild.distribute.registry_session import open_net, shipping
 from reprobuild.distribute.standalone.unbundle import origin
 from reprobuild.ecosystems.oci_registry.manifest import OTHER, find_image
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
-from reprobuild.ecosystems.oci_registry.repository import Repository
-from reprobuild.errors import BuildError, FetchError, ShipError
+from reprobuild.ecosystems.oci_registry.repository import OciRepository
+from reprobuild.errors import BuildError, DistributionError, FetchError
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.image.oci.write import link_layout
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.http.client import NotFound, Refused
+from reprobuild.infra.http.model import AccessDeniedError, NotFoundError
 from reprobuild.infra.untrusted.write_below import touch_below
-from reprobuild.lock.lock import BaseImage, Lock, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import BaseImage
 from reprobuild.output.directory import (
     IMAGE,
     LOCK,
@@ -49,7 +51,7 @@ _ANOTHER = "name another folder: `reprobuild pull REF -o OUT`"
 _AGAIN = f"pull again: what came is kept. If it goes wrong in the same way, {OTHER}"
 
 
-class Pulled(Struct, frozen=True, kw_only=True):
+class PullResult(Struct, frozen=True, kw_only=True):
     """What became of a pull.
 
     Attributes:
@@ -66,7 +68,7 @@ class Pulled(Struct, frozen=True, kw_only=True):
     reference: str
     image: Image
     brought: int
-    referrers: tuple[Belonging, ...]
+    referrers: tuple[FoundReferrer, ...]
     strangers: int
     origin: str
 
@@ -77,7 +79,9 @@ class Pulled(Struct, frozen=True, kw_only=True):
         return found
 
 
-def pull(text: str, out: Path, session: Session, services: Mapping[str, str], platform: str = "") -> Pulled:
+def pull(
+    text: str, out: Path, session: RunContext, services: Mapping[str, str], platform: str = ""
+) -> PullResult:
     """Bring an image, and what belongs to it, into the store, and write a folder of results.
 
     Args:
@@ -89,8 +93,8 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
 
     Raises:
         UsageError: the reference is none.
-        ShipError: the registry cannot be reached, refuses, or gives other things than it says; the image has no lock;
-            `out` holds another image, or what no pull left there.
+        DistributionError: the registry cannot be reached, refuses, or gives other things than it says; the image
+            has no lock; `out` holds another image, or what no pull left there.
     """
     reference = parse_reference(text, "REF")
     net, hub = open_net(session, services)
@@ -99,17 +103,17 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
         found = find_image(reference, platform, net, store, hub).image
         exact = Reference(host=reference.host, name=reference.name, digest=found.digest)
         former = _former(out, found.digest)
-        repository = Repository(exact, net, hub)
+        repository = OciRepository(exact, net, hub)
         named = lock_named(repository, found, store)
         offers = offers_of(repository, found.digest, named)
         lock = find_lock(repository, offers, found.digest, named, store)
         wanted = [found.config, *(layer.file for layer in found.layers)]
         try:
             brought = fetch(wanted, store, net, session.progress)
-        except (NotFound, Refused):
+        except (NotFoundError, AccessDeniedError):
             raise
         except FetchError as err:
-            raise ShipError(str(err), hint=_AGAIN) from None
+            raise DistributionError(str(err), hint=_AGAIN) from None
         out.mkdir(parents=True, exist_ok=True)
         _begin(out, found.digest)
         image = _write_image(lock, found, out, store)
@@ -127,7 +131,7 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
         str(exact), False, ""
     )  # a registry names no maker, whoever may write there can attach a lock
     session.say(whence)
-    return Pulled(
+    return PullResult(
         out=out, reference=str(exact), image=image, brought=brought, strangers=offers.strangers,
         referrers=referrers, origin=whence,
     )  # fmt: skip
@@ -137,14 +141,14 @@ def _former(out: Path, digest: str) -> Image | None:
     """Return the image that a folder states, the one of this pull.
 
     Raises:
-        ShipError: the folder holds anything else than what a pull of this image left: it would be replaced.
+        DistributionError: the folder holds anything else than what a pull of this image left: it would be replaced.
     """
     former = former_image(out)
     if former is not None and former.manifest != digest:
-        raise ShipError(f"{out} holds another image, {former.manifest[:80]!r}", hint=_ANOTHER)
+        raise DistributionError(f"{out} holds another image, {former.manifest[:80]!r}", hint=_ANOTHER)
     ours = former is not None or _begun(out, digest).exists() or not out.exists()
     if not ours and not (out.is_dir() and not any(out.iterdir())):
-        raise ShipError(f"{out} is there, and holds something else", hint=_ANOTHER)
+        raise DistributionError(f"{out} is there, and holds something else", hint=_ANOTHER)
     return former
 
 
@@ -154,7 +158,7 @@ def _begin(out: Path, digest: str) -> None:
     try:
         touch_below(out, place.name, mode=0o644)
     except (BuildError, OSError):
-        raise ShipError(f"{place} is no plain file, and no pull left it", hint=_ANOTHER) from None
+        raise DistributionError(f"{place} is no plain file, and no pull left it", hint=_ANOTHER) from None
 
 
 def _begun(out: Path, digest: str) -> Path:

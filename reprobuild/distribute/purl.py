@@ -9,8 +9,9 @@ import urllib.parse
 
 from packageurl import PackageURL
 
-from reprobuild.infra.secrets import strip_credentials
-from reprobuild.lock.lock import BaseImage, CondaPackage, Source, Wheel
+from reprobuild.infra.secrets.redact import strip_credentials
+from reprobuild.lock.python import CondaPackage, Source, Wheel
+from reprobuild.lock.system import BaseImage
 
 # Schemes of addresses that somebody else can ask; a `file:` of the machine that made the lock says nothing there.
 _SHARED = ("http", "https", "git", "ssh")

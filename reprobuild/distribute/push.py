@@ -14,30 +14,31 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.compare.images.explain import LABEL
-from reprobuild.context import Session
-from reprobuild.distribute.attachments import EMPTY, TYPES, Kind, Paper, artifact, digest_of, papers
+from reprobuild.context import RunContext
+from reprobuild.distribute.attachments import EMPTY, TYPES, Attachment, Kind, artifact, digest_of, papers
 from reprobuild.distribute.registry_session import open_net, shipping
 from reprobuild.distribute.secret_files import beside, refuse_secret_files
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
-from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, Repository
-from reprobuild.errors import ShipError
+from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, OciRepository
+from reprobuild.errors import DistributionError
+from reprobuild.image.layering.packed import checked_hex
 from reprobuild.image.model import Image
-from reprobuild.image.oci.read import LARGEST_JSON, checked_hex, read_layout
+from reprobuild.image.oci.read import LARGEST_JSON, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.store.store import hash_file
 
 _BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
-class Attached(Struct, frozen=True, kw_only=True):
+class AttachedFile(Struct, frozen=True, kw_only=True):
     """A paper of an image in a registry: its kind, and the digest of its manifest."""
 
     kind: Kind
     digest: str
 
 
-class Pushed(Struct, frozen=True, kw_only=True):
+class PushResult(Struct, frozen=True, kw_only=True):
     """What became of a push.
 
     Attributes:
@@ -55,7 +56,7 @@ class Pushed(Struct, frozen=True, kw_only=True):
     sent: int
     sent_bytes: int
     there: int
-    attached: tuple[Attached, ...]
+    attached: tuple[AttachedFile, ...]
     api: bool
 
     @property
@@ -73,7 +74,7 @@ class _Image(Struct):
 class _Count:
     """How much went out, which the session's progress is told."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RunContext) -> None:
         self._session = session
         self.blobs = self.bytes = self.there = self._gone = self.total = 0
 
@@ -87,8 +88,8 @@ class _Count:
 
 
 def push(
-    lock: Lock, image: Image, out: Path, text: str, session: Session, services: Mapping[str, str]
-) -> Pushed:
+    lock: Lock, image: Image, out: Path, text: str, session: RunContext, services: Mapping[str, str]
+) -> PushResult:
     """Bring the image of a folder of results, and what belongs to it, into a registry. Only what is missing travels.
 
     Args:
@@ -100,12 +101,12 @@ def push(
 
     Raises:
         UsageError: the reference is none.
-        ShipError: its digest is that of another image; the registry cannot be reached, refuses, or is broken; the
-            folder is damaged; something that goes along looks like a secret.
+        DistributionError: its digest is that of another image; the registry cannot be reached, refuses, or is
+            broken; the folder is damaged; something that goes along looks like a secret.
     """
     reference = parse_reference(text, "REF")
     if reference.digest and reference.digest != image.manifest:
-        raise ShipError(
+        raise DistributionError(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
             hint="leave the digest out, or push the folder that has it",
         )
@@ -114,7 +115,7 @@ def push(
     net, hub = open_net(session, services)
     count = _Count(session)
     with shipping():
-        repository = Repository(reference, net, hub, count.took)
+        repository = OciRepository(reference, net, hub, count.took)
         content, parts = _parts(out / image.layout, image)
         _refuse_unnamed(out / image.layout, lock)
         subject = Descriptor(media_type=MANIFEST, digest=image.manifest, size=len(content))
@@ -126,7 +127,7 @@ def push(
             repository.put_manifest(content, MANIFEST, reference.tag)
     exact = Reference(host=reference.host, name=reference.name, digest=image.manifest)
     session.say(f"pushed {exact}: {count.blobs} blobs sent, {count.there} were there")
-    return Pushed(
+    return PushResult(
         reference=str(exact), tag=reference.tag, digest=image.manifest, sent=count.blobs, sent_bytes=count.bytes,
         there=count.there, attached=attached, api=api,
     )  # fmt: skip
@@ -143,7 +144,7 @@ def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
         for digest in parts:
             checked_hex(digest)
     except (OSError, ValueError, msgspec.MsgspecError) as err:
-        raise ShipError(f"the manifest of {layout} cannot be read: {err}", hint=_BROKEN) from None
+        raise DistributionError(f"the manifest of {layout} cannot be read: {err}", hint=_BROKEN) from None
     return content, list(parts.values())
 
 
@@ -151,11 +152,13 @@ def _refuse_unnamed(layout: Path, lock: Lock) -> None:
     """Stop where the image does not name its lock: nobody who pulls it could tell which lock is its own."""
     runtime = read_layout(layout).config.get("config") or {}
     if (runtime.get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
-        raise ShipError(f"the image in {layout} does not name its lock in the label {LABEL}", hint=_BROKEN)
+        raise DistributionError(
+            f"the image in {layout} does not name its lock in the label {LABEL}", hint=_BROKEN
+        )
 
 
 def _send_blobs(
-    repository: Repository, layout: Path, parts: list[Descriptor], count: _Count, session: Session
+    repository: OciRepository, layout: Path, parts: list[Descriptor], count: _Count, session: RunContext
 ) -> None:
     missing = [one for one in parts if not repository.has(one.digest)]
     count.there += len(parts) - len(missing)
@@ -165,13 +168,13 @@ def _send_blobs(
     for one in missing:
         path = layout / "blobs" / "sha256" / checked_hex(one.digest)
         if not path.is_file() or f"sha256:{hash_file(path)}" != one.digest:
-            raise ShipError(f"{path} is not there, or damaged", hint=_BROKEN)
+            raise DistributionError(f"{path} is not there, or damaged", hint=_BROKEN)
         count.done(repository.put(path, one.digest, path.stat().st_size, missing=True), one.size)
 
 
 def _attach(
-    repository: Repository, found: list[Paper], subject: Descriptor, count: _Count
-) -> tuple[tuple[Attached, ...], bool]:
+    repository: OciRepository, found: list[Attachment], subject: Descriptor, count: _Count
+) -> tuple[tuple[AttachedFile, ...], bool]:
     """Attach papers to an image; return them, and whether the registry lists them itself."""
     count.done(repository.put(EMPTY, digest_of(EMPTY), len(EMPTY)), len(EMPTY))
     made = []
@@ -188,4 +191,4 @@ def _attach(
     api = repository.referrers(subject.digest).api
     if not api:
         repository.list_referrers(subject.digest, tuple(one for _, one in made))
-    return tuple(Attached(kind=kind, digest=one.digest) for kind, one in made), api
+    return tuple(AttachedFile(kind=kind, digest=one.digest) for kind, one in made), api

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterator
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 
 _HEAD = """\
 # {reference}

@@ -21,8 +21,8 @@ from reprobuild.distribute.attachments import (
     KINDS,
     LARGEST_PAPER,
     TYPES,
+    Attachment,
     Kind,
-    Paper,
     certified,
     digest_of,
     provenance_of,
@@ -30,15 +30,17 @@ from reprobuild.distribute.attachments import (
 )
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.ecosystems.oci_registry.manifest import OTHER
-from reprobuild.ecosystems.oci_registry.repository import Descriptor, Repository
-from reprobuild.errors import FetchError, LockError, ShipError
+from reprobuild.ecosystems.oci_registry.repository import Descriptor, OciRepository
+from reprobuild.errors import DistributionError, FetchError, LockError
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import LARGEST_JSON
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.http.client import NotFound
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Key, Text
-from reprobuild.lock.lock import BaseImage, Lock, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import BaseImage
 from reprobuild.output.directory import LOCK
 from reprobuild.store.store import Store
 
@@ -52,14 +54,14 @@ _NOT_OURS = (
 )
 
 
-class Offers(Struct, frozen=True, kw_only=True):
+class ReferrerList(Struct, frozen=True, kw_only=True):
     """What says to belong to an image, by its kind; `strangers` is the number of all others, which are not read."""
 
     by_kind: Mapping[Kind, list[Descriptor]]
     strangers: int
 
 
-class Belonging(Struct, frozen=True, kw_only=True):
+class FoundReferrer(Struct, frozen=True, kw_only=True):
     """A paper that was found: its kind, the digest of its manifest, the file that it became, or why none."""
 
     kind: Kind
@@ -71,7 +73,7 @@ class Belonging(Struct, frozen=True, kw_only=True):
 class _Found(Struct, frozen=True, kw_only=True):
     """A paper of a registry, before it is known whether it is believed."""
 
-    paper: Paper
+    paper: Attachment
     manifest: str
 
 
@@ -83,7 +85,7 @@ class _Config(Struct):
     config: _Runtime | None = None
 
 
-def lock_named(repository: Repository, found: BaseImage, store: Store) -> str:
+def lock_named(repository: OciRepository, found: BaseImage, store: Store) -> str:
     """Return the digest of the lock that an image's own configuration names; empty where it names none.
 
     Args:
@@ -92,17 +94,19 @@ def lock_named(repository: Repository, found: BaseImage, store: Store) -> str:
         store: has it.
 
     Raises:
-        ShipError: the configuration cannot be read.
+        DistributionError: the configuration cannot be read.
     """
     content = read_plain(store.verified(found.config.sha256, "the configuration"), LARGEST_JSON)
     try:
         runtime = msgspec.json.decode(content, type=_Config).config
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise ShipError(f"the configuration of {repository.reference} cannot be read", hint=OTHER) from None
+        raise DistributionError(
+            f"the configuration of {repository.reference} cannot be read", hint=OTHER
+        ) from None
     return ((runtime and runtime.labels) or {}).get(LABEL, "")
 
 
-def offers_of(repository: Repository, digest: str, named: str) -> Offers:
+def offers_of(repository: OciRepository, digest: str, named: str) -> ReferrerList:
     """Ask a registry what says to belong to an image; of each kind so many are looked at.
 
     Args:
@@ -111,7 +115,7 @@ def offers_of(repository: Repository, digest: str, named: str) -> Offers:
         named: the digest of its lock: what says to be that is looked at first.
 
     Raises:
-        ShipError, FetchError: see `Repository.referrers`.
+        DistributionError, FetchError: see `Repository.referrers`.
     """
     listed = sorted(
         repository.referrers(digest).found, key=lambda one: (one.annotations or {}).get(LABEL) != named
@@ -119,10 +123,10 @@ def offers_of(repository: Repository, digest: str, named: str) -> Offers:
     offers: dict[Kind, list[Descriptor]] = {
         kind: [one for one in listed if one.artifact_type == TYPES[kind]][:MOST_OF_A_KIND] for kind in KINDS
     }
-    return Offers(by_kind=offers, strangers=len(listed) - sum(map(len, offers.values())))
+    return ReferrerList(by_kind=offers, strangers=len(listed) - sum(map(len, offers.values())))
 
 
-def _contents(repository: Repository, kind: Kind, offers: Offers, subject: str) -> Iterator[_Found]:
+def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subject: str) -> Iterator[_Found]:
     """Yield the papers of a kind that are for this image. What is broken is passed over: others may be whole.
 
     Raises:
@@ -133,7 +137,7 @@ def _contents(repository: Repository, kind: Kind, offers: Offers, subject: str) 
         try:
             layer = read_artifact(repository.manifest(one.digest), kind, subject)
             content = repository.blob(layer, LARGEST_PAPER) if layer else None
-        except (NotFound, ShipError):
+        except (NotFoundError, DistributionError):
             continue
         except FetchError:
             failed += 1
@@ -141,10 +145,10 @@ def _contents(repository: Repository, kind: Kind, offers: Offers, subject: str) 
                 raise
             continue
         if content is not None:
-            yield _Found(paper=Paper(kind=kind, content=content), manifest=one.digest)
+            yield _Found(paper=Attachment(kind=kind, content=content), manifest=one.digest)
 
 
-def find_lock(repository: Repository, offers: Offers, digest: str, named: str, store: Store) -> Lock:
+def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, named: str, store: Store) -> Lock:
     """Return the lock whose digest the image's own configuration names, whoever attached it.
 
     Args:
@@ -155,7 +159,7 @@ def find_lock(repository: Repository, offers: Offers, digest: str, named: str, s
         store: for what is read.
 
     Raises:
-        ShipError: there is none, or it is of a version that this program does not know.
+        DistributionError: there is none, or it is of a version that this program does not know.
         FetchError: see `_contents`.
     """
     for one in _contents(repository, "lock", offers, digest) if named else ():
@@ -166,13 +170,13 @@ def find_lock(repository: Repository, offers: Offers, digest: str, named: str, s
                     return read_lock(folder / LOCK)
                 except LockError as err:
                     told = str(err).replace(str(folder / LOCK), f"the lock of {repository.reference}")
-                    raise ShipError(told, hint="use the reprobuild that pushed it") from None
-    raise ShipError(f"{repository.reference} has no lock of reprobuild", hint=_NOT_OURS)
+                    raise DistributionError(told, hint="use the reprobuild that pushed it") from None
+    raise DistributionError(f"{repository.reference} has no lock of reprobuild", hint=_NOT_OURS)
 
 
 def write_believed(
-    repository: Repository, offers: Offers, lock: Lock, image: Image, out: Path
-) -> tuple[str, tuple[Belonging, ...]]:
+    repository: OciRepository, offers: ReferrerList, lock: Lock, image: Image, out: Path
+) -> tuple[str, tuple[FoundReferrer, ...]]:
     """Write the papers of an image that can be believed into a folder of results.
 
     No certificate becomes `verdict.json`, which is that of this machine: who attached it may have written anything.
@@ -180,7 +184,7 @@ def write_believed(
     Returns:
         The builder of the image, which its provenance tells, and every paper that is for this image.
     """
-    told: list[Belonging] = []
+    told: list[FoundReferrer] = []
     builder = NATIVE
     builders = _builders(lock, image)
     for kind in ("lock", "sbom", "provenance"):
@@ -221,5 +225,5 @@ def _keep(content: bytes, out: Path) -> str:
     return name
 
 
-def _belonging(one: _Found, file: str, why: str) -> Belonging:
-    return Belonging(kind=one.paper.kind, digest=one.manifest, file=file, why=why)
+def _belonging(one: _Found, file: str, why: str) -> FoundReferrer:
+    return FoundReferrer(kind=one.paper.kind, digest=one.manifest, file=file, why=why)

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from reprobuild.config.services import read_services
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.ecosystems.oci_registry.logins import Logins
-from reprobuild.errors import BuildError, FetchError, LockError, ShipError
+from reprobuild.errors import BuildError, DistributionError, FetchError, LockError
 from reprobuild.infra.http.client import Net
 
 
-def open_net(session: Session, services: Mapping[str, str]) -> tuple[Net, str]:
+def open_net(session: RunContext, services: Mapping[str, str]) -> tuple[Net, str]:
     """Return a client with the user's logins for registries, and the address of Docker's own registry.
 
     Args:
@@ -36,4 +36,4 @@ def shipping() -> Iterator[None]:
     try:
         yield
     except (FetchError, LockError, BuildError) as err:
-        raise ShipError(str(err), hint=err.hint) from None
+        raise DistributionError(str(err), hint=err.hint) from None

@@ -14,7 +14,10 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.distribute import purl as purls
-from reprobuild.lock.lock import Artefact, Lock, Source, dpkg_name, read_requirement
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source
+from reprobuild.lock.requirements import read_requirement
+from reprobuild.lock.system import Artefact, dpkg_name
 
 MEDIA_TYPE = "application/vnd.cyclonedx+json"
 FILE = "sbom.cdx.json"

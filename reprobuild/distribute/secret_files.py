@@ -7,10 +7,11 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped
-from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 from reprobuild.recipe.render import source_file
 from reprobuild.store.store import Store, hash_file
 
@@ -26,7 +27,7 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
         place_of: the tar of a source, None where it is not at hand.
 
     Raises:
-        ShipError: with source and path; never the text.
+        DistributionError: with source and path; never the text.
     """
     accepted = {one.subject for one in lock.rulings if one.kind == SECRET_FILE and one.accepted}
     for source in lock.sources:
@@ -34,7 +35,7 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
         for path in _secret_files(place) if place else ():
             if f"{source.name}/{escaped(path)}" not in accepted:
                 word = shlex.quote(f"{source.name}/{path}")
-                raise ShipError(
+                raise DistributionError(
                     f"{source.name}/{escaped(path)}: files of this name hold secrets, and are not handed to others",
                     hint=f"take it out of the source, or accept it with `reprobuild lock --accept {word}`",
                 )

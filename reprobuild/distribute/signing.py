@@ -18,7 +18,7 @@ from reprobuild.distribute.standalone.unbundle import (
     Refused,
     is_too_old,
 )
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.infra import proc
 
 _NO_SIGN = f"{NEW_KEYGEN}, or leave --sign out"
@@ -36,23 +36,25 @@ def sign(content: bytes, key: Path, env: Mapping[str, str]) -> bytes:
         env: the user's environment, with the agent's address.
 
     Raises:
-        ShipError: there is no such key, it cannot be used, or `ssh-keygen` is absent or too old.
+        DistributionError: there is no such key, it cannot be used, or `ssh-keygen` is absent or too old.
     """
     argv = ["ssh-keygen", "-Y", "sign", "-f", str(key), "-n", NAMESPACE]
     try:
         return proc.run(
-            argv, env=env, purpose="sign the bundle", stdin=content, missing=ShipError,
+            argv, env=env, purpose="sign the bundle", stdin=content, missing=DistributionError,
             hint=_NO_SIGN, timeout=_SIGN_SECONDS, terminal=True,  # it asks for the key's passphrase
         )  # fmt: skip
-    except proc.Failed as err:
+    except proc.ProcessFailedError as err:
         if is_too_old(err.stderr):
-            raise ShipError("this `ssh-keygen` is too old to sign the bundle", hint=_NO_SIGN) from None
-        raise ShipError(
+            raise DistributionError(
+                "this `ssh-keygen` is too old to sign the bundle", hint=_NO_SIGN
+            ) from None
+        raise DistributionError(
             str(err), hint="--sign takes a key of ssh: make one with `ssh-keygen -t ed25519 -f KEY`"
         ) from None
 
 
-class _NoKeygen(ShipError):
+class _NoKeygenError(DistributionError):
     """`ssh-keygen` cannot be run."""
 
 
@@ -68,16 +70,16 @@ def looking_by(env: Mapping[str, str]) -> Keygen:
         try:
             said = proc.run(
                 ["ssh-keygen", "-Y", *arguments], env={**kept, "LC_ALL": "C"}, stdin=content, timeout=KEYGEN_TIME,
-                purpose="look at the signature of the bundle", missing=_NoKeygen,
+                purpose="look at the signature of the bundle", missing=_NoKeygenError,
                 hint=NEW_KEYGEN,
             )  # fmt: skip
-        except _NoKeygen as err:
+        except _NoKeygenError as err:
             raise Absent(str(err), err.hint) from None
-        except proc.Failed as err:
+        except proc.ProcessFailedError as err:
             if is_too_old(err.stderr):
                 raise Absent(TOO_OLD, NEW_KEYGEN) from None
             return None  # it was asked a question, and says no
-        except proc.TimedOut as err:
+        except proc.ProcessTimeoutError as err:
             # That of `proc` names the files of a folder that is gone by now.
             raise Refused(
                 str(err), "run it again; `command -v ssh-keygen` names the program that waits"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from reprobuild.distribute.bundle import Bundled
-from reprobuild.distribute.pull import Pulled
-from reprobuild.distribute.unbundle import Unbundled
+from reprobuild.distribute.bundle import BundleResult
+from reprobuild.distribute.pull import PullResult
+from reprobuild.distribute.unbundle import UnbundleResult
 
 
-def render_bundled(done: Bundled) -> str:
+def render_bundled(done: BundleResult) -> str:
     """Return what was written, and how it is taken apart."""
     first = done.files[0] if len(done.files) == 1 else f"{done.files[0]} and {len(done.files) - 1} more"
     again = (
@@ -29,7 +29,7 @@ def render_bundled(done: Bundled) -> str:
     return "\n".join(lines)
 
 
-def render_unbundled(done: Unbundled) -> str:
+def render_unbundled(done: UnbundleResult) -> str:
     """Return what came of a bundle, and what can be done with it."""
     out = shlex.quote(done.out)
     against = f" --against {shlex.quote(done.out + '/verdict.json')}" if done.certified else ""
@@ -46,7 +46,7 @@ def render_unbundled(done: Unbundled) -> str:
     return "\n".join(lines)
 
 
-def render_pulled(pulled: Pulled) -> str:
+def render_pulled(pulled: PullResult) -> str:
     """Return what came, and what it can be compared with."""
     check = f"check it here: reprobuild verify {shlex.quote(str(pulled.out))}"
     certificates = [one.file for one in pulled.referrers if one.kind == "certificate" and one.file]

@@ -28,15 +28,15 @@ from reprobuild.distribute.standalone.unbundle import (
     unpack,
 )
 from reprobuild.distribute.validate import HOSTILE, check_results, doubtful, own_page
-from reprobuild.errors import FetchError, ShipError
+from reprobuild.errors import DistributionError, FetchError
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image, remember_tree
 from reprobuild.store.roots import keep
 from reprobuild.store.store import DamagedError, Store, hash_file
 
 
-class Unbundled(Struct, frozen=True, kw_only=True):
+class UnbundleResult(Struct, frozen=True, kw_only=True):
     """What came of a bundle.
 
     Attributes:
@@ -72,7 +72,7 @@ class Unbundled(Struct, frozen=True, kw_only=True):
 def unbundle(
     file: Path, out: Path, store: Store, env: Mapping[str, str], *, signers: Path | None, say: Callable[[str], None],
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Unbundled:  # fmt: skip
+) -> UnbundleResult:  # fmt: skip
     """Unpack a bundle into a folder of results, which appears whole, and put its inputs into the store.
 
     They go there each time: where `out` stands already and they have left it for another store, from the bundle.
@@ -87,8 +87,9 @@ def unbundle(
         progress: told (bytes so far, bytes in all).
 
     Raises:
-        ShipError: a part is missing, a copy was cut, a byte is not what it must be, nobody of those asked for signed,
-            or the files do not belong together. What is whole is kept for the next run, but nothing is in `out`.
+        DistributionError: a part is missing, a copy was cut, a byte is not what it must be, nobody of those
+            asked for signed, or the files do not belong together. What is whole is kept for the next run,
+            but nothing is in `out`.
     """
     told, out = str(out), out.absolute()  # where it is the working directory, another takes its place
     with _opened(file, signers, env) as found:
@@ -137,7 +138,7 @@ def unbundle(
         whence = origin(file.name, bool(found.signature), found.signer)
         say(whence)
         brought = sum(store.has(member.sha256) for member in inputs)
-        return Unbundled(
+        return UnbundleResult(
             out=told, new=new, strangers=others, members=len(found.members), inputs=brought,
             signed=bool(found.signature), signer=found.signer, lock=lock.digest, manifest=image.manifest,
             certified=(VERDICT, _sha256(out / VERDICT)) in named,
@@ -164,7 +165,7 @@ def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterato
         with open_bundle(str(file), str(signers) if signers else "", looking_by(env)) as found:
             yield found
     except Refused as err:
-        raise ShipError(str(err), hint=err.hint) from None
+        raise DistributionError(str(err), hint=err.hint) from None
 
 
 def _refuse_other(stated: Manifest, lock: Lock, image: Image) -> None:
@@ -172,7 +173,9 @@ def _refuse_other(stated: Manifest, lock: Lock, image: Image) -> None:
     names = (image.reference, image.tree, image.config, image.manifest)
     told = stated.image
     if (stated.lock, told.reference, told.tree, told.config, told.manifest) != (lock.digest, *names):
-        raise ShipError("the bundle.json tells of another lock or image than are in the bundle", hint=HOSTILE)
+        raise DistributionError(
+            "the bundle.json tells of another lock or image than are in the bundle", hint=HOSTILE
+        )
 
 
 def _sha256(path: Path) -> str:

@@ -10,13 +10,13 @@ from reprobuild.distribute import provenance, sbom
 from reprobuild.distribute.attachments import LARGEST_PAPER, certified
 from reprobuild.distribute.bundle_contents import legacy_manifest
 from reprobuild.distribute.expected_files import Members, doubtful_files, refuse_foreign
-from reprobuild.errors import BuildError, LockError, ShipError, UsageError
+from reprobuild.errors import BuildError, DistributionError, LockError, UsageError
 from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, layout_digest, read_layout
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import holds, open_plain
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import REPORT, VERDICT, read_image
 from reprobuild.recipe.render import render
 from reprobuild.report.html.page import render_html
@@ -37,49 +37,57 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
         certificate: its certificate, where it has one, came along, and must be one of this image.
 
     Raises:
-        ShipError: they do not.
+        DistributionError: they do not.
     """
     try:
         lock, image = read_image(out)
         layout = read_layout(out / LAYOUT)
     except (BuildError, LockError, UsageError) as err:
-        raise ShipError(f"the bundle holds no folder of results: {err}", hint=HOSTILE) from None
+        raise DistributionError(f"the bundle holds no folder of results: {err}", hint=HOSTILE) from None
     missing = [digest for _, digest, _ in layout.layers if not layout.blob(digest).is_file()]
     if image.layout != LAYOUT or layout.config_digest != image.config or missing:
-        raise ShipError("the image of the bundle is not the one that its image.json names", hint=HOSTILE)
+        raise DistributionError(
+            "the image of the bundle is not the one that its image.json names", hint=HOSTILE
+        )
     legacy = layout.folder / "manifest.json"
     if legacy.exists() and not holds(legacy, legacy_manifest(layout, image)):
-        raise ShipError("the manifest.json of the bundle names another image than its index", hint=HOSTILE)
+        raise DistributionError(
+            "the manifest.json of the bundle names another image than its index", hint=HOSTILE
+        )
     _check_tree(layout, lock, image)
     _check_name(layout, lock, image)
     refuse_foreign(out, members, lock, layout, image)
     if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
-        raise ShipError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
+        raise DistributionError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
     return lock, image
 
 
 def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
     """Refuse an image that an engine would take for another one. An index is compared whole: parsers differ."""
     if image.reference != own_name(lock.digest):
-        raise ShipError(
+        raise DistributionError(
             f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
             hint=f"ask for a bundle of this reprobuild: in it the image is {own_name(lock.digest)}",
         )
     if not holds(layout.folder / "index.json", named_index(layout, image.reference, lock.platform)):
-        raise ShipError("the index of the bundle is not that of its image and its name alone", hint=HOSTILE)
+        raise DistributionError(
+            "the index of the bundle is not that of its image and its name alone", hint=HOSTILE
+        )
 
 
 def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
     try:
         tree = layout_digest(layout)
     except BuildError as err:
-        raise ShipError(f"the image of the bundle cannot be read: {err}", hint=HOSTILE) from None
+        raise DistributionError(f"the image of the bundle cannot be read: {err}", hint=HOSTILE) from None
     if tree != image.tree:
-        raise ShipError(
+        raise DistributionError(
             f"the layers of the bundle are {tree}, and not what its image.json says", hint=HOSTILE
         )
     if ((layout.config.get("config") or {}).get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
-        raise ShipError("the image of the bundle was made of another lock than that beside it", hint=HOSTILE)
+        raise DistributionError(
+            "the image of the bundle was made of another lock than that beside it", hint=HOSTILE
+        )
 
 
 def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> tuple[str, ...]:

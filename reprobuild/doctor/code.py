@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from reprobuild.doctor.preflight.gpus import compiled_of
-from reprobuild.lock.lock import Lock, distributions, environment_wheels
-from reprobuild.resolve.cuda.rules import Compiled
+from reprobuild.lock.distributions import distributions, environment_wheels
+from reprobuild.lock.model import Lock
+from reprobuild.resolve.cuda.rules import CudaTarget
 from reprobuild.resolve.cuda.torch_build import known_torch_build
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.document import flat
@@ -16,7 +17,7 @@ _LABEL = re.compile(r"[^+]+\+cu(\d{1,2})(\d)(?:\..*)?")
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}")
 
 
-def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> Compiled | None:
+def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> CudaTarget | None:
     """Return what CUDA code an image has; None where it has none. `cuda` is empty where its version is not known.
 
     Args:
@@ -40,10 +41,10 @@ def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> Compiled | N
     version = torch.version if torch else conda.version if conda else ""  # of a source that was not built yet
     what = f"torch {version}".rstrip()
     if label := _LABEL.fullmatch(version):
-        return Compiled(what=what, cuda=f"{label[1]}.{label[2]}")
+        return CudaTarget(what=what, cuda=f"{label[1]}.{label[2]}")
     if _VERSION.fullmatch(told.get("cuda.version", "")):
-        return Compiled(what=what, cuda=told["cuda.version"])
+        return CudaTarget(what=what, cuda=told["cuda.version"])
     # conda's torch for CUDA needs conda's runtime library, which would have been found.
     of_conda = torch is None and conda is not None
     without = of_conda or version.endswith("+cpu") or told.get("cuda_build") == "false"
-    return None if without else Compiled(what=what, cuda="")
+    return None if without else CudaTarget(what=what, cuda="")

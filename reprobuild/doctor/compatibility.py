@@ -14,7 +14,7 @@ import msgspec
 
 from reprobuild.doctor.engines import judge_engines, judge_gpus
 from reprobuild.doctor.machine import GB, judge_fabric, unknown_disk, unwritable
-from reprobuild.doctor.model import Diagnosis, Disk, Finding, Host, State
+from reprobuild.doctor.model import Diagnosis, Disk, DoctorFinding, Host, State
 from reprobuild.doctor.platform import judge_platform
 from reprobuild.doctor.preflight.disks import BASE_TREE, BYTECODE, LAYERS
 from reprobuild.doctor.preflight.glibc import check_glibc, glibc_of_base
@@ -22,8 +22,9 @@ from reprobuild.doctor.preflight.preflight import machines_of
 from reprobuild.doctor.preflight.processor import check_processor
 from reprobuild.engines.gpu import NVIDIA
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Lock, distributions
-from reprobuild.resolve.cuda.rules import Compiled, judge
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.model import Lock
+from reprobuild.resolve.cuda.rules import CudaTarget, judge
 from reprobuild.store.fetch import artefacts
 from reprobuild.verify.determinism.document import flat
 from reprobuild.verify.verdict import Verdict
@@ -40,7 +41,7 @@ _CAPABILITY = re.compile(r"cuda\.gpus\.\d+\.capability")
 _VERBS = ("libibverbs1", "ibverbs-providers")
 
 
-def judge_fit(lock: Lock, verdict: Verdict | None, host: Host, compiled: Compiled | None) -> Diagnosis:
+def judge_fit(lock: Lock, verdict: Verdict | None, host: Host, compiled: CudaTarget | None) -> Diagnosis:
     """Judge whether the image of a lock will run on a machine as it ran where its certificate was made.
 
     Args:
@@ -57,25 +58,25 @@ def judge_fit(lock: Lock, verdict: Verdict | None, host: Host, compiled: Compile
     )  # fmt: skip
 
 
-def _architecture(lock: Lock, host: Host) -> Iterator[Finding]:
+def _architecture(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     told = f"the image is of {lock.platform}, and this machine is {host.system} on {host.machine}"
     if host.system == "Linux" and host.machine in machines_of(lock):
-        yield Finding(name="architecture", state="ok", seen=told)
+        yield DoctorFinding(name="architecture", state="ok", seen=told)
         return
-    yield Finding(
+    yield DoctorFinding(
         name="architecture", state="problem", seen=told, meaning="its programs do not run here",
         fix=f"take a machine of {lock.platform}, or make the image of this platform with `--platform`: another lock, "
         "and another image",
     )  # fmt: skip
 
 
-def _glibc(lock: Lock, host: Host) -> Iterator[Finding]:
+def _glibc(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     has = glibc_of_base(lock)
     if has is None and lock.base.installed and "libc6" not in lock.base.installed:
-        yield Finding(name="glibc", state="ok", seen="the base has none")
+        yield DoctorFinding(name="glibc", state="ok", seen="the base has none")
         return
     if has is None:
-        yield Finding(
+        yield DoctorFinding(
             name="glibc", state="unknown", seen="which one the base has is not told",
             meaning="whether its wheels fit, and whether Docker lets it start threads, is not known",
             fix="run `reprobuild verify OUT` here",
@@ -83,23 +84,23 @@ def _glibc(lock: Lock, host: Host) -> Iterator[Finding]:
         return
     found = [*_glibc_of_wheels(lock), *_glibc_in_docker(has, host)]
     seen = f"the image has its own, {has[0]}.{has[1]}; this machine's is {host.glibc or 'not told'}"
-    yield from found or [Finding(name="glibc", state="ok", seen=seen)]
+    yield from found or [DoctorFinding(name="glibc", state="ok", seen=seen)]
 
 
-def _glibc_of_wheels(lock: Lock) -> Iterator[Finding]:
+def _glibc_of_wheels(lock: Lock) -> Iterator[DoctorFinding]:
     try:
         check_glibc(lock)
     except LockError as err:
-        yield Finding(
+        yield DoctorFinding(
             name="glibc", state="problem", seen=str(err), meaning="it cannot be imported", fix=err.hint
         )
 
 
-def _glibc_in_docker(has: tuple[int, int], host: Host) -> Iterator[Finding]:
+def _glibc_in_docker(has: tuple[int, int], host: Host) -> Iterator[DoctorFinding]:
     docker = next((engine.version for engine in host.answering if engine.name == "docker"), "")
     if has >= _CLONE3 and docker and _numbers(docker) < _DOCKER:
         others = [engine.name for engine in host.answering if engine.name != "docker"]
-        yield Finding(
+        yield DoctorFinding(
             name="glibc", state="warning" if others else "problem",
             seen=f"the image has glibc {has[0]}.{has[1]}, and Docker is {docker}",
             meaning="it can start no thread: Docker before 20.10.10 forbids clone3 in a way that glibc takes for final",
@@ -111,30 +112,30 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d{1,6}", version)[:3])
 
 
-def _processor(lock: Lock, host: Host) -> Iterator[Finding]:
+def _processor(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     lacking = list(check_processor(lock, host.flags))
     for complaint in lacking:
-        yield Finding(
+        yield DoctorFinding(
             name="processor", state="problem", seen=complaint, meaning="it ends with `Illegal instruction`",
             fix="take a machine with a newer processor; of a virtual one, give it the host's (`-cpu host`)",
         )  # fmt: skip
     if not host.flags and host.machine == "x86_64":
-        yield Finding(
+        yield DoctorFinding(
             name="processor", state="unknown", seen="/proc/cpuinfo names no flags",
             meaning="whether it has what wheels were compiled for is not known", fix="look with `lscpu`",
         )  # fmt: skip
     elif not lacking:
-        yield Finding(name="processor", state="ok", seen=host.cpu or host.machine)
+        yield DoctorFinding(name="processor", state="ok", seen=host.cpu or host.machine)
 
 
-def _gpus(compiled: Compiled | None, verdict: Verdict | None, host: Host) -> Iterator[Finding]:
+def _gpus(compiled: CudaTarget | None, verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
     if compiled is None:
-        yield Finding(name="gpu", state="ok", seen="the image has no CUDA code, and needs none")
+        yield DoctorFinding(name="gpu", state="ok", seen="the image has no CUDA code, and needs none")
         return
     told = f"{compiled.what}{f', CUDA {compiled.cuda}' if compiled.cuda else ''}"
     if NVIDIA not in host.vendors and not host.gpus.found:
         has = f"only GPUs of {', '.join(host.vendors).upper()}" if host.vendors else "no GPU"
-        yield Finding(
+        yield DoctorFinding(
             name="gpu", state="warning", seen=f"the image has {told}, and this machine {has}",
             meaning="it runs on the processor alone; what its certificate says of a GPU cannot be checked here",
             fix="on a cluster, ask on a node of the partition that has GPUs of NVIDIA",
@@ -144,9 +145,9 @@ def _gpus(compiled: Compiled | None, verdict: Verdict | None, host: Host) -> Ite
     yield from _drivers(compiled, told, verdict, host)
 
 
-def _drivers(compiled: Compiled, told: str, verdict: Verdict | None, host: Host) -> Iterator[Finding]:
+def _drivers(compiled: CudaTarget, told: str, verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
     if not host.gpus.found:
-        yield Finding(
+        yield DoctorFinding(
             name="driver", state="unknown", seen=f"the image has {told}, and no driver here says what it is",
             meaning="whether driver and GPU run its CUDA code is not known",
             fix="ask again where `nvidia-smi` answers",
@@ -159,7 +160,7 @@ def _drivers(compiled: Compiled, told: str, verdict: Verdict | None, host: Host)
     ]
     found = {one.text: one for one in every}.values()
     for finding in found:
-        yield Finding(
+        yield DoctorFinding(
             name="driver", state="problem" if finding.certain else "warning", seen=finding.text,
             meaning="its CUDA code does not run here" if finding.certain else "it may run, slower or not at all",
             fix="update the driver, or take a node whose driver and GPU fit; `--gpu none` runs on the processor",
@@ -169,19 +170,19 @@ def _drivers(compiled: Compiled, told: str, verdict: Verdict | None, host: Host)
     capabilities = {gpu.capability for gpu in host.gpus.found}
     proven = capabilities <= _ran_on(verdict)
     if not compiled.architectures and not proven:
-        yield Finding(
+        yield DoctorFinding(
             name="driver", state="unknown", seen=f"{told}: for which GPUs it is compiled is not known",
             meaning="that stands in the wheel of torch alone, and no certificate of such a GPU is at hand",
             fix="name a store that has the wheel with `--store`, or run `reprobuild verify OUT` here",
         )  # fmt: skip
     elif not all(capabilities) and not proven:
         names = ", ".join(gpu.name for gpu in host.gpus.found if not gpu.capability)
-        yield Finding(
+        yield DoctorFinding(
             name="driver", state="unknown", seen=f"neither the driver nor a table tells what the {names} can do",
             meaning=f"whether it runs {told} is not known", fix="run `reprobuild verify OUT` here",
         )  # fmt: skip
     elif not found:
-        yield Finding(name="driver", state="ok", seen=f"{host.gpus.driver} runs {told}")
+        yield DoctorFinding(name="driver", state="ok", seen=f"{host.gpus.driver} runs {told}")
 
 
 def _ran_on(verdict: Verdict | None) -> set[str]:
@@ -205,7 +206,7 @@ def needed(lock: Lock) -> tuple[int, int]:
     return int(LAYERS * files), int(BASE_TREE * (debs + conda) + (1 + BYTECODE) * wheels + LAYERS * files)
 
 
-def _disks(lock: Lock, host: Host) -> Iterator[Finding]:
+def _disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     packed, whole = needed(lock)
     engines = [engine.name for engine in host.answering]
     for role, size in (("results", packed), *((name, whole) for name in engines)):
@@ -217,13 +218,13 @@ def _disks(lock: Lock, host: Host) -> Iterator[Finding]:
         elif unfit := unwritable(disk):
             yield msgspec.structs.replace(unfit, state=state)
         elif disk.free < size:
-            yield Finding(
+            yield DoctorFinding(
                 name=name, state=state, seen=_room(disk, size), meaning="the copy, or loading it, stops half way",
                 fix="make room, or take another folder"
                 if role == "results" else f"make room, or set another folder in the settings of {role}",
             )  # fmt: skip
         else:
-            yield Finding(name=name, state="ok", seen=_room(disk, size))
+            yield DoctorFinding(name=name, state="ok", seen=_room(disk, size))
 
 
 def _takes(disk: Disk | None, size: int) -> bool:
@@ -234,7 +235,7 @@ def _room(disk: Disk, size: int) -> str:
     return f"{disk.path} has room for {disk.free / GB:.1f} GB, and the image takes about {size / GB:.1f} GB there"
 
 
-def _fabric(lock: Lock, host: Host) -> Iterator[Finding]:
+def _fabric(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     for setting in lock.environment:
         devices, interfaces = _NAMES_DEVICE.get(setting.name, (False, False))
         if not (devices or interfaces) or (setting.name, setting.value.strip()) in _ANY:
@@ -244,7 +245,7 @@ def _fabric(lock: Lock, host: Host) -> Iterator[Finding]:
         # NCCL takes the beginning of a name; `^` leaves those out that follow.
         absent = [name for name in names if name and not any(one.startswith(name) for one in here)]
         if absent and not setting.value.startswith("^"):
-            yield Finding(
+            yield DoctorFinding(
                 name="fabric", state="warning", seen=f"the image sets {setting.name}, and names what is not here",
                 meaning="collectives over several nodes fail, or wait for ever",
                 fix=f"run with `--env {shlex.quote(setting.name)}=...`"
@@ -252,7 +253,7 @@ def _fabric(lock: Lock, host: Host) -> Iterator[Finding]:
             )  # fmt: skip
     several = not distributions(lock).keys().isdisjoint(("torch", "jaxlib", "tensorflow"))
     if host.fabric.devices and several and not {*_VERBS} <= {*lock.base.installed}:
-        yield Finding(
+        yield DoctorFinding(
             name="fabric", state="warning",
             seen=f"this machine has {', '.join(host.fabric.devices)}, and the image no {' and '.join(_VERBS)}",
             meaning="NCCL cannot use them, and talks by TCP: right, and slower",

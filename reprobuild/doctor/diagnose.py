@@ -18,8 +18,9 @@ from reprobuild.doctor.machine import (
 from reprobuild.doctor.model import Diagnosis, Host
 from reprobuild.doctor.services import not_probed, probe
 from reprobuild.errors import UsageError
-from reprobuild.infra.http.client import Netrc
-from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.infra.http.netrc import Netrc
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, VERDICT
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild.verify.verdict import Verdict

@@ -6,22 +6,22 @@ import shlex
 from collections.abc import Iterator
 
 from reprobuild.doctor.fixes import as_root, install
-from reprobuild.doctor.model import EngineFound, Finding, Host, State
+from reprobuild.doctor.model import DoctorFinding, EngineFound, Host, State
 from reprobuild.engines.gpu import AMD, NVIDIA
 
 
-def judge_engines(host: Host) -> Iterator[Finding]:
+def judge_engines(host: Host) -> Iterator[DoctorFinding]:
     """Yield a finding for each engine that is there, and one where none answers.
 
     An engine that does not answer is a problem only where no other does.
     """
     for engine in host.engines:
         if engine.version:
-            yield Finding(name=engine.name, state="ok", seen=f"{engine.version} answers")
+            yield DoctorFinding(name=engine.name, state="ok", seen=f"{engine.version} answers")
         elif engine.program or (engine.name == "docker" and host.docker in ("there", "refused", "elsewhere")):
             yield _silent(engine, host)
     if not host.answering:
-        yield Finding(
+        yield DoctorFinding(
             name="engine", state="problem", seen="no engine answers (docker, podman, apptainer)",
             meaning="images can be made here, and neither checked nor run", fix=_an_engine(host),
         )  # fmt: skip
@@ -36,21 +36,21 @@ def _an_engine(host: Host) -> str:
     return install("apptainer" if host.modules or host.scheduler else "podman", host)
 
 
-def _silent(engine: EngineFound, host: Host) -> Finding:
+def _silent(engine: EngineFound, host: Host) -> DoctorFinding:
     state: State = "warning" if host.answering else "problem"
     if engine.name != "docker":
-        return Finding(
+        return DoctorFinding(
             name=engine.name, state=state, seen=f"it does not answer: {engine.complaint or 'it says nothing'}",
             meaning="it cannot run images", fix=_of_podman(host) if engine.name == "podman" else
             f"Apptainer 1.1 or SingularityCE 3.10 is needed: {install('apptainer', host)}",
         )  # fmt: skip
     if host.docker == "elsewhere":
-        return Finding(
+        return DoctorFinding(
             name="docker", state=state, seen="the daemon that DOCKER_HOST names does not answer",
             meaning="it cannot run images", fix="mend DOCKER_HOST, or unset it",
         )  # fmt: skip
     if host.docker == "refused":
-        return Finding(
+        return DoctorFinding(
             name="docker", state=state, seen=f"its socket is not {host.user or 'yours'}'s to use",
             meaning="the daemon runs, and this user may not ask it",
             fix=f"`{as_root(f'usermod -aG docker {shlex.quote(host.user)}', host)}`, then log in again; "
@@ -58,7 +58,7 @@ def _silent(engine: EngineFound, host: Host) -> Finding:
             "good as root, so many sites say no",
         )  # fmt: skip
     begin = "systemctl enable --now docker" if host.systemd else "service docker start"
-    return Finding(
+    return DoctorFinding(
         name="docker", state=state, seen="its program is there, and no daemon answers",
         meaning="it cannot run images", fix=f"`{as_root(begin, host)}`",
     )  # fmt: skip
@@ -70,19 +70,19 @@ def _of_podman(host: Host) -> str:
     return "`podman info` says more; https://github.com/containers/podman/blob/main/troubleshooting.md has remedies"
 
 
-def _subordinate(host: Host) -> Iterator[Finding]:
+def _subordinate(host: Host) -> Iterator[DoctorFinding]:
     """Yield what podman without root lacks to unpack images, whose files belong to many users."""
     state: State = "warning" if len(host.answering) > 1 else "problem"
     missing = "newuidmap" not in host.programs
     if not missing and host.subordinate:
         return
     if not missing and host.subordinate is None:
-        yield Finding(
+        yield DoctorFinding(
             name="subordinate ids", state="unknown", seen="a directory service gives them (/etc/nsswitch.conf)",
             meaning="whether this user has any, podman alone can tell", fix="`podman unshare cat /proc/self/uid_map`",
         )  # fmt: skip
         return
-    yield Finding(
+    yield DoctorFinding(
         name="subordinate ids", state=state,
         seen="there is no newuidmap" if missing else "this user has none in /etc/subuid and /etc/subgid",
         meaning="podman without root cannot unpack images whose files belong to several users", fix=_give_ids(host),
@@ -97,16 +97,16 @@ def _give_ids(host: Host) -> str:
     return ", then ".join([*steps, "`podman system migrate`"])
 
 
-def judge_gpus(host: Host) -> Iterator[Finding]:
+def judge_gpus(host: Host) -> Iterator[DoctorFinding]:
     """Yield whether there are GPUs, and engines can give them to containers."""
     if not host.vendors:
-        yield Finding(name="gpu", state="ok", seen="none: images run on the processor")
+        yield DoctorFinding(name="gpu", state="ok", seen="none: images run on the processor")
     if AMD in host.vendors:
-        yield Finding(name="gpu", state="ok", seen="AMD's, by /dev/kfd")
+        yield DoctorFinding(name="gpu", state="ok", seen="AMD's, by /dev/kfd")
     if NVIDIA not in host.vendors:
         return
     if not host.gpus.found:
-        yield Finding(
+        yield DoctorFinding(
             name="gpu", state="warning", seen="NVIDIA's, and `nvidia-smi` does not answer",
             meaning="whether the driver fits an image cannot be told, and engines may not find it",
             fix="does `nvidia-smi` answer by hand? Install the driver again, or load its module: "
@@ -114,16 +114,18 @@ def judge_gpus(host: Host) -> Iterator[Finding]:
         )  # fmt: skip
         return
     names = ", ".join(dict.fromkeys(gpu.name for gpu in host.gpus.found))
-    yield Finding(name="gpu", state="ok", seen=f"{len(host.gpus.found)} x {names}, driver {host.gpus.driver}")
+    yield DoctorFinding(
+        name="gpu", state="ok", seen=f"{len(host.gpus.found)} x {names}, driver {host.gpus.driver}"
+    )
     with_toolkit = [engine.name for engine in host.answering if engine.name in ("docker", "podman")]
     if with_toolkit and "nvidia-ctk" not in host.programs:
-        yield Finding(
+        yield DoctorFinding(
             name="gpu in containers", state="warning", seen="the NVIDIA Container Toolkit is not there",
             meaning=f"{' and '.join(with_toolkit)} cannot give a GPU to a container",
             fix=f"{install('nvidia-container-toolkit', host)}, then {_tell(host)}",
         )  # fmt: skip
     elif host.has_engine("podman") and not host.cdi:
-        yield Finding(
+        yield DoctorFinding(
             name="gpu in containers", state="warning", seen="no description of the GPUs in /etc/cdi",
             meaning="podman cannot give a GPU to a container", fix=_tell(host),
         )  # fmt: skip

@@ -23,7 +23,7 @@ from reprobuild.engines.registry import ENGINES
 from reprobuild.errors import EngineError
 from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.infra import proc
-from reprobuild.infra.sandbox import can_layer, check_namespaces
+from reprobuild.infra.sandbox.namespaces import can_layer, check_namespaces
 
 # Programs of package managers, the first that is there counts. Homebrew may be beside another one.
 _MANAGERS = {"apt-get": "apt", "dnf": "dnf", "yum": "yum", "zypper": "zypper", "apk": "apk", "pacman": "pacman",
@@ -85,7 +85,7 @@ def _complaint(name: str, program: str, env: Mapping[str, str]) -> str:
     try:
         argv = [program, "version" if name == apptainer.NAME else "info"]
         proc.run(argv, env=env, purpose=f"ask {name} how it is", timeout=_SECONDS)
-    except proc.Failed as err:
+    except proc.ProcessFailedError as err:
         lines = err.stderr.strip().splitlines()
         return _short(lines[-1]) if lines else f"it exits with code {err.code}"
     except EngineError as err:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprobuild.doctor.fixes import as_root, install
-from reprobuild.doctor.model import SANDBOX, Disk, Finding, Host
+from reprobuild.doctor.model import SANDBOX, Disk, DoctorFinding, Host
 
 GB = 1e9
 _LEAST, _ROOM = 2 * GB, 20 * GB  # of a disk: nothing fits; a small environment with CUDA takes the second
@@ -16,25 +16,25 @@ _PACKAGES = {"hostname": "hostname", "sh": "coreutils"}
 _NETWORK_DISKS = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs", "9p")
 
 
-def judge_system(host: Host) -> Iterator[Finding]:
+def judge_system(host: Host) -> Iterator[DoctorFinding]:
     """Yield what there is to say of the operating system."""
     told = " ".join(filter(None, (host.distribution or host.system, host.kernel, host.machine)))
     if host.system == "Linux":
-        yield Finding(name="system", state="ok", seen=told)
+        yield DoctorFinding(name="system", state="ok", seen=told)
         return
-    yield Finding(
+    yield DoctorFinding(
         name="system", state="problem", seen=told,
         meaning="images are made and run with namespaces of Linux; `show`, `compare`, `diff` and `render` work here",
         fix="use a Linux machine, or a virtual one",
     )  # fmt: skip
 
 
-def judge_sandbox(host: Host) -> Iterator[Finding]:
+def judge_sandbox(host: Host) -> Iterator[DoctorFinding]:
     """Yield whether `build` has what isolates the programs of packages."""
     missing = [name for name in SANDBOX if name not in host.programs]
     if missing:
         packages = dict.fromkeys(_PACKAGES.get(name, "util-linux") for name in missing)
-        yield Finding(
+        yield DoctorFinding(
             name="sandbox", state="problem", seen=f"not on PATH: {', '.join(missing)}",
             meaning="`build` runs the programs of packages without network, with these",
             fix="; ".join(install(name, host) for name in packages),
@@ -42,20 +42,22 @@ def judge_sandbox(host: Host) -> Iterator[Finding]:
         return
     spaces = host.namespaces
     if spaces.complaint:
-        yield Finding(
+        yield DoctorFinding(
             name="sandbox", state="problem", seen=spaces.complaint,
             meaning="`build` cannot run the programs of packages without network; `run` and `verify` need this only "
             "where Apptainer or podman without root runs the image",
             fix=_allow_namespaces(host),
         )  # fmt: skip
     elif not spaces.overlay:
-        yield Finding(
+        yield DoctorFinding(
             name="sandbox", state="warning", seen="namespaces can be made, and no overlay mounted in them",
             meaning="wheels of sources are built on copies of the base, which takes longer and more room",
             fix="a kernel from 5.11 on allows it; in a container, start that with `--security-opt seccomp=unconfined`",
         )  # fmt: skip
     else:
-        yield Finding(name="sandbox", state="ok", seen="namespaces can be made, and overlays mounted in them")
+        yield DoctorFinding(
+            name="sandbox", state="ok", seen="namespaces can be made, and overlays mounted in them"
+        )
 
 
 def _allow_namespaces(host: Host) -> str:
@@ -79,28 +81,28 @@ def _allow_namespaces(host: Host) -> str:
     return "no setting of the kernel forbids it: ask the administrators of this machine about seccomp and SELinux"
 
 
-def judge_programs(host: Host) -> Iterator[Finding]:
+def judge_programs(host: Host) -> Iterator[DoctorFinding]:
     """Yield what of the programs is there that single steps ask for."""
     if "apt-get" in host.programs:
-        yield Finding(name="apt", state="ok", seen="apt-get is there")
+        yield DoctorFinding(name="apt", state="ok", seen="apt-get is there")
     else:
-        yield Finding(
+        yield DoctorFinding(
             name="apt", state="warning", seen="there is no apt-get",
             meaning="`lock` asks the dated archives for every system package, which must then be reachable",
             fix="lock on a Debian or Ubuntu machine, or in a container of one; build, verify and run here",
         )  # fmt: skip
     if "git" in host.programs:
-        yield Finding(name="git", state="ok", seen="git is there")
+        yield DoctorFinding(name="git", state="ok", seen="git is there")
     else:
-        yield Finding(
+        yield DoctorFinding(
             name="git", state="warning", seen="there is no git",
             meaning="`capture` and `lock` cannot read repositories", fix=install("git", host),
         )  # fmt: skip
     if host.squashfs.replace(".", "").isdigit():
-        yield Finding(name="squashfs", state="ok", seen=f"mksquashfs {host.squashfs}")
+        yield DoctorFinding(name="squashfs", state="ok", seen=f"mksquashfs {host.squashfs}")
     else:
         needed = host.has_engine("apptainer") and len(host.answering) == 1
-        yield Finding(
+        yield DoctorFinding(
             name="squashfs", state="problem" if needed else "warning",
             seen=host.squashfs or "there is no mksquashfs",
             meaning="Apptainer runs no image without it" if needed else "no file for Apptainer or enroot can be made",
@@ -108,7 +110,7 @@ def judge_programs(host: Host) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def judge_disks(host: Host) -> Iterator[Finding]:
+def judge_disks(host: Host) -> Iterator[DoctorFinding]:
     """Yield what there is to say of the folders that are written to."""
     for disk in host.disks:
         if disk.role in ("docker", "podman", "apptainer") and not host.has_engine(disk.role):
@@ -118,7 +120,7 @@ def judge_disks(host: Host) -> Iterator[Finding]:
         if unfit := unwritable(disk):
             yield unfit
         elif disk.free < _ROOM:
-            yield Finding(
+            yield DoctorFinding(
                 name=name, state="problem" if disk.free < _LEAST else "warning",
                 seen=f"{place} has room for {disk.free / GB:.1f} GB",
                 meaning="an environment with CUDA takes 20 GB and more while it is made",
@@ -126,26 +128,26 @@ def judge_disks(host: Host) -> Iterator[Finding]:
             )  # fmt: skip
         elif disk.noexec and disk.role in ("store", "temporary"):
             store = disk.role == "store"
-            yield Finding(
+            yield DoctorFinding(
                 name=name, state="problem" if store else "warning", seen=f"{place} is mounted noexec",
                 meaning="`build` runs the programs of packages from folders of the store" if store else
                 "the builder Apptainer, and programs that compile there, cannot run what they write",
                 fix=elsewhere,
             )  # fmt: skip
         elif disk.role == "podman" and not host.root and disk.kind in _NETWORK_DISKS:
-            yield Finding(
+            yield DoctorFinding(
                 name=name, state="warning", seen=f"podman keeps images on {place}",
                 meaning="without root it cannot: such file systems know no subordinate users",
                 fix="set `graphroot` below [storage] in ~/.config/containers/storage.conf to a local disk",
             )  # fmt: skip
         else:
-            yield Finding(name=name, state="ok", seen=f"{place} has room for {disk.free / GB:.0f} GB")
+            yield DoctorFinding(name=name, state="ok", seen=f"{place} has room for {disk.free / GB:.0f} GB")
     yield from (unknown_disk(engine.name) for engine in host.answering if host.disk(engine.name) is None)
 
 
-def unknown_disk(role: str, size: str = "images") -> Finding:
+def unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     """Return what there is to say where nobody tells which disk it is."""
-    return Finding(
+    return DoctorFinding(
         name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
         meaning=f"whether there is room for {size} is not known",
         fix="name a folder that is there with --out"
@@ -153,7 +155,7 @@ def unknown_disk(role: str, size: str = "images") -> Finding:
     )  # fmt: skip
 
 
-def unwritable(disk: Disk) -> Finding | None:
+def unwritable(disk: Disk) -> DoctorFinding | None:
     """Return what there is to say of a folder that the user may not write to, None where he may, or need not.
 
     Into Docker's own its daemon writes, which would not answer if it could not.
@@ -161,7 +163,7 @@ def unwritable(disk: Disk) -> Finding | None:
     if disk.role == "docker" or (disk.writable and not disk.readonly):
         return None
     how = "mounted read-only" if disk.readonly else "not yours to write to"
-    return Finding(
+    return DoctorFinding(
         name=f"disk: {disk.role}", state="problem", seen=f"{_place(disk)} is {how}",
         meaning="nothing can be written there", fix=_elsewhere(disk),
     )  # fmt: skip
@@ -176,20 +178,20 @@ def _elsewhere(disk: Disk) -> str:
     return f"name another folder with {other}" if other else f"see the settings of {disk.role}"
 
 
-def judge_resources(host: Host) -> Iterator[Finding]:
+def judge_resources(host: Host) -> Iterator[DoctorFinding]:
     """Yield what there is to say of memory and control groups."""
     told = f"{host.cpus} processors, {host.memory / GB:.0f} GB of memory"
     if 0 < host.memory < _MEMORY:
-        yield Finding(
+        yield DoctorFinding(
             name="memory", state="warning", seen=told, meaning="packing layers and loading images may fail",
             fix="give this machine, container or job 2 GB or more",
         )  # fmt: skip
     else:
-        yield Finding(name="memory", state="ok", seen=told)
+        yield DoctorFinding(name="memory", state="ok", seen=told)
     if host.cgroup == "2":
-        yield Finding(name="control groups", state="ok", seen="version 2")
+        yield DoctorFinding(name="control groups", state="ok", seen="version 2")
     elif host.cgroup == "hybrid" and host.has_engine("podman") and "runc" not in host.programs:
-        yield Finding(
+        yield DoctorFinding(
             name="control groups", state="warning", seen="the hybrid form of versions 1 and 2",
             meaning="crun before 1.9, podman's usual runtime, refuses it",
             fix=f'{install("runc", host)}, and write `runtime = "runc"` below [engine] in '
@@ -199,34 +201,34 @@ def judge_resources(host: Host) -> Iterator[Finding]:
         seen = {"1": "version 1", "hybrid": "the hybrid form of versions 1 and 2"}.get(
             host.cgroup, "there are none"
         )
-        yield Finding(
+        yield DoctorFinding(
             name="control groups", state="warning", seen=seen,
             meaning="engines without root cannot limit memory and processors; all else works",
             fix="boot with `systemd.unified_cgroup_hierarchy=1`, if you need limits",
         )  # fmt: skip
 
 
-def judge_fabric(host: Host) -> Iterator[Finding]:
+def judge_fabric(host: Host) -> Iterator[DoctorFinding]:
     """Yield what there is to say of InfiniBand and RoCE, which jobs on several nodes talk by."""
     fabric = host.fabric
     if not fabric.devices:
-        yield Finding(
+        yield DoctorFinding(
             name="fabric", state="ok", seen="no InfiniBand and no RoCE: several nodes would talk by TCP"
         )
         return
     told = ", ".join(fabric.devices)
     if not fabric.nodes:
-        yield Finding(
+        yield DoctorFinding(
             name="fabric", state="warning", seen=f"{told}, and no /dev/infiniband/uverbs*",
             meaning="programs cannot use it: NCCL falls back to TCP, or fails",
             fix=f"`{as_root('modprobe ib_uverbs', host)}`",
         )  # fmt: skip
     elif 0 <= fabric.locked < _LOCKED:
-        yield Finding(
+        yield DoctorFinding(
             name="fabric", state="warning", seen=f"{told}, and {fabric.locked >> 10} KiB of memory may be locked",
             meaning="registering memory fails: NCCL says `ibv_reg_mr failed` or `unable to allocate memory`",
             fix="`ulimit -l unlimited`; a line `* - memlock unlimited` in /etc/security/limits.d keeps it, and "
             "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf under Slurm",
         )  # fmt: skip
     else:
-        yield Finding(name="fabric", state="ok", seen=told)
+        yield DoctorFinding(name="fabric", state="ok", seen=told)

@@ -123,7 +123,7 @@ SANDBOX = ("unshare", "mount", "hostname", "sh")
 PROGRAMS = (*SANDBOX, "git", "apt-get", "newuidmap", "nvidia-ctk", "runc")
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class DoctorFinding(Struct, frozen=True, kw_only=True):
     """One thing that was looked at: what was seen, what follows from it, and what to do.
 
     `unknown` is what could not be judged, `not-asked` what the user left out. A finding that is `ok` has no meaning
@@ -140,7 +140,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 class Diagnosis(Struct, frozen=True, kw_only=True):
     """All findings, in the order in which they are told."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
 
     @property
     def state(self) -> State:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reprobuild.doctor.model import Finding, Host
+from reprobuild.doctor.model import DoctorFinding, Host
 from reprobuild.report.difference import safe
 from reprobuild.verify.determinism.document import flat
 from reprobuild.verify.determinism.platform import explains
@@ -19,10 +19,10 @@ _SHOWN = 200
 _LEVELS = {"AVX512": {"avx512vl", "avx512bw", "avx512dq", "fma"}, "AVX2": {"avx2", "fma"}}
 
 
-def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[Finding]:
+def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
     """Yield which facts are others than the certificate's, and what that means for its digests."""
     if verdict is None:
-        yield Finding(
+        yield DoctorFinding(
             name="certificate", state="unknown", seen="there is none beside the lock",
             meaning="whether this platform gives the same numbers is not known",
             fix="copy verdict.json beside reprobuild.lock",
@@ -38,20 +38,20 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[Finding]:
         for name in shared:
             item = Deviation(scope=smoke.device, name=name, then=then[name], now=now[name])
             if item.then != item.now and explains(smoke.device, item):
-                yield Finding(
+                yield DoctorFinding(
                     name=f"platform: {smoke.device}", state="warning",
                     seen=f"{name} was {safe(then[name], _SHOWN)}, and is {safe(now[name], _SHOWN)} here",
                     meaning="digests may be others than the certificate's: expected on another platform, and no drift",
                     fix="`reprobuild verify OUT --against verdict.json` tells; for equal bytes take equal hardware",
                 )  # fmt: skip
     if not compared:
-        yield Finding(
+        yield DoctorFinding(
             name="certificate", state="unknown", seen="it names no platform: no smoke test was run",
             meaning="whether this platform gives the same numbers is not known",
             fix="run `reprobuild verify OUT` where the image is, and copy its verdict.json",
         )  # fmt: skip
         return
-    yield Finding(
+    yield DoctorFinding(
         name="certificate", state="ok",
         seen=f"made {safe(verdict.made, 40)}: cpu {verdict.determinism.cpu}, gpu {verdict.determinism.gpu}",
     )  # fmt: skip

@@ -9,21 +9,16 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from reprobuild.config.services import Service, distances
-from reprobuild.doctor.model import Finding
+from reprobuild.doctor.model import DoctorFinding
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import (
-    Forbidden,
-    Manners,
-    Net,
-    Netrc,
-    NotFound,
-    Refused,
-    split_credentials,
-    told_address,
-)
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, split_credentials
+from reprobuild.infra.http.netrc import Netrc
+from reprobuild.infra.http.redaction import told_address
+from reprobuild.infra.http.retry import RetryPolicy
 
 SECONDS = 8.0  # in all: looking up a name has no limit of its own, and may take minutes without a network
-_MANNERS = Manners(connect=4, read=5, tries=1, longest=0)
+_MANNERS = RetryPolicy(connect=4, read=5, tries=1, longest=0)
 _MEANING = "what only it has can neither be locked nor fetched here"
 _FIX = "let it through the firewall or proxy, or name a mirror with `--service NAME=URL`"
 
@@ -38,9 +33,9 @@ def address(service: Service) -> str:
     return fixed.rpartition("/")[0] + "/"
 
 
-def not_probed(services: Mapping[str, Service]) -> Finding:
+def not_probed(services: Mapping[str, Service]) -> DoctorFinding:
     """Return the finding where the user wants no network to be used."""
-    return Finding(
+    return DoctorFinding(
         name="services",
         state="not-asked",
         seen=f"{len(services)} were not probed (--offline): {', '.join(services)}",
@@ -49,7 +44,7 @@ def not_probed(services: Mapping[str, Service]) -> Finding:
 
 def probe(
     services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Ask every service, and yield a finding for each, in order.
 
     Args:
@@ -83,11 +78,11 @@ def probe(
         yield _finding(name, url, answers.get(url, f"no answer in {seconds:.0f} s"))
 
 
-def _finding(name: str, url: str, complaint: str) -> Finding:
+def _finding(name: str, url: str, complaint: str) -> DoctorFinding:
     told = split_credentials(url)[0]
     if not complaint:
-        return Finding(name=f"service {name}", state="ok", seen=f"{told} answers")
-    return Finding(
+        return DoctorFinding(name=f"service {name}", state="ok", seen=f"{told} answers")
+    return DoctorFinding(
         name=f"service {name}", state="warning", seen=complaint if told in complaint else f"{told}: {complaint}",
         meaning=_MEANING, fix=_FIX,
     )  # fmt: skip
@@ -97,9 +92,9 @@ def _ask(net: Net, url: str) -> str:
     """Return nothing where somebody is there, else the complaint. A page that is not there is an answer, too."""
     try:
         net.probe(url)
-    except Forbidden as err:  # a proxy says so, as may a service that has no such page
+    except ForbiddenError as err:  # a proxy says so, as may a service that has no such page
         return str(err)
-    except (NotFound, Refused):
+    except (NotFoundError, AccessDeniedError):
         return ""
     except FetchError as err:
         return str(err)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from reprobuild.doctor.model import Diagnosis, Finding, State
+from reprobuild.doctor.model import Diagnosis, DoctorFinding, State
 from reprobuild.infra import secrets
 from reprobuild.report.difference import safe
 
@@ -35,7 +35,7 @@ _WORDS: dict[State, Callable[[int], str]] = {
 def without_logins(diagnosis: Diagnosis) -> Diagnosis:
     """Return a diagnosis without the logins of addresses: a path of the user may look like one."""
 
-    def cut(finding: Finding) -> Finding:
+    def cut(finding: DoctorFinding) -> DoctorFinding:
         texts = {name: secrets.without_logins(getattr(finding, name)) for name in _TEXTS}
         return msgspec.structs.replace(finding, **texts)
 
@@ -62,13 +62,13 @@ def render_diagnosis(diagnosis: Diagnosis, what: str, width: int = 100) -> str:
     return "\n".join([*lines, "", f"{what}: {_ENDS[diagnosis.state]} ({told})"])
 
 
-def _advice(finding: Finding) -> tuple[str, ...]:
+def _advice(finding: DoctorFinding) -> tuple[str, ...]:
     return finding.state, finding.meaning, finding.fix
 
 
-def _together(findings: Sequence[Finding]) -> list[Finding]:
+def _together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     """Return the findings, a long row of alike ones as one: without a network that is every service."""
-    told: list[Finding] = []
+    told: list[DoctorFinding] = []
     for _, group in itertools.groupby(findings, lambda one: (*_advice(one), one.name.partition(" ")[0])):
         row = list(group)
         if len(row) < _MANY or not row[0].meaning:
@@ -84,7 +84,7 @@ def _together(findings: Sequence[Finding]) -> list[Finding]:
     return told
 
 
-def _lines(finding: Finding, column: int, width: int, *, alone: bool) -> Iterator[str]:
+def _lines(finding: DoctorFinding, column: int, width: int, *, alone: bool) -> Iterator[str]:
     """Yield the lines of one finding; what the next one says, too, is left to that."""
     parts = [("", f"{finding.state:<{_STATE}}{safe(finding.name):<{column}}  ", finding.seen)]
     if alone:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.engines.apptainer_cache import Cache, Kept
+from reprobuild.engines.apptainer_cache import Cache, CachedSif
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
 from reprobuild.engines.limits import limits_of_caller
 from reprobuild.engines.model import Finished, Sink, Streams, Task
@@ -31,8 +31,10 @@ from reprobuild.image.formats.single_file import write_sif
 from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.directory_fd import remove
-from reprobuild.infra.proc import Handing, TimedOut, comma_separated, stream
+from reprobuild.infra.proc import comma_separated, stream
 from reprobuild.infra.proc import run as run_program
+from reprobuild.infra.proc.errors import ProcessTimeoutError
+from reprobuild.infra.proc.signals import SignalForwarding
 
 NAME = "apptainer"
 # A program, the oldest version that leaves variables unevaluated (`--no-eval`), and what its own variables begin with.
@@ -129,7 +131,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; nothing of it remains."""
     with _folder() as folder:
-        return _follow(reference, task, env, folder, sink, Handing())
+        return _follow(reference, task, env, folder, sink, SignalForwarding())
 
 
 @contextlib.contextmanager
@@ -146,7 +148,8 @@ def _folder() -> Iterator[Path]:
 
 
 def _follow(
-    reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink, handing: Handing | None = None
+    reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink,
+    handing: SignalForwarding | None = None,
 ) -> int:  # fmt: skip
     program = usable_program(env)
     _check_user(task.user)
@@ -173,7 +176,7 @@ def _follow(
             [*_limited(task), program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
             env=_variables(program, task, env), purpose="run a container", timeout=task.timeout, handing=handing,
         )  # fmt: skip
-    except TimedOut:
+    except ProcessTimeoutError:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
             hint="is the command waiting for input or for the network? There is none in a check",
@@ -202,7 +205,7 @@ def _refused(stderr: bytes, task: Task) -> None:
     raise EngineError(f"Apptainer refused: {complaint}", hint="try the SIF by hand: apptainer exec FILE true")
 
 
-def _arguments(image: Path, kept: Kept, task: Task, folder: Path) -> list[str]:
+def _arguments(image: Path, kept: CachedSif, task: Task, folder: Path) -> list[str]:
     """Return what follows the program's name."""
     mounts = [*task.volumes, *([(str(folder / "outputs"), task.outputs)] if task.outputs else [])]
     network = {"none": ("--net", "--network", "none"), "host": ()}.get(

@@ -1,8 +1,8 @@
 """The SIFs that are made for Apptainer, in the user's cache folder.
 
-Of each image `MANIFEST.sif` and `MANIFEST.json` (`Kept`), with MANIFEST the hex of its manifest digest; of each
+Of each image `MANIFEST.sif` and `MANIFEST.json` (`CachedSif`), with MANIFEST the hex of its manifest digest; of each
 name `names/HASH` with that hex, since a name can hold what a file's name cannot. All is made under one lock and
-renamed into place; a file that is not what its `Kept` says is made again.
+renamed into place; a file that is not what its `CachedSif` says is made again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PART = ".part"
 _LARGEST = 1 << 16
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class CachedSif(Struct, frozen=True, kw_only=True):
     """A SIF: the digests of the image ("sha256:...") and of the file (hex), and the folder a command starts in."""
 
     manifest: Digest
@@ -84,22 +84,22 @@ class Cache(Struct, frozen=True):
         finally:
             os.close(descriptor)
 
-    def find(self, reference: str) -> Kept | None:
+    def find(self, reference: str) -> CachedSif | None:
         """Return the image of a name, without a look at its file; None where there is none that can be read."""
         try:
             return self._kept(read_plain(self._name(reference), _LARGEST).decode())
         except (OSError, UnicodeDecodeError):
             return None
 
-    def of_manifest(self, manifest: str) -> Kept | None:
+    def of_manifest(self, manifest: str) -> CachedSif | None:
         """Return the image with a manifest digest."""
         return self._kept(manifest.partition(":")[2])
 
-    def _kept(self, digest: str) -> Kept | None:
+    def _kept(self, digest: str) -> CachedSif | None:
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             return None
         try:
-            kept = msgspec.json.decode(read_plain(self.folder / f"{digest}.json", _LARGEST), type=Kept)
+            kept = msgspec.json.decode(read_plain(self.folder / f"{digest}.json", _LARGEST), type=CachedSif)
         except (OSError, msgspec.DecodeError):
             return None
         return kept if kept.manifest == f"sha256:{digest}" else None
@@ -107,11 +107,11 @@ class Cache(Struct, frozen=True):
     def _name(self, reference: str) -> Path:
         return self.folder / "names" / hashlib.sha256(reference.encode()).hexdigest()
 
-    def file(self, kept: Kept) -> Path:
+    def file(self, kept: CachedSif) -> Path:
         """Return the SIF of an image."""
         return self.folder / f"{kept.manifest.partition(':')[2]}.sif"
 
-    def whole(self, kept: Kept) -> bool:
+    def whole(self, kept: CachedSif) -> bool:
         """Tell whether the SIF has the bytes that were written; all of it is read."""
         try:
             return self.file(kept).stat().st_size == kept.size and _sha256(self.file(kept)) == kept.sha256
@@ -128,7 +128,7 @@ class Cache(Struct, frozen=True):
         try:
             yield part
             written = part / filename("sif")
-            kept = Kept(
+            kept = CachedSif(
                 manifest=image.manifest, config=image.config_digest, sha256=_sha256(written),
                 size=written.stat().st_size,
                 workdir=(image.config.get("config") or {}).get("WorkingDir") or "/",

@@ -36,7 +36,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import named_index
 from reprobuild.image.formats.docker_archive import write_docker_archive
 from reprobuild.image.oci.read import read_layout
-from reprobuild.infra.proc import Handing, handed_on
+from reprobuild.infra.proc.signals import SignalForwarding, handed_on
 
 NAME = "docker"
 API_SECONDS = 600
@@ -219,7 +219,7 @@ def _hearing(container: str, env: Mapping[str, str]) -> AbstractContextManager[N
     def tell(signum: int) -> None:
         threading.Thread(target=send, args=(signum,), daemon=True, name="signal").start()
 
-    return handed_on(tell, lambda: tell(signal.SIGKILL), Handing())
+    return handed_on(tell, lambda: tell(signal.SIGKILL), SignalForwarding())
 
 
 class _Output:

@@ -69,7 +69,7 @@ def call(
     argv = ["podman", *map(str, arguments)]
     try:
         said = proc.run(argv, env=env, purpose=purpose, stdin=stdin, cwd=cwd, timeout=timeout)
-    except proc.Failed as failed:
+    except proc.ProcessFailedError as failed:
         raise explained(failed.code, failed.stderr, str(failed)) from None
     return said.decode(errors="replace").strip()
 
@@ -135,7 +135,7 @@ def _image_id(reference: str, env: Mapping[str, str]) -> str:
             "sha256:"
             + proc.run(argv, env=env, purpose="look for an image", timeout=ANSWER_SECONDS).decode().strip()
         )
-    except proc.Failed as failed:
+    except proc.ProcessFailedError as failed:
         if "not known" in failed.stderr or "no such image" in failed.stderr.lower():
             return ""
         raise explained(failed.code, failed.stderr, str(failed)) from None
@@ -169,7 +169,9 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     with _container(reference, task, env) as container:
         tell = _Telling(container, env)
-        return _start(container, task, env, sink, proc.Handing(tell=tell, end=lambda: _kill(container, env)))
+        return _start(
+            container, task, env, sink, proc.SignalForwarding(tell=tell, end=lambda: _kill(container, env))
+        )
 
 
 class _Telling:
@@ -254,7 +256,7 @@ def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _start(
-    container: str, task: Task, env: Mapping[str, str], sink: Sink, handing: proc.Handing | None = None
+    container: str, task: Task, env: Mapping[str, str], sink: Sink, handing: proc.SignalForwarding | None = None
 ) -> int:  # fmt: skip
     """Start a container, hand on its output, and return its exit code."""
     tail = bytearray()
@@ -270,7 +272,7 @@ def _start(
         code = proc.stream(
             argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing
         )
-    except proc.TimedOut:
+    except proc.ProcessTimeoutError:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
             hint="is the command waiting for input or for the network? There is none in a check",

@@ -29,16 +29,16 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.image.layering.merge import DAMAGED as DAMAGED
 from reprobuild.image.layering.merge import Tree as Tree
 from reprobuild.image.layering.merge import merge as merge
-from reprobuild.infra.tar import Entry
+from reprobuild.image.layering.order import DAMAGED as DAMAGED
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.recipe.image_config import sorted_settings
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=True)
 
 
-def tree_digest(tree: Mapping[str, Entry], config: Mapping[str, Any]) -> str:
+def tree_digest(tree: Mapping[str, TarEntry], config: Mapping[str, Any]) -> str:
     """Return the tree digest as "sha256:" and hex.
 
     Args:
@@ -87,7 +87,7 @@ _PLAIN = re.compile(r"[ !#-\[\]-~]*")
 _FAST = msgspec.json.Encoder()
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: TarEntry) -> bytes:
     if entry.type == "file" and not entry.xattrs and _PLAIN.fullmatch(entry.path):
         line = (entry.path, "file", entry.mode, entry.uid, entry.gid, "", (), entry.sha256, (0, 0))
         return _FAST.encode(line) + b"\n"

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 
-class Halted(Exception):
+class CancelledError(Exception):
     """Another thread wants no more of this."""
 
 
-class Halt:
+class CancelToken:
     """A word that several threads obey: those that wait, and those that read what does not come."""
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class Halt:
                 end()
 
     def check(self, _: int = 0) -> None:
-        """Raise `Halted` where the word was said. The number is for those who tell how many bytes came."""
+        """Raise `CancelledError` where the word was said. The number is for those who tell how many bytes came."""
         if self._said.is_set():
-            raise Halted
+            raise CancelledError
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, unless the word is said: then raise `Halted`."""
+        """Sleep, unless the word is said: then raise `CancelledError`."""
         self._said.wait(max(0.0, seconds))
         self.check()
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 
 _POLL = 0.1
 
@@ -30,7 +30,7 @@ def machine() -> str:
 
 
 @contextlib.contextmanager
-def alone(path: Path, halt: Halt) -> Iterator[bool]:
+def alone(path: Path, halt: CancelToken) -> Iterator[bool]:
     """Wait until no other process of this kind is here; give whether that is known.
 
     Args:
@@ -38,7 +38,7 @@ def alone(path: Path, halt: Halt) -> Iterator[bool]:
         halt: ends the waiting.
 
     Raises:
-        Halted: so it was said.
+        CancelledError: so it was said.
         OSError: the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def alone(path: Path, halt: Halt) -> Iterator[bool]:
             os.close(number)
 
 
-def _locked(path: Path, halt: Halt) -> int | None:
+def _locked(path: Path, halt: CancelToken) -> int | None:
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
@@ -71,7 +71,7 @@ def _locked(path: Path, halt: Halt) -> int | None:
         os.close(number)  # it was removed while this process waited: others meet at a new one
 
 
-def _wait(number: int, halt: Halt) -> bool:
+def _wait(number: int, halt: CancelToken) -> bool:
     """Lock an open file as soon as nobody else has, and tell whether that was possible."""
     while True:
         try:

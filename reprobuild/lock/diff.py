@@ -10,21 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import (
-    Built,
-    Bytecode,
-    CondaPackage,
-    Deb,
-    FieldChange,
-    Installed,
-    Lock,
-    Sdist,
-    Setting,
-    Source,
-    Wheel,
-    dpkg_name,
-    field_changes,
-)
+from reprobuild.lock.fields import FieldChange, field_changes
+from reprobuild.lock.model import BuildRecord, Bytecode, Lock
+from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
+from reprobuild.lock.system import Deb, EnvVar, ImagePackage, dpkg_name
 from reprobuild.snapshot.parsers.conda_names import on_pypi
 
 # Kinds in the order in which they explain different numbers or speed: the chapter's case was LD_PRELOAD.
@@ -152,9 +141,9 @@ _TOLD: dict[type[Struct], frozenset[str]] = {
     CondaPackage: frozenset({"", "version", "build", "file"}),
     Source: frozenset({"", "commit", "tree", "patch", "epoch", "file"}),
     Deb: frozenset({"", "version", "file"}),
-    Installed: frozenset({"", "version"}),
+    ImagePackage: frozenset({"", "version"}),
     Bytecode: frozenset({"", "tar"}),
-    Built: frozenset({"", "wheel", "parts", "files"}),
+    BuildRecord: frozenset({"", "wheel", "parts", "files"}),
 }
 # Fields with a line of their own, by their path.
 _ALONE: dict[str, tuple[_Line, ...]] = {
@@ -207,7 +196,7 @@ def _lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -> Iterato
     if item is None:
         yield from _ALONE.get(place, ())
         yield from ((kind, place) for kind in ("recipe", "other"))
-    elif isinstance(item, Setting):
+    elif isinstance(item, EnvVar):
         if place in ("environment", "base.image.environment") and change.field in ("", "value"):
             yield "environment", item.name
     elif place.startswith(("devel", "base.tools")) or change.field not in _TOLD.get(type(item), ()):
@@ -227,10 +216,10 @@ def _of_item(item: Struct, place: str, names: Mapping[str, Sequence[_Line]]) -> 
         yield from (("conda", item.name), ("python", item.name), ("python", on_pypi(item.name)))
     elif isinstance(item, Source):
         yield from (*_python(item.name, "source"), ("job", item.name))
-    elif isinstance(item, (Deb, Installed)):
+    elif isinstance(item, (Deb, ImagePackage)):
         yield from (("system", item.name), ("system", f"{item.name}:{item.architecture}"))
     elif isinstance(item, Bytecode):
         yield from (*names.get(item.artefact, ()), ("realised", f"bytecode of {item.artefact}"))
-    elif isinstance(item, Built):
+    elif isinstance(item, BuildRecord):
         yield "realised", f"wheel of {item.name}"
         yield "realised", f"compiled parts of {item.name}"

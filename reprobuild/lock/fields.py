@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from reprobuild.infra import secrets
 from reprobuild.lock.keys import key_of
-from reprobuild.lock.model import Built, Lock, canonical
+from reprobuild.lock.model import BuildRecord, Lock, canonical
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Wheel
-from reprobuild.lock.system import Artefact, Deb, Setting
+from reprobuild.lock.system import Artefact, Deb, EnvVar
 
 # Fields that may differ without a word, and why. Each other field of a lock is compared.
 SILENT: dict[tuple[type[Struct], str], str] = {
@@ -28,8 +28,8 @@ SILENT: dict[tuple[type[Struct], str], str] = {
         "requires",
     ): "repeats metadata of the file for warnings and lists; the wheels are what is installed",
     (Sdist, "yanked"): "a text that is displayed only",
-    (Built, "tools"): "say with what the wheel was made, once; the wheel has its own sha256",
-    (Built, "variables"): "say with what the wheel was made, once; the wheel has its own sha256",
+    (BuildRecord, "tools"): "say with what the wheel was made, once; the wheel has its own sha256",
+    (BuildRecord, "variables"): "say with what the wheel was made, once; the wheel has its own sha256",
     (Artefact, "url"): "the sha256 decides; where that differs, the address is shown with it",
     (Lock, "realised"): "where one lock is not sealed; what was not compared is listed",
 }
@@ -100,7 +100,7 @@ def _walk(one: Any, other: Any, place: _Place) -> Iterator[FieldChange]:
             yield place.change(one, other)
     elif one is None or other is None or not isinstance(struct, Struct):
         yield place.change(one, other)
-    elif isinstance(one, Setting):
+    elif isinstance(one, EnvVar):
         if one.value != other.value:
             yield place.below("value").change(one, other)
         yield from _walk(one.needs, other.needs, place.below("needs"))
@@ -160,7 +160,7 @@ class _Eyes:
         """Return a text without secrets, or only its length."""
         return secrets.redact(text) if self._affords(text) else f"({len(text)} characters)"
 
-    def setting(self, setting: Setting) -> str:
+    def setting(self, setting: EnvVar) -> str:
         """Return the value of a variable."""
         if not self._affords(setting.value):
             return f"({len(setting.value)} characters)"
@@ -172,7 +172,7 @@ class _Eyes:
         if isinstance(value, Artefact):
             origin = f" from {self.redact(value.url)}" if value.url else ""
             return f"{value.filename}, {value.size} bytes, sha256:{value.sha256}{origin}"
-        if isinstance(value, Setting):
+        if isinstance(value, EnvVar):
             return self.setting(value)
         if isinstance(value, (Wheel, Sdist, CondaPackage, Deb)):
             return f"{value.version}, {self.text(value.file)}".removeprefix(", ")
@@ -186,7 +186,7 @@ class _Eyes:
         return True
 
     def _plain(self, value: Any) -> Any:
-        if isinstance(value, Setting):
+        if isinstance(value, EnvVar):
             return {"name": value.name, "value": self.setting(value), "needs": list(value.needs)}
         if isinstance(value, Struct):
             fields = ((name, getattr(value, name)) for name in value.__struct_fields__)

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from reprobuild.lock.model import Built, Bytecode
+from reprobuild.lock.model import BuildRecord, Bytecode
 from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
-from reprobuild.lock.system import Deb, Installed, Setting
+from reprobuild.lock.system import Deb, EnvVar, ImagePackage
 
 # By the type of the items. Items of other types have their place.
 _KEYS: dict[type[Struct], Callable[[Any], str]] = {
@@ -18,10 +18,10 @@ _KEYS: dict[type[Struct], Callable[[Any], str]] = {
     CondaPackage: lambda it: it.name,
     Source: lambda it: it.name,
     Deb: lambda it: f"{it.name}:{it.architecture}",
-    Installed: lambda it: f"{it.name}:{it.architecture}",
-    Setting: lambda it: it.name,
+    ImagePackage: lambda it: f"{it.name}:{it.architecture}",
+    EnvVar: lambda it: it.name,
     Bytecode: lambda it: it.artefact,
-    Built: lambda it: it.name,
+    BuildRecord: lambda it: it.name,
 }
 
 

@@ -25,7 +25,7 @@ from reprobuild.infra.untrusted.strings import (
 )
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
 from reprobuild.lock.recorded import RecordedDecisions
-from reprobuild.lock.system import Base, BaseImage, Setting
+from reprobuild.lock.system import Base, BaseImage, EnvVar
 
 Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
 
@@ -33,7 +33,7 @@ Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
 OF_NO_LINE = ("cuda", "release")
 
 
-class Ruling(Struct, frozen=True, kw_only=True):
+class Resolution(Struct, frozen=True, kw_only=True):
     """What became of one captured line.
 
     `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...);
@@ -64,7 +64,7 @@ class Bytecode(Struct, frozen=True, kw_only=True):
     tar: Sha256
 
 
-class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BuildRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a project became a wheel: what it was, once; never asked when the image is made, but for `parts`.
 
     `wheel` is the sha256 of what came out, `tools` the first lines in which compilers tell their versions, `variables`
@@ -75,12 +75,12 @@ class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: ProjectName
     wheel: Sha256
     tools: tuple[Text, ...] = ()
-    variables: tuple[Setting, ...] = ()
+    variables: tuple[EnvVar, ...] = ()
     parts: OptionalSha256 = ""
     files: tuple[MemberPath, ...] = ()
 
 
-class Realised(Struct, frozen=True, kw_only=True):
+class RealisedOutputs(Struct, frozen=True, kw_only=True):
     """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256.
 
     `runtime` is the tar of the runtime package that goes into the image: with another reprobuild's, the
@@ -93,7 +93,7 @@ class Realised(Struct, frozen=True, kw_only=True):
     wheels: tuple[Wheel, ...]
     bytecode: tuple[Bytecode, ...]
     interpreter: OptionalSha256 = ""
-    builds: tuple[Built, ...] = ()
+    builds: tuple[BuildRecord, ...] = ()
 
 
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,15 +112,15 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     base: Base
     wheels: tuple[Wheel, ...]
     sources: tuple[Source, ...]
-    environment: tuple[Setting, ...]
+    environment: tuple[EnvVar, ...]
     workdir: WorkingFolder
     workload: Workload | None
     decisions: RecordedDecisions
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[Resolution, ...]
     sdists: tuple[Sdist, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
     devel: Base | None = None
-    realised: Realised | None = None
+    realised: RealisedOutputs | None = None
 
     @property
     def digest(self) -> str:
@@ -133,13 +133,13 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         architecture = self.platform.rpartition("/")[2]
         return {"amd64": "x86_64", "arm64": "aarch64"}.get(architecture, architecture)
 
-    def parts(self, source: Source) -> Built | None:
+    def parts(self, source: Source) -> BuildRecord | None:
         """Return what was built into the tree of a source, None where nothing was."""
         builds = self.realised.builds if self.realised else ()
         return next((one for one in builds if one.parts and one.name == source.name), None)
 
     @property
-    def deviations(self) -> tuple[Ruling, ...]:
+    def deviations(self) -> tuple[Resolution, ...]:
         """The rulings that make the image differ from what was captured."""
         return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
 

@@ -25,7 +25,7 @@ from reprobuild.infra.untrusted.strings import (
     Text,
     Version,
 )
-from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, Setting
+from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, EnvVar
 
 
 class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +83,7 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
     requires: tuple[Sha256, ...] = ()
     environment: bool = False
     compiles: bool = False
-    variables: tuple[Setting, ...] = ()
+    variables: tuple[EnvVar, ...] = ()
 
 
 class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -71,7 +71,7 @@ class ImageLayer(Struct, frozen=True, kw_only=True):
     diff_id: Sha256
 
 
-class Installed(Struct, frozen=True, kw_only=True):
+class ImagePackage(Struct, frozen=True, kw_only=True):
     """A package that an image brings, as the list of its dpkg has it."""
 
     name: PackageName
@@ -79,7 +79,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     architecture: Architecture
 
 
-class Setting(Struct, frozen=True, kw_only=True):
+class EnvVar(Struct, frozen=True, kw_only=True):
     """One environment variable of the image. `needs` are paths in the image without which it is wrong."""
 
     name: VariableName
@@ -87,7 +87,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     needs: tuple[LibraryPath, ...] = ()
 
 
-class InheritedSetting(Setting, frozen=True, kw_only=True):
+class InheritedSetting(EnvVar, frozen=True, kw_only=True):
     """One environment variable that an image brings. Its value is printable: others are left out of a lock."""
 
     name: VariableName
@@ -106,7 +106,7 @@ class BaseImage(Struct, frozen=True, kw_only=True):
     digest: Digest
     config: ImageBlob
     layers: tuple[ImageLayer, ...]
-    packages: tuple[Installed, ...] = ()
+    packages: tuple[ImagePackage, ...] = ()
     environment: tuple[InheritedSetting, ...] = ()
 
 

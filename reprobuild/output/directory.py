@@ -17,7 +17,9 @@ from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import Lock, conflicts, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.requirements import conflicts
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.summary import excused_values, upper_bound
 from reprobuild.verify.verdict import Verdict

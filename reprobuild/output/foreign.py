@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import FLEET, REPORT, VERDICT
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
 

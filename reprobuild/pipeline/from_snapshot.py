@@ -14,8 +14,9 @@ from reprobuild.builders.native import build_image
 from reprobuild.builders.registry import NATIVE, build_foreign, find_builder
 from reprobuild.builders.tree_check import native_tree
 from reprobuild.config.overrides import Decisions
-from reprobuild.context import Session
-from reprobuild.doctor.preflight.preflight import check_gpus, preflight, this_machine
+from reprobuild.context import RunContext
+from reprobuild.doctor.preflight.gpus import check_gpus
+from reprobuild.doctor.preflight.preflight import preflight, this_machine
 from reprobuild.engines.registry import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.image.engine_name import own_name
@@ -24,7 +25,9 @@ from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
 from reprobuild.infra import secrets
 from reprobuild.infra.atomic import write_file
-from reprobuild.lock.lock import Artefact, Lock, read_lock, write_lock, write_new_lock
+from reprobuild.lock.file import read_lock, write_lock, write_new_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 from reprobuild.output.directory import (
     IMAGE,
     LOCK,
@@ -34,7 +37,7 @@ from reprobuild.output.directory import (
     remember_tree,
 )
 from reprobuild.output.foreign import aside_of_lock, set_aside
-from reprobuild.pipeline.verify import Checks, ready, verify
+from reprobuild.pipeline.verify import VerifyOptions, ready, verify
 from reprobuild.realise.realise import is_realised, realise
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.payload import payload
@@ -51,7 +54,7 @@ from reprobuild.store.roots import BUILD, is_lock_of_here, keep, keeping, rememb
 from reprobuild.verify.verdict import Verdict
 
 
-class Making(Struct, frozen=True, kw_only=True):
+class BuildOptions(Struct, frozen=True, kw_only=True):
     """How the image is made: its name (else one that follows from the lock), by what, and in which forms.
 
     `singles` are the files to write of it beside its layout, and `compressor` is theirs. `afresh` has the native
@@ -66,8 +69,8 @@ class Making(Struct, frozen=True, kw_only=True):
 
 
 def from_snapshot(
-    captured: Path, out: Path, decisions: Decisions, session: Session, making: Making, *,
-    given: Path | None = None, checks: Checks | None,
+    captured: Path, out: Path, decisions: Decisions, session: RunContext, making: BuildOptions, *,
+    given: Path | None = None, checks: VerifyOptions | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
@@ -101,7 +104,12 @@ def from_snapshot(
 
 
 def choose_lock(
-    snapshot: Snapshot, captured: Path, out: Path, decisions: Decisions, session: Session, given: Path | None
+    snapshot: Snapshot,
+    captured: Path,
+    out: Path,
+    decisions: Decisions,
+    session: RunContext,
+    given: Path | None,
 ) -> Lock:
     """Return the lock to build from; the sources of a lock that was made before are made again."""
     lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
@@ -131,7 +139,7 @@ def _new_lock(
     captured: Path,
     path: Path,
     decisions: Decisions,
-    session: Session,
+    session: RunContext,
     strange: Lock | None,
 ) -> Lock:
     """Make a lock of the snapshot; a strange one that fits, and stands at its path, gets another name."""
@@ -151,7 +159,7 @@ def _new_lock(
     return lock
 
 
-def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Session) -> Lock | None:
+def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: RunContext) -> Lock | None:
     """Return the lock that stands at a path if it is of this snapshot and these decisions, whoever made it."""
     if not path.exists():
         return None
@@ -163,7 +171,7 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
     return None
 
 
-def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
+def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
     """Bring all that the lock at `path` names into the store, which is to keep it, and verify it.
 
     Returns:
@@ -173,12 +181,12 @@ def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
         return _bring(artefacts(lock), lock, session)
 
 
-def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
+def half_life(lock: Lock, session: RunContext) -> tuple[Forecast, ...]:
     """Return how long the inputs of a lock can be expected to stay fetchable."""
     return forecast(lock, session.store, session.today)
 
 
-def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
+def _bring(wanted: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
     python = lock.interpreter.file
     if python is not None and python.url and not session.store.has(python.sha256):
         wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
@@ -192,7 +200,7 @@ def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
 
 
 def build(
-    lock: Lock, out: Path, session: Session, making: Making, gpus: str = "auto", *, exact: bool = True
+    lock: Lock, out: Path, session: RunContext, making: BuildOptions, gpus: str = "auto", *, exact: bool = True
 ) -> tuple[Lock, Image]:  # fmt: skip
     """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`.
 
@@ -250,7 +258,7 @@ def build(
 
 
 def _make_image(
-    sealed: Lock, out: Path, session: Session, texts: dict[str, str], reference: str, making: Making
+    sealed: Lock, out: Path, session: RunContext, texts: dict[str, str], reference: str, making: BuildOptions
 ) -> Image:
     """Write the context, and make the image of it or beside it."""
     store, own = session.store, payload(sealed, session.store)

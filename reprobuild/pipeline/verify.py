@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.engines import gpu
 from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import HINT, find_engine
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import REPORT, VERDICT, engine_name, refuse_misstated
 from reprobuild.report.html.page import render_html
 from reprobuild.store.availability import forecast
@@ -29,14 +29,14 @@ from reprobuild.verify.certificate.read import (
     refuse_other,
     refuse_other_work,
 )
-from reprobuild.verify.check import Asked, record_of, seed_of, verify_image, work_asked
+from reprobuild.verify.check import CheckRequest, record_of, seed_of, verify_image, work_asked
 from reprobuild.verify.determinism.expected import expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.run import Work
 
 
-class Checks(Struct, frozen=True, kw_only=True):
+class VerifyOptions(Struct, frozen=True, kw_only=True):
     """How the image is checked.
 
     Attributes:
@@ -68,7 +68,7 @@ class Checks(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
 
 
-def ready(checks: Checks, session: Session, *, hint: str = HINT) -> Engine:
+def ready(checks: VerifyOptions, session: RunContext, *, hint: str = HINT) -> Engine:
     """Return the engine that is asked for; `hint` says what to do where it does not answer.
 
     Raises:
@@ -79,7 +79,7 @@ def ready(checks: Checks, session: Session, *, hint: str = HINT) -> Engine:
     return find_engine(checks.engine, session.env, hint=hint)
 
 
-def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
+def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions) -> Verdict:
     """Load the image, check it, and write the verdict and the report into `out`.
 
     A verdict that is there is kept beside the new one.
@@ -96,7 +96,7 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
     return verdict
 
 
-def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
+def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions) -> Verdict:
     """Load the image and check it; nothing is written into `out`.
 
     Raises:
@@ -119,7 +119,7 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     session.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
     if engine.load(out / "image", name, (image.config, image.manifest), session.env):
         session.say(f"loaded {name} into {engine.NAME}")
-    asked = Asked(
+    asked = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
         control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
@@ -131,7 +131,7 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     return verdict
 
 
-def _keep(out: Path, session: Session) -> None:
+def _keep(out: Path, session: RunContext) -> None:
     """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed.
 
     The directory may be of others. What is no certificate is replaced and never copied, and no link is followed.

@@ -17,12 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reprobuild.ecosystems.apt.deb import Control, open_part, read_control
+from reprobuild.ecosystems.apt.deb import DebControl, open_part, read_control
 from reprobuild.errors import BuildError
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import Bind, Root, check_namespaces, left_behind, run_in_root
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root, left_behind
+from reprobuild.infra.sandbox.namespaces import check_namespaces
 from reprobuild.infra.untrusted.write_below import make_below, touch_below
-from reprobuild.lock.lock import Base, Deb, dpkg_name
+from reprobuild.lock.system import Base, Deb, dpkg_name
 from reprobuild.realise.from_image import flatten, write_owners
 from reprobuild.realise.normalise import EMPTY, rewrite
 from reprobuild.realise.order import batches
@@ -192,7 +194,7 @@ def _write_plan(base: Base, store: Store, plan: Path, debs: Path) -> None:
     The packages themselves go to `debs`: of the store, the sandbox sees these files alone.
     """
     native = base.native
-    controls: list[Control] = []
+    controls: list[DebControl] = []
     files: dict[str, str] = {}
     for deb in base.packages:
         path = store.verified(deb.file.sha256, deb.file.filename)
@@ -241,7 +243,7 @@ def _install(store: Store, folder: Path, epoch: int) -> None:
             Root(folder=folder / "root"), ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch,
             purpose="install the base", binds=binds, env=settings,
         )  # fmt: skip
-    except Failed as err:
+    except ProcessFailedError as err:
         raise BuildError(str(err), hint=_remedy(err, store)) from None
 
 
@@ -249,7 +251,7 @@ def _install(store: Store, folder: Path, epoch: int) -> None:
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes")
 
 
-def _remedy(err: Failed, store: Store) -> str:
+def _remedy(err: ProcessFailedError, store: Store) -> str:
     """Return what helps against a failed installation; programs tell of a full disk in their own words."""
     if _FULL.search(err.stderr):
         return f"the disk of {store.root} is full: make room there, or name another folder with `--store`"

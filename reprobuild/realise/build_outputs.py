@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, most_bytes
 from reprobuild.infra.untrusted.strings import MemberPath
-from reprobuild.lock.lock import EPOCH
+from reprobuild.lock.system import EPOCH
 from reprobuild.store.store import Store, hash_file
 
 # What builds leave behind that nothing imports: their own folders, objects, and C that was made of Cython.
@@ -80,7 +81,7 @@ def keep_parts(
                 facts = (folder / path).stat()
                 mode = 0o755 if facts.st_mode & 0o100 else 0o644
                 with (folder / path).open("rb") as content:
-                    writer.add(Entry(path=path, type="file", mode=mode, size=facts.st_size), content)
+                    writer.add(TarEntry(path=path, type="file", mode=mode, size=facts.st_size), content)
             writer.close()
         digest = hash_file(tar)
         store.adopt(tar, digest)

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from reprobuild.infra.sandbox import Root
-from reprobuild.lock.lock import Lock, Sdist, Source, Wheel
-from reprobuild.realise.wheels import Made, build_wheel, recall_wheel, wheel_key
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Sdist, Source, Wheel
+from reprobuild.realise.wheels import BuiltWheel, build_wheel, recall_wheel, wheel_key
 from reprobuild.store.store import Store
 
 
 def build_projects(
     lock: Lock, tree: str, root: Callable[[bool], Root], store: Store, say: Callable[[str], None]
-) -> tuple[Made, ...]:
+) -> tuple[BuiltWheel, ...]:
     """Build what the store does not remember.
 
     Args:
@@ -27,7 +28,7 @@ def build_projects(
     Raises:
         BuildError: see `build_wheel`.
     """
-    made: list[Made] = []
+    made: list[BuiltWheel] = []
     for one in _ordered(lock):
         needs = _needs(one, lock, made)
         key = wheel_key(one, needs, lock, tree)
@@ -40,9 +41,9 @@ def build_projects(
     return tuple(made)
 
 
-def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[Made, ...] | None:
+def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[BuiltWheel, ...] | None:
     """Return what was built of a lock before, None where something must be built."""
-    made: list[Made] = []
+    made: list[BuiltWheel] = []
     for one in _ordered(lock):
         known = recall_wheel(wheel_key(one, _needs(one, lock, made), lock, tree), store)
         if known is None:
@@ -57,7 +58,7 @@ def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
     yield from sorted(projects, key=lambda one: (one.building.environment, one.name))
 
 
-def _needs(one: Source | Sdist, lock: Lock, made: Sequence[Made]) -> list[Wheel]:
+def _needs(one: Source | Sdist, lock: Lock, made: Sequence[BuiltWheel]) -> list[Wheel]:
     wanted = set(one.building.requires)
     needs = {wheel.file.sha256: wheel for wheel in lock.wheels if wheel.file.sha256 in wanted}
     if one.building.environment:

@@ -12,14 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import Bind, Root, left_behind, run_in_root
-from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root, left_behind
+from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.write_below import write_below
-from reprobuild.lock.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
+from reprobuild.lock.model import Bytecode
+from reprobuild.lock.python import Interpreter, Wheel
+from reprobuild.lock.system import EPOCH, PREFIX, Base
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.rootfs import place_script
 from reprobuild.store.store import Store, hash_file
@@ -96,7 +100,7 @@ def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Inter
             root, [interpreter.executable, "-I", "-S", "/mnt/compile_modules.py"], epoch=EPOCH, binds=binds,
             stdin=json.dumps(jobs).encode(), purpose="compile the modules of the environment",
         )  # fmt: skip
-    except Failed as err:
+    except ProcessFailedError as err:
         hint = _LACKING if err.code in _UNSTARTED else "is the disk full?"
         raise BuildError(str(err), hint=hint) from None
 
@@ -155,7 +159,7 @@ def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
         for directory in _caches(list(found), root):
             writer.directory(directory)
         for name, content in found.items():
-            writer.add(Entry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
+            writer.add(TarEntry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
         writer.close()
     digest = hash_file(tar)
     store.adopt(tar, digest)

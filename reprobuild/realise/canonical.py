@@ -18,7 +18,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.metadata import read_metadata
 from reprobuild.infra.untrusted.names import HOSTILE

@@ -13,10 +13,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
 
-class Leftover(Struct, frozen=True, kw_only=True):
+class CleanupRule(Struct, frozen=True, kw_only=True):
     """Regular files that are removed, or emptied, by a pattern in which `*` is anything but `/`, and `**` anything."""
 
     pattern: str
@@ -30,19 +30,21 @@ class Leftover(Struct, frozen=True, kw_only=True):
         return re.fullmatch("".join(ways.get(part) or re.escape(part) for part in parts), path) is not None
 
 
-LEFTOVERS: tuple[Leftover, ...] = (
-    Leftover(pattern="var/log/**", why="when each package was installed, when each alternative was set"),
-    Leftover(pattern="var/cache/man/**index.db", why="gdbm lays it out by the file system's blocks; `mandb` makes it"),
-    Leftover(pattern="var/cache/ldconfig/aux-cache", why="inode numbers and times of libraries, for ldconfig alone"),
-    Leftover(pattern="etc/ssh/ssh_host_*", why="secret keys of one machine; sshd's unit makes them where it starts"),
-    Leftover(pattern="var/lib/dbus/machine-id", why="the identity of one machine"),
-    Leftover(
+LEFTOVERS: tuple[CleanupRule, ...] = (
+    CleanupRule(pattern="var/log/**", why="when each package was installed, when each alternative was set"),
+    CleanupRule(
+        pattern="var/cache/man/**index.db", why="gdbm lays it out by the file system's blocks; `mandb` makes it"
+    ),
+    CleanupRule(pattern="var/cache/ldconfig/aux-cache", why="inode numbers and times of libraries, for ldconfig alone"),
+    CleanupRule(pattern="etc/ssh/ssh_host_*", why="secret keys of one machine; sshd's unit makes them where it starts"),
+    CleanupRule(pattern="var/lib/dbus/machine-id", why="the identity of one machine"),
+    CleanupRule(
         pattern="etc/machine-id", why="the identity of one machine; empty, systemd makes one", action="empty"
     ),
 )  # fmt: skip
 
 
-def leftover_of(entry: Entry, known: Sequence[Leftover] = LEFTOVERS) -> Leftover | None:
+def leftover_of(entry: TarEntry, known: Sequence[CleanupRule] = LEFTOVERS) -> CleanupRule | None:
     """Return what an entry is left over from, or None for one that belongs to the base."""
     if entry.type not in ("file", "hardlink"):
         return None

@@ -19,12 +19,15 @@ from reprobuild.ecosystems.conda.linking import Linked, link, stem
 from reprobuild.ecosystems.conda.package import opened, split_filename
 from reprobuild.ecosystems.conda.unpacked_package import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
 from reprobuild.infra.untrusted.strings import TreePath
-from reprobuild.lock.lock import PREFIX, CondaPackage, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import CondaPackage
+from reprobuild.lock.system import PREFIX
 from reprobuild.realise.uninstall import remove_replaced
 from reprobuild.realise.unpack import extract
 from reprobuild.store.store import Store
@@ -202,7 +205,7 @@ def _run_scripts(packages: Sequence[Unpacked], prefix: Path, root: Callable[[], 
                 seeing, ["/bin/bash", f"{PREFIX}/{script}"], epoch=epoch, env=env, cwd=PREFIX,
                 purpose=f"run the post-link script of conda's {one.index.name}",
             )  # fmt: skip
-        except Failed as err:
+        except ProcessFailedError as err:
             raise BuildError(str(err), hint=_ODD) from None
         messages = prefix / ".messages.txt"
         if messages.is_symlink() or messages.is_file():

@@ -15,7 +15,7 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import holds, real_place
-from reprobuild.lock.lock import Source
+from reprobuild.lock.python import Source
 from reprobuild.realise.unpack import make_folder
 
 # Folders of a project in which its packages may lie, the most usual first.

@@ -20,12 +20,13 @@ from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
 from reprobuild.infra.atomic import naming
-from reprobuild.infra.tar import CHUNK, Entry, TarWriter, entry_of
+from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_target, most_bytes
-from reprobuild.lock.lock import BaseImage, ImageLayer
+from reprobuild.lock.system import BaseImage, ImageLayer
 from reprobuild.store.store import Store
 
 CAPABILITY = "security.capability"
@@ -86,9 +87,9 @@ def _spool(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> 
         spool.flush()
 
 
-def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[Entry]:
+def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     name = layer.file.filename
-    found: list[Entry] = []
+    found: list[TarEntry] = []
     try:
         for info, _ in layer_members(spool, name, allowance):
             entry = entry_of(info)

@@ -17,11 +17,13 @@ from typing import Any
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Bind, Root
-from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.sandbox.model import Bind, Root
+from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
 from reprobuild.infra.untrusted.regular_files import is_unlinked
-from reprobuild.lock.lock import Interpreter, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Interpreter
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.bytecode import compile_folders, compiled
 from reprobuild.realise.conda import conda_key, link_conda
@@ -121,16 +123,16 @@ def finish_tree(tree: Path, interpreter: Interpreter, epoch: int, root: Root, st
             writer = TarWriter(stream, epoch)
             found = {entry.path: entry for entry in _entries(tree, home, library)}
             for folder in {*parents([*found, *code])} - found.keys():
-                found[folder] = Entry(path=folder, type="directory", mode=0o755)
+                found[folder] = TarEntry(path=folder, type="directory", mode=0o755)
             for path, content in code.items():
-                found[path] = Entry(path=path, type="file", mode=0o644, size=len(content))
+                found[path] = TarEntry(path=path, type="file", mode=0o644, size=len(content))
             for path in sorted(found):
                 _write(writer, found[path], tree, code.get(path))
             writer.close()
         return store.adopt(tar, hash_file(tar))
 
 
-def _write(writer: TarWriter, entry: Entry, tree: Path, code: bytes | None) -> None:
+def _write(writer: TarWriter, entry: TarEntry, tree: Path, code: bytes | None) -> None:
     if entry.type != "file" or code is not None:
         writer.add(entry, code)
         return
@@ -138,7 +140,7 @@ def _write(writer: TarWriter, entry: Entry, tree: Path, code: bytes | None) -> N
         writer.add(entry, content)
 
 
-def _entries(tree: Path, home: str, library: str) -> Iterator[Entry]:
+def _entries(tree: Path, home: str, library: str) -> Iterator[TarEntry]:
     """Yield what is in the tree, but for the bytecode of modules."""
     for folder, folders, names in os.walk(tree / home):
         above = Path(folder).relative_to(tree).as_posix()
@@ -150,16 +152,16 @@ def _entries(tree: Path, home: str, library: str) -> Iterator[Entry]:
             yield _entry(tree / path, path)
 
 
-def _entry(place: Path, path: str) -> Entry:
+def _entry(place: Path, path: str) -> TarEntry:
     found = place.lstat()
     if stat.S_ISDIR(found.st_mode):
-        return Entry(path=path, type="directory", mode=0o755)
+        return TarEntry(path=path, type="directory", mode=0o755)
     if stat.S_ISLNK(found.st_mode):
         target = str(place.readlink())
         check_target(target, path, _ORIGIN)
-        return Entry(path=path, type="symlink", mode=0o777, target=target)
+        return TarEntry(path=path, type="symlink", mode=0o777, target=target)
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return Entry(path=path, type="file", mode=mode, size=found.st_size)
+    return TarEntry(path=path, type="file", mode=mode, size=found.st_size)
 
 
 def _compiled(

@@ -24,7 +24,7 @@ def with_time(content: bytes, epoch: int) -> bytes:
         epoch: seconds since 1970.
     """
     body, digest = bytearray(content[:-20]), content[-20:]
-    if len(body) < 12 or hashlib.sha1(_KEY + body).digest() != digest:
+    if len(body) < 12 or hashlib.sha1(_KEY + body, usedforsecurity=False).digest() != digest:
         return content
     magic, version, count = struct.unpack_from(">III", body)
     if magic != _MAGIC or version != 2:
@@ -34,7 +34,7 @@ def with_time(content: bytes, epoch: int) -> bytes:
             return content
     except struct.error:  # a length that leads out of the file: anybody can make its digest
         return content
-    return bytes(body) + hashlib.sha1(_KEY + body).digest()
+    return bytes(body) + hashlib.sha1(_KEY + body, usedforsecurity=False).digest()
 
 
 def _set_times(body: bytearray, count: int, epoch: int) -> bool:

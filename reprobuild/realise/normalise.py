@@ -10,7 +10,8 @@ from typing import IO
 from msgspec import structs
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import Entry, TarWriter, entry_of
+from reprobuild.infra.tar.entries import TarEntry, entry_of
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import check_path, check_target
 from reprobuild.realise import java
@@ -23,7 +24,7 @@ _KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
 _HOSTILE = "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
 
 
-def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[Entry]:
+def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[TarEntry]:
     """Write the tree anew: one time for all, no names of owners, mount points empty, without leftovers.
 
     The tree was packed by programs of the packages, so it may be as hostile as they are. Returns what is in it.
@@ -62,7 +63,7 @@ def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[E
 
 
 def _copy(
-    entry: Entry, content: IO[bytes] | None, writer: TarWriter, epoch: int, removed: Collection[str]
+    entry: TarEntry, content: IO[bytes] | None, writer: TarWriter, epoch: int, removed: Collection[str]
 ) -> None:
     """Write one entry of the tree, with its normalised content where it has one."""
     if entry.type == "hardlink" and entry.target in removed:
@@ -77,7 +78,7 @@ def _copy(
         writer.add(entry, content)
 
 
-def _check(entry: Entry, hint: str) -> None:
+def _check(entry: TarEntry, hint: str) -> None:
     """Refuse what no base holds: devices and pipes, names that lead out or that engines read as deletions."""
     if entry.path:
         check_path(entry.path, _TREE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from reprobuild.ecosystems.apt.architectures import serves
-from reprobuild.ecosystems.apt.deb import Control
+from reprobuild.ecosystems.apt.deb import DebControl
 from reprobuild.ecosystems.apt.relations import Group
-from reprobuild.lock.lock import dpkg_name
+from reprobuild.lock.system import dpkg_name
 
 
-def batches(controls: Sequence[Control], essential: Iterable[str], native: str) -> list[list[str]]:
+def batches(controls: Sequence[DebControl], essential: Iterable[str], native: str) -> list[list[str]]:
     """Return the keys (`zlib1g`, `zlib1g:i386`) in the order of installation, in batches.
 
     Each is unpacked and then configured. The first batch are the essential packages. The others come after what they
@@ -45,7 +45,7 @@ def batches(controls: Sequence[Control], essential: Iterable[str], native: str) 
 
 
 def _targets(
-    wants: Control, groups: Iterable[Group], known: Mapping[str, Control], providers: Mapping[str, Sequence[str]],
+    wants: DebControl, groups: Iterable[Group], known: Mapping[str, DebControl], providers: Mapping[str, Sequence[str]],
     native: str,
 ) -> set[str]:  # fmt: skip
     """Return what fulfils dependencies: all that serve the first alternative which anything serves."""

@@ -18,7 +18,7 @@ from installer.utils import SCHEME_NAMES
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import Interpreter, Wheel
+from reprobuild.lock.python import Interpreter, Wheel
 from reprobuild.store.store import Store
 
 _UNREADABLE = (

@@ -11,11 +11,12 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.names import HOSTILE, check_target
-from reprobuild.infra.untrusted.sdists import Member, read_sdist
+from reprobuild.infra.untrusted.sdists import SdistMember, read_sdist
 from reprobuild.infra.untrusted.write_below import open_below, symlink_below
-from reprobuild.lock.lock import EPOCH, Sdist, Source
+from reprobuild.lock.python import Sdist, Source
+from reprobuild.lock.system import EPOCH
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.store import Store
 
@@ -67,7 +68,7 @@ def _unpack_sdist(one: Sdist, path: Path, folder: Path) -> None:
             symlink_below(target, folder, name, mode=0o755)
 
 
-def _write(folder: Path, member: Member, mode: int) -> None:
+def _write(folder: Path, member: SdistMember, mode: int) -> None:
     with open_below(folder, member.path, mode=0o755) as stream, member.open() as content:
         shutil.copyfileobj(content, stream, CHUNK)
         os.fchmod(stream.fileno(), mode)

@@ -12,8 +12,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from reprobuild.errors import BuildError, LockError
-from reprobuild.infra.sandbox import Root, can_layer, check_namespaces
-from reprobuild.lock.lock import EPOCH, Bytecode, Interpreter, Lock, Realised, Wheel, readable
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.sandbox.namespaces import can_layer, check_namespaces
+from reprobuild.lock.consistent import readable
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs
+from reprobuild.lock.python import Interpreter, Wheel
+from reprobuild.lock.system import EPOCH
 from reprobuild.realise.base import realise_base, recall_base
 from reprobuild.realise.builds import build_projects, recall_projects
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
@@ -53,7 +57,7 @@ def realise(
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
         runtime = _runtime(lock, root, store, exact)
     builds = tuple(one.built for one in made)
-    realised = Realised(
+    realised = RealisedOutputs(
         base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
     )
     if lock.realised:
@@ -167,7 +171,7 @@ def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store
     return known
 
 
-def _complete(realised: Realised, store: Store) -> bool:
+def _complete(realised: RealisedOutputs, store: Store) -> bool:
     wanted = [
         realised.base,
         realised.runtime,

@@ -7,7 +7,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import alone
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.rootfs_key import root_key
@@ -28,7 +28,7 @@ def kept_root(base: str, store: Store) -> Path:
     # A tree has modes of its own, and closed directories: each user of a shared store has one.
     folder = store.root / "roots" / (f"{base}.{os.geteuid()}" if store.shared else base)
     key = root_key(folder.name)
-    with alone(folder.with_suffix(".lock"), Halt()):
+    with alone(folder.with_suffix(".lock"), CancelToken()):
         if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
             with store.scratch() as scratch:
                 fresh, old = scratch / "fresh", scratch / "old"

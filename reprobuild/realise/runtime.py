@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 
-from reprobuild.infra.sandbox import Root
-from reprobuild.infra.tar import TarWriter, read_tar
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.write_below import write_below
-from reprobuild.lock.lock import EPOCH, FILES, Base, Interpreter
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import EPOCH, FILES, Base
 from reprobuild.realise.bytecode import compile_folders, compiled, compiled_key
 from reprobuild.store.store import Store
 

@@ -22,7 +22,7 @@ from reprobuild.infra.untrusted.elf import read_elf, read_search_path
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
 from reprobuild.infra.untrusted.relocation import built_for, moved_program, moved_search_path, moved_text
-from reprobuild.lock.lock import Interpreter
+from reprobuild.lock.python import Interpreter
 from reprobuild.realise.unpack import extract
 from reprobuild.store.store import Store
 

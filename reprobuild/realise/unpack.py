@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import normal
+from reprobuild.infra.tar.entries import normal
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import check_name, check_target
 from reprobuild.store.store import CHUNK

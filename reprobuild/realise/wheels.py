@@ -18,11 +18,15 @@ from reprobuild.ecosystems.conda.package import read_facts
 from reprobuild.ecosystems.pypi.requires import UNREADABLE, applies, environment_of
 from reprobuild.errors import BuildError
 from reprobuild.infra.display import shown
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import PATH, Bind, Root, left_behind, run_in_root
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root, left_behind
+from reprobuild.infra.sandbox.namespaces import PATH
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Line
-from reprobuild.lock.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
+from reprobuild.lock.model import BuildRecord, Lock
+from reprobuild.lock.python import Sdist, Source, Wheel
+from reprobuild.lock.system import PREFIX, Artefact, Base, EnvVar
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.build_outputs import keep_parts, paths_below
 from reprobuild.realise.canonical import canonical_wheel
@@ -43,11 +47,11 @@ _CONSTANT = {
 _MOST = 1 << 20
 
 
-class Made(Struct, frozen=True, kw_only=True):
+class BuiltWheel(Struct, frozen=True, kw_only=True):
     """A wheel that was built, and how."""
 
     wheel: Wheel
-    built: Built
+    built: BuildRecord
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
@@ -84,17 +88,19 @@ def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def recall_wheel(key: str, store: Store) -> Made | None:
+def recall_wheel(key: str, store: Store) -> BuiltWheel | None:
     """Return what was built under a key, if the store still has it."""
     known = store.recall(key)
     if known is None:
         return None
-    made = msgspec.convert(known, type=Made)
+    made = msgspec.convert(known, type=BuiltWheel)
     wanted = [made.wheel.file.sha256, *([made.built.parts] if made.built.parts else [])]
     return made if all(store.has(sha256) for sha256 in wanted) else None
 
 
-def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: Root, store: Store) -> Made:
+def build_wheel(
+    one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: Root, store: Store
+) -> BuiltWheel:
     """Build the wheel of a project; an editable one's points to the source's place in the image.
 
     Args:
@@ -137,7 +143,7 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
                 root, argv, epoch=build_epoch(one), binds=binds, env=variables | {"PATH": path},
                 purpose=f"build {one.name}", timeout=_TIMEOUT,
             )  # fmt: skip
-        except Failed as err:
+        except ProcessFailedError as err:
             _check_asked(one, _answer(out), present, lock)
             raise BuildError(str(err), hint=_remedy(one, err)) from None
         answer = _answer(out)
@@ -148,8 +154,8 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
         wheel = _keep(one, found, scratch, store)
         origin = f"the build of {one.name}"
         kept = keep_parts(tree, before, one.subdirectory, brought, origin, store) if editable else ("", ())
-        settings = tuple(Setting(name=name, value=value) for name, value in sorted(variables.items()))
-        built = Built(
+        settings = tuple(EnvVar(name=name, value=value) for name, value in sorted(variables.items()))
+        built = BuildRecord(
             name=wheel.name,
             wheel=wheel.file.sha256,
             tools=answer.tools,
@@ -157,7 +163,7 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
             parts=kept[0],
             files=kept[1],
         )
-    return Made(wheel=wheel, built=built)
+    return BuiltWheel(wheel=wheel, built=built)
 
 
 # An hour is what large extensions need on a small machine.
@@ -234,7 +240,7 @@ def _check_asked(
         )
 
 
-def _remedy(one: Source | Sdist, err: Failed) -> str:
+def _remedy(one: Source | Sdist, err: ProcessFailedError) -> str:
     """Return what helps against a failed build; back ends say what they lack in their own words."""
     if "setuptools-scm was unable to detect version" in err.stderr or "setuptools_scm" in err.stderr:
         name = one.name.upper().replace("-", "_").replace(".", "_")

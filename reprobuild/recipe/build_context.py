@@ -14,9 +14,12 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from reprobuild.infra.atomic import whole_folder
-from reprobuild.infra.tar import TarWriter, parents
+from reprobuild.infra.tar.entries import parents
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.write_below import link_below
-from reprobuild.lock.lock import PREFIX, Lock, Source
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source
+from reprobuild.lock.system import PREFIX
 from reprobuild.recipe.image_config import environ_file
 from reprobuild.recipe.layer_order import order_wheels
 from reprobuild.recipe.payload import payload

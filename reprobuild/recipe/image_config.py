@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from reprobuild.lock.lock import FILES, PREFIX, Lock, Setting
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import FILES, PREFIX, EnvVar
 
 PROFILE = "REPROBUILD_PROFILE"  # the entrypoint and the start-up hook put it in force for a chosen seed
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -18,7 +19,7 @@ UNREADABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-
 DEFAULTS = {"PATH": f"{PREFIX}/bin:{SYSTEM_PATH}", "LANG": "C.UTF-8"}
 
 
-def split_environment(settings: Iterable[Setting]) -> tuple[dict[str, str], dict[str, str]]:
+def split_environment(settings: Iterable[EnvVar]) -> tuple[dict[str, str], dict[str, str]]:
     """Return (values for the configuration, values for `environ.json`), each sorted by name.
 
     A Dockerfile cannot write a control character, and a bidirectional mark would make a person read another value.

@@ -10,9 +10,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import TarWriter, read_tar
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
-from reprobuild.lock.lock import EPOCH, FILES, PREFIX, Lock, Source
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source
+from reprobuild.lock.system import EPOCH, FILES, PREFIX
 from reprobuild.store.store import Store
 
 if TYPE_CHECKING:

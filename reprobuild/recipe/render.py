@@ -27,7 +27,10 @@ from reprobuild.infra.untrusted.strings import (
     Version,
     is_valid,
 )
-from reprobuild.lock.lock import FILES, PREFIX, Lock, Source, Wheel, read_requirement
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source, Wheel
+from reprobuild.lock.requirements import read_requirement
+from reprobuild.lock.system import FILES, PREFIX
 from reprobuild.recipe.image_config import UNREADABLE, image_config, runscript_lines, split_environment
 
 _AGAIN = "make the lock again with `reprobuild lock DIR`"
@@ -91,9 +94,10 @@ def parts_file(source: Source, lock: Lock) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+    environment = jinja2.Environment(  # text files; each value goes through a quoting filter
         loader=jinja2.FileSystemLoader(template_folder()), undefined=jinja2.StrictUndefined,
-        autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  # text files; each value goes through a quoting filter
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters["sh"] = quote_sh
     environment.filters["definition"] = quote_definition

@@ -13,7 +13,7 @@ from reprobuild.infra.display import escaped
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.report.difference import safe
 from reprobuild.resolve.environment.path_mapping import place_repositories, text_of
-from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.capture_model import CapturedRepository
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers.capture_json import unquoted
 
@@ -99,7 +99,7 @@ def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _innermost(repositories: Collection[Repository], folder: str) -> Repository | None:
+def _innermost(repositories: Collection[CapturedRepository], folder: str) -> CapturedRepository | None:
     """Return the repository that a folder belongs to: of two that hold it, the one inside of the other."""
     holders = [one for one in repositories if _inside(folder, text_of(one.folder))]
     return max(holders, key=lambda one: len(text_of(one.folder)), default=None)
@@ -109,7 +109,7 @@ def _inside(folder: str, top: str) -> bool:
     return folder == top or folder.startswith(top.rstrip("/") + "/")
 
 
-def _of_capture(one: Repository, place: str | None, folder: str) -> Code:
+def _of_capture(one: CapturedRepository, place: str | None, folder: str) -> Code:
     top = text_of(one.folder)
     branch = unquoted(one.branch).decode("utf-8", "surrogateescape") if one.branch else None
     job = posixpath.relpath(folder, top) if folder else None

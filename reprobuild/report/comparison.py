@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reprobuild.compare.environments.difference import NEITHER, Comparison, Difference, Unsaid
+from reprobuild.compare.environments.difference import (
+    NEITHER,
+    EnvironmentComparison,
+    EnvironmentDifference,
+    NotCompared,
+)
 from reprobuild.compare.environments.model import Kind, entries
 from reprobuild.report.difference import safe
 
@@ -36,7 +41,7 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-def render_comparison(found: Comparison, *, everything: bool = False) -> str:
+def render_comparison(found: EnvironmentComparison, *, everything: bool = False) -> str:
     """Return the answer of `compare`. Names and values are escaped, and long ones shortened.
 
     Args:
@@ -67,7 +72,7 @@ def render_comparison(found: Comparison, *, everything: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _between(found: Comparison) -> str:
+def _between(found: EnvironmentComparison) -> str:
     """Return what was compared where both sides are locks: of an output directory nothing else is read."""
     if not found.one.form == found.other.form == "lock":
         return ""
@@ -77,7 +82,7 @@ def _between(found: Comparison) -> str:
     return f" between the two locks{', of which one is not sealed' if half else ''}; no image was read"
 
 
-def _headline(shown: Sequence[Difference], noise: int, between: str, grave: int) -> Iterator[str]:
+def _headline(shown: Sequence[EnvironmentDifference], noise: int, between: str, grave: int) -> Iterator[str]:
     doubt = f"; in doubt: {grave} of the things that were not compared, see below" if grave else ""
     if shown:
         first = shown[0]
@@ -89,7 +94,7 @@ def _headline(shown: Sequence[Difference], noise: int, between: str, grave: int)
         yield f"no difference{between}{doubt}"
 
 
-def _table(rows: Sequence[Difference], most: int | None) -> Iterator[str]:
+def _table(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[str]:
     cells = [(row.kind, safe(row.name, LONGEST_NAME), _value(row), _why(row)) for row in rows[:most]]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
     for kind, name, value, why in cells:
@@ -98,7 +103,7 @@ def _table(rows: Sequence[Difference], most: int | None) -> Iterator[str]:
         yield f"  ... and {len(rows) - len(cells)} more: --all or --json lists them"
 
 
-def _why(difference: Difference) -> str:
+def _why(difference: EnvironmentDifference) -> str:
     """Return the reason of the rank, and what else is known; why a lock leaves something out says it all."""
     note = safe(difference.note)
     if difference.one is None or difference.other is None:
@@ -106,7 +111,7 @@ def _why(difference: Difference) -> str:
     return f"{difference.reason}; {note}" if note else difference.reason
 
 
-def _value(difference: Difference) -> str:
+def _value(difference: EnvironmentDifference) -> str:
     """Return both values, or of two lists what only one of them has."""
     one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if one is None or other is None:
@@ -135,7 +140,7 @@ def _parted(one: str, other: str) -> tuple[str, str]:
     return (f"...{one[start:]}", f"...{other[start:]}") if start else (one, other)
 
 
-def _unsaid(unsaid: Sequence[Unsaid], most: int | None) -> Iterator[str]:
+def _unsaid(unsaid: Sequence[NotCompared], most: int | None) -> Iterator[str]:
     unsaid = sorted(unsaid, key=lambda item: not item.grave)
     neither = [_word(item) for item in unsaid if item.reason == NEITHER]
     for item in unsaid:
@@ -149,5 +154,5 @@ def _unsaid(unsaid: Sequence[Unsaid], most: int | None) -> Iterator[str]:
         yield f"  {NEITHER}: {'; '.join(neither)}"
 
 
-def _word(item: Unsaid) -> str:
+def _word(item: NotCompared) -> str:
     return "files of the snapshot" if item.kind == "file" else _WORDS.get(item.kind, item.kind)

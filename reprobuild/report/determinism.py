@@ -9,7 +9,7 @@ from reprobuild.report.difference import safe
 from reprobuild.report.units import in_bytes
 from reprobuild.verify.certificate.compare import WORK
 from reprobuild.verify.determinism.summary import excused_words, work_bound
-from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
+from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 
 # Lines of one list.
 SHOWN = 8
@@ -99,7 +99,7 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         )
 
 
-def _of_absent_library(probe: Probe) -> bool:
+def _of_absent_library(probe: ProbeVerdict) -> bool:
     return probe.verdict == "not-applicable" and "does not import" in probe.why
 
 

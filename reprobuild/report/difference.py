@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reprobuild.compare.images.attribute import Culprit
+from reprobuild.compare.images.attribute import Cause
 from reprobuild.compare.images.diffoscope import ABSENT
-from reprobuild.compare.images.explain import Explanation, Side
+from reprobuild.compare.images.explain import ImageDiff, ImageSummary
 from reprobuild.compare.images.tree import FileChange
 from reprobuild.lock.diff import Change
 
@@ -22,7 +22,7 @@ _LEVELS = {
 }
 
 
-def render_explanation(found: Explanation, *, everything: bool = False) -> str:
+def render_explanation(found: ImageDiff, *, everything: bool = False) -> str:
     """Return the answer of `diff`. Names and values of images are escaped, and long ones shortened.
 
     Args:
@@ -62,14 +62,14 @@ _SECTIONS = (
 )
 
 
-def _side(side: Side) -> Iterator[str]:
+def _side(side: ImageSummary) -> Iterator[str]:
     digests = (("tree", side.tree), ("config", side.config), ("manifest", side.manifest or "none"))
     yield f"{safe(side.name)} ({side.form})"
     for name, digest in (*digests, *((("lock", side.lock),) if side.lock else ())):
         yield f"  {name:<8}  {digest}"
 
 
-def _summary(found: Explanation) -> Iterator[str]:
+def _summary(found: ImageDiff) -> Iterator[str]:
     kinds = Counter(file.kind for file in found.files)
     paths = len({file.path for file in found.files})
     yield f"{_count(paths, 'path')} differ: " + ", ".join(
@@ -77,7 +77,7 @@ def _summary(found: Explanation) -> Iterator[str]:
     )
 
 
-def _headline(culprit: Culprit) -> str:
+def _headline(culprit: Cause) -> str:
     files = _count(culprit.files, "path")
     if culprit.explains == "unknown":
         return f"of no known input: {files}"

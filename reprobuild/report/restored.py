@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from reprobuild.ecosystems.git.restore.restore import Restored
 from reprobuild.report.difference import safe
-from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.parsers.capture_json import unquoted
 
 _MANY = 12
 
 
-def render_restored(captured: Captured, made: Sequence[Restored]) -> str:
+def render_restored(captured: CaptureFacts, made: Sequence[Restored]) -> str:
     """Return a few lines for each work tree: where, on which commit, and what is not in it."""
     known = {one.name: one for one in captured.repositories}
     lines = []
@@ -46,7 +46,7 @@ def warnings(made: Sequence[Restored]) -> Iterator[str]:
             yield f"{one.name}: {len(one.bare) - _MANY} more such folders; all with --json"
 
 
-def restored_document(captured: Captured, made: Sequence[Restored]) -> dict[str, object]:
+def restored_document(captured: CaptureFacts, made: Sequence[Restored]) -> dict[str, object]:
     """Return the JSON document of `restore`."""
     known = {one.name: one for one in captured.repositories}
     return {

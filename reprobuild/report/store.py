@@ -7,10 +7,10 @@ from pathlib import Path
 
 from reprobuild.report.units import in_bytes
 from reprobuild.store.availability import Forecast
-from reprobuild.store.gc import Amount, Checked, Collected
+from reprobuild.store.gc import Amount, GcResult, StoreCheck
 
 
-def render_collected(found: Collected) -> str:
+def render_collected(found: GcResult) -> str:
     """Return what was kept and removed."""
     would = "would be " if found.dry_run else ""
     lines = [f"kept for {_shown(path)}" for path in found.locks]
@@ -32,7 +32,7 @@ def render_collected(found: Collected) -> str:
     return "\n".join(lines)
 
 
-def render_checked(found: Checked) -> str:
+def render_checked(found: StoreCheck) -> str:
     """Return what was damaged, and what became of it."""
     lines = []
     for blob in found.damaged:

@@ -11,13 +11,14 @@ from msgspec import UNSET
 
 from reprobuild.builders.registry import NATIVE
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
+from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
+from reprobuild.lock.requirements import conflicts, in_short
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import weigh
-from reprobuild.resolve.vendor.hints import Origin
+from reprobuild.resolve.vendor.hints import VendorOrigin
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.determinism.summary import scope_words
 from reprobuild.verify.verdict import Verdict
@@ -90,7 +91,7 @@ def _conflicts(lock: Lock) -> list[str]:
     return ["requirements that are not met:", *(f"  {said}" for said in in_short(found))] if found else []
 
 
-def describe(ruling: Ruling) -> str:
+def describe(ruling: Resolution) -> str:
     """Return one line for a ruling."""
     reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # of a program that was asked
     return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {reason}"
@@ -115,7 +116,9 @@ def render_rulings(lock: Lock) -> str:
     )
 
 
-def render_snapshot(snapshot: Snapshot, drop: Collection[str] = (), origin: Origin | None = None) -> str:
+def render_snapshot(
+    snapshot: Snapshot, drop: Collection[str] = (), origin: VendorOrigin | None = None
+) -> str:
     """Return what is in a snapshot; a secret's name and nothing of its value.
 
     Args:

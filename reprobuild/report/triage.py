@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from reprobuild.infra.display import escaped
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 
 
-def render_triage(rulings: Iterable[Ruling]) -> str:
+def render_triage(rulings: Iterable[Resolution]) -> str:
     """Return one line for each variable that is baked or decided by its value, and counts of the others by class."""
     lines: list[str] = []
     counts: Counter[str] = Counter()

@@ -9,7 +9,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.python_versions import in_words
 from reprobuild.snapshot.file_kinds import field_of
 
@@ -41,8 +41,8 @@ _OPEN = "index-line"  # the class of a requirement without a version
 
 
 def accept(
-    rulings: Iterable[Ruling], accepted: Iterable[str], pythons: Sequence[str] = ()
-) -> tuple[Ruling, ...]:
+    rulings: Iterable[Resolution], accepted: Iterable[str], pythons: Sequence[str] = ()
+) -> tuple[Resolution, ...]:
     """Mark the deviations that the user accepts, by class, by name or by `file:line`.
 
     Args:
@@ -84,19 +84,19 @@ def accept(
     return tuple(marked)
 
 
-def _grouped(refused: Iterable[Ruling]) -> dict[str, list[Ruling]]:
+def _grouped(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:
     """Return the refused lines by file, outcome and class, by a title."""
-    groups: dict[str, list[Ruling]] = {}
+    groups: dict[str, list[Resolution]] = {}
     for ruling in refused:
         groups.setdefault(f"{ruling.file}: {ruling.outcome} ({ruling.kind})", []).append(ruling)
     return groups
 
 
-def _sums_up(groups: Mapping[str, Sequence[Ruling]]) -> bool:
+def _sums_up(groups: Mapping[str, Sequence[Resolution]]) -> bool:
     return any(len(group) >= _GROUP for group in groups.values())
 
 
-def _summary(title: str, group: Sequence[Ruling]) -> list[str]:
+def _summary(title: str, group: Sequence[Resolution]) -> list[str]:
     """Return a group in lines: whole, or its number and examples."""
     if not _sums_up({title: group}):
         return [_line(ruling) for ruling in group]
@@ -105,14 +105,14 @@ def _summary(title: str, group: Sequence[Ruling]) -> list[str]:
     return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, which --verbose lists"]
 
 
-def _facts(ruling: Ruling) -> dict[str, object]:
+def _facts(ruling: Resolution) -> dict[str, object]:
     return {
         "file": ruling.file, "line": ruling.line, "subject": ruling.subject, "outcome": ruling.outcome,
         "class": ruling.kind, "reason": ruling.reason,
     }  # fmt: skip
 
 
-def _line(ruling: Ruling) -> str:
+def _line(ruling: Resolution) -> str:
     return (
         f"  {ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
     )
@@ -128,7 +128,7 @@ def _pythons(pythons: Sequence[str]) -> list[str]:
     ]
 
 
-def _capturing(refused: Sequence[Ruling]) -> list[str]:
+def _capturing(refused: Sequence[Resolution]) -> list[str]:
     """Return how the very Python can be had, where another patch release stands in for it."""
     if _PATCH not in {ruling.kind for ruling in refused}:
         return []
@@ -137,7 +137,7 @@ def _capturing(refused: Sequence[Ruling]) -> list[str]:
     ]
 
 
-def _pinning(refused: Sequence[Ruling]) -> list[str]:
+def _pinning(refused: Sequence[Resolution]) -> list[str]:
     """Return how to pin a list of requirements without versions."""
     open_lines = [ruling for ruling in refused if ruling.kind == _OPEN]
     if not open_lines:
@@ -150,7 +150,7 @@ def _pinning(refused: Sequence[Ruling]) -> list[str]:
     ]
 
 
-def _naming(refused: Sequence[Ruling]) -> list[str]:
+def _naming(refused: Sequence[Resolution]) -> list[str]:
     """Return the options that name the repositories of sources which cannot be had."""
     names = sorted({ruling.subject for ruling in refused if ruling.kind == _SOURCE})
     if not names:
@@ -159,7 +159,7 @@ def _naming(refused: Sequence[Ruling]) -> list[str]:
     return [f"name a bundle, a clone or another remote with {options}"]
 
 
-def _bringing(refused: Sequence[Ruling]) -> list[str]:
+def _bringing(refused: Sequence[Resolution]) -> list[str]:
     """Return how torch and what else computes can be had: the job is another one without it."""
     lost = (
         r.subject for r in refused
@@ -172,7 +172,7 @@ def _bringing(refused: Sequence[Ruling]) -> list[str]:
     return [f"{_names(names)} can come from a page or a folder that has the wheel: {options}"]
 
 
-def _accepting(refused: Sequence[Ruling]) -> list[str]:
+def _accepting(refused: Sequence[Resolution]) -> list[str]:
     """Return the options that accept each class, and the packages that the image would lack."""
     kinds = sorted({ruling.kind for ruling in refused})
     lines = ["to go on without exactly these: " + " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from reprobuild.errors import LockError
-from reprobuild.snapshot.model import Report, Snapshot
+from reprobuild.snapshot.model import MachineReport, Snapshot
 
 # {platform: (in Debian's words, in the kernel's)}
 MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
@@ -75,7 +75,7 @@ def _of_list(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield _platform(name), evidence
 
 
-def _of_report(report: Report) -> str:
+def _of_report(report: MachineReport) -> str:
     if isinstance(report.machine, str):
         return report.machine
     said = {fact.name: fact.value or "" for fact in report.facts}

@@ -16,14 +16,16 @@ from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.ecosystems.oci_registry.reference import is_image
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.errors import FetchError, LockError
-from reprobuild.lock.lock import Base, Interpreter, Ruling
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import Base
 from reprobuild.resolve.conda.packages import Conda
-from reprobuild.resolve.context import Surroundings
-from reprobuild.resolve.environment.triage import Triage
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.environment.triage import EnvDecision
 from reprobuild.resolve.interpreter.captured import take_captured
 from reprobuild.resolve.interpreter.choice import (
-    Choice,
     Find,
+    InterpreterChoice,
     brought,
     guess,
     requested,
@@ -32,14 +34,14 @@ from reprobuild.resolve.interpreter.choice import (
     with_build,
 )
 from reprobuild.resolve.interpreter.local import find_local
-from reprobuild.resolve.interpreter.standalone import Build, NoBuild, find_build
+from reprobuild.resolve.interpreter.standalone import Build, NoBuildError, find_build
 from reprobuild.resolve.python.context import asked_of_indexes
 from reprobuild.resolve.python.debian_names import packages_of
 from reprobuild.resolve.python.unreachable import refuse_lost
-from reprobuild.resolve.system.base import System, Wanted
-from reprobuild.resolve.system.base_fallback import Need, default_release, what_is_needed
+from reprobuild.resolve.system.base import BaseRequest, ReleaseBase
+from reprobuild.resolve.system.base_fallback import ReleaseNeed, default_release, what_is_needed
 from reprobuild.resolve.system.image import ImageBase, ImageDecision
-from reprobuild.resolve.system.release import Release, infer_release
+from reprobuild.resolve.system.release import DistributionRelease, infer_release
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 # What a Python that the base does not bring needs of it: libc6, and the time zones of zoneinfo, on which the
@@ -47,7 +49,7 @@ from reprobuild.snapshot.model import Requirement, Snapshot
 _NEEDED = ("libc6", "tzdata")
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class ResolveRequest(Struct, frozen=True, kw_only=True):
     """What is resolved: the snapshot and the decisions, and what follows from them alone.
 
     `lines` are those of the freeze that an index has. `architecture` is in Debian's words, `machine` in the kernel's.
@@ -59,12 +61,12 @@ class Subject(Struct, frozen=True, kw_only=True):
     architecture: str
     machine: str
     interpreter: Interpreter
-    triage: Triage
+    triage: EnvDecision
     lines: tuple[Requirement, ...]
     conda: Conda | None = None
 
 
-class Packages(Protocol):
+class BaseProvider(Protocol):
     """Where the packages of a base come from; `roots` are those that the rest of the lock needs."""
 
     index: SystemIndex
@@ -74,7 +76,7 @@ class Packages(Protocol):
         self,
         libraries: Mapping[str, str] = MappingProxyType({}),
         called: Mapping[str, str] = MappingProxyType({}),
-    ) -> tuple[Base, tuple[Ruling, ...]]:
+    ) -> tuple[Base, tuple[Resolution, ...]]:
         """Choose the packages of the base; `called` are captured ones that code calls, each with who calls."""
 
     def has(self, name: str) -> bool:
@@ -84,7 +86,7 @@ class Packages(Protocol):
         """Return {name: version} of what pip installed for the base's own Python `X.Y`."""
 
 
-class Ground(Struct, frozen=True, kw_only=True):
+class ResolvedBase(Struct, frozen=True, kw_only=True):
     """What an environment stands on: the interpreter, the base, and the rulings of its packages.
 
     `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
@@ -92,16 +94,16 @@ class Ground(Struct, frozen=True, kw_only=True):
     Python that cannot be had.
     """
 
-    system: Packages
+    system: BaseProvider
     interpreter: Interpreter
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[Resolution, ...]
     base: Base
-    packages: tuple[Ruling, ...]
+    packages: tuple[Resolution, ...]
     listed: dict[str, str] = {}
     lost: tuple[LockError, ...] = ()
 
 
-def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Ground:
+def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContext) -> ResolvedBase:
     """Choose interpreter and base: the distribution's own Python where it is the captured one, else a build of it.
 
     Raises:
@@ -111,7 +113,7 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     def find(version: str) -> Build:
         try:
             return find_build(version, subject.machine, around)
-        except NoBuild as err:
+        except NoBuildError as err:
             return find_local(version, subject.snapshot.reports, subject.machine, err, around)
 
     snapshot = subject.snapshot
@@ -128,13 +130,13 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
         system.roots = _roots(subject, settled.interpreter)
         base, packages = system.pin(called=listed)
     guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
-    return Ground(
+    return ResolvedBase(
         system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
         packages=packages, listed=listed, lost=(settled.lost,) if settled.lost else (),
     )  # fmt: skip
 
 
-def _wanted(subject: Subject, around: Surroundings) -> Interpreter:
+def _wanted(subject: ResolveRequest, around: ResolveContext) -> Interpreter:
     """Return the interpreter that the snapshot holds; the chosen one where it holds none, or the user's word counts."""
     captured = subject.snapshot.captured
     packed = captured.interpreter if captured else None
@@ -150,7 +152,7 @@ def _listed(snapshot: Snapshot) -> dict[str, str]:
     return {package: "the freeze" for line in snapshot.requirements for package in packages_of(line.name)}
 
 
-def _roots(subject: Subject, interpreter: Interpreter) -> tuple[str, ...]:
+def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]:
     own = interpreter.kind == "system"
     return (
         *((f"python{interpreter.minor}",) if own else _NEEDED),
@@ -160,14 +162,14 @@ def _roots(subject: Subject, interpreter: Interpreter) -> tuple[str, ...]:
 
 
 def _system(
-    subject: Subject, choice: Choice, find: Find, files: FileLists, around: Surroundings
-) -> tuple[Choice, Packages]:
+    subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
+) -> tuple[InterpreterChoice, BaseProvider]:
     """Return where the base comes from: an image, the captured release, or the one that stands in.
 
     Where it has no Python of the wanted minor version, the choice becomes a standalone build.
     """
     snapshot, decisions = subject.snapshot, subject.decisions
-    system: Packages
+    system: BaseProvider
     if decisions.base and is_image(decisions.base):
         roots = _roots(subject, choice.interpreter)
         image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=roots)
@@ -181,9 +183,9 @@ def _system(
             f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
         )
         roots = _roots(subject, choice.interpreter)
-        system = System(
+        system = ReleaseBase(
             snapshot,
-            Wanted(release=release, architecture=subject.architecture, roots=roots),
+            BaseRequest(release=release, architecture=subject.architecture, roots=roots),
             decisions,
             around,
         )
@@ -195,8 +197,8 @@ def _system(
 
 
 def _default_release(
-    subject: Subject, choice: Choice, find: Find, files: FileLists, around: Surroundings
-) -> tuple[Choice, Release]:
+    subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
+) -> tuple[InterpreterChoice, DistributionRelease]:
     """Return the release that stands in; where none has that Python, any that fits else, for a standalone build."""
     lines = asked_of_indexes(subject.lines, read_services(subject.decisions.services))
     need = what_is_needed(subject.snapshot, choice.interpreter, lines, files, subject.machine)
@@ -209,14 +211,14 @@ def _default_release(
             raise
         try:
             build = find(requested(choice.interpreter))
-        except NoBuild as none:
+        except NoBuildError as none:
             lost = LockError(f"{err}; {none}", hint=err.hint)
-            return Choice(interpreter=standalone(choice.interpreter), lost=lost), default_release(
+            return InterpreterChoice(interpreter=standalone(choice.interpreter), lost=lost), default_release(
                 _without_python(need), offered
             )
         found = with_build(choice.interpreter, build)
-        return Choice(interpreter=found), default_release(_without_python(need), offered)
+        return InterpreterChoice(interpreter=found), default_release(_without_python(need), offered)
 
 
-def _without_python(need: Need) -> Need:
+def _without_python(need: ReleaseNeed) -> ReleaseNeed:
     return msgspec.structs.replace(need, python="")

@@ -8,12 +8,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.ecosystems.apt.signatures import FOLDERS
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
 from reprobuild.store.store import Store
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class ResolveContext(Struct, frozen=True, kw_only=True):
     """What resolving may touch: the store, the network, this machine's indexes and environment.
 
     `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
@@ -23,7 +23,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
     store: Store
     net: Net
-    indexes: Indexes
+    indexes: PackageIndexes
     env: Mapping[str, str]
     folder: Path
     say: Callable[[str], None]

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
-from reprobuild.lock.lock import Outcome, Ruling
+from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.interpreter.evidence import is_free_threaded
-from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
+from reprobuild.snapshot.model import CapturedCondaPackage, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.parsers.conda_names import on_pypi
 
 
-def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CondaPackage | None:
+def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPackage | None:
     """Return the captured Python of conda, if the environment is to be conda's; None where wheels make it.
 
     A decided `python` that is not the captured one to the patch release is the system's or a standalone one; conda's
@@ -29,7 +29,7 @@ def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CondaPackage | 
     return found if version == decisions.python and version.count(".") == 2 else None
 
 
-def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Ruling]:
+def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution]:
     """Yield a ruling for each package of rpm, of conda where it makes no image, and each dropped folder of the job."""
     listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     drop = decisions.drop
@@ -38,7 +38,7 @@ def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Ruling]:
         yield _ruling(package.place, package.name, outcome, reason, kind)
     for one in snapshot.captured.repositories if snapshot.captured else ():
         if one.parent is None and not one.distributions and is_named(one.name, drop):
-            place = Place("capture.json", 0)
+            place = SourceLocation("capture.json", 0)
             yield _ruling(
                 place, one.name, "excluded", "the folder of the job: dropped by decision", "decision"
             )
@@ -48,7 +48,7 @@ def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Ruling]:
 
 
 def _of_conda(
-    package: CondaPackage, listed: Collection[str], drop: Collection[str]
+    package: CapturedCondaPackage, listed: Collection[str], drop: Collection[str]
 ) -> tuple[Outcome, str, str]:
     if is_named(package.name, drop):
         return "excluded", "dropped by decision", "decision"
@@ -61,5 +61,7 @@ def _of_conda(
     return "unresolved", f"{package.version}{build} of conda: {reason}", "conda-package"
 
 
-def _ruling(place: Place, name: str, outcome: Outcome, reason: str, kind: str) -> Ruling:
-    return Ruling(file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind)
+def _ruling(place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str) -> Resolution:
+    return Resolution(
+        file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind
+    )

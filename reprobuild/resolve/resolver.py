@@ -12,37 +12,30 @@ from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.config.profiles import DEFAULT, suggestions
 from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.pypi.requires import with_requires
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.git.addresses import Origin, of_this_machine, read_origin
+from reprobuild.infra.git.addresses import RepositoryAddress, of_this_machine, read_origin
 from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
-from reprobuild.lock.lock import (
-    EPOCH,
-    VERSION,
-    Artefact,
-    Base,
-    Lock,
-    RecordedDecisions,
-    Ruling,
-    Source,
-    Wheel,
-    Workload,
-    conflicts,
-    distributions,
-    in_short,
-    readable,
-)
+from reprobuild.lock.consistent import readable
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.file import VERSION
+from reprobuild.lock.model import Lock, Resolution, Workload
+from reprobuild.lock.python import Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.requirements import conflicts, in_short
+from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
-from reprobuild.resolve.base_and_python import Ground, Subject, find_ground
-from reprobuild.resolve.builds.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_ground
+from reprobuild.resolve.builds.build_requires import BuildWheelSource, resolve_buildings
 from reprobuild.resolve.builds.devel import devel_base
 from reprobuild.resolve.builds.extensions import Toolkit
 from reprobuild.resolve.builds.prebuilt import with_prebuilt
 from reprobuild.resolve.conda.environment import in_prefix
 from reprobuild.resolve.conda.packages import resolve_conda
-from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.evidence import rule_cuda
-from reprobuild.resolve.environment.path_mapping import Places, text_of
+from reprobuild.resolve.environment.path_mapping import PathMap, text_of
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
@@ -52,9 +45,9 @@ from reprobuild.resolve.python.base_distributions import OF_BASE, Below
 from reprobuild.resolve.python.completeness import rule_list
 from reprobuild.resolve.python.context import file_lists, known_of
 from reprobuild.resolve.python.markers import of_environment
-from reprobuild.resolve.python.resolve import Target, resolve_requirements
+from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, refuse_lost
-from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.resolve.system.calls import callers
 from reprobuild.resolve.system.needed import needed_for, programs
 from reprobuild.resolve.system.packages import ASKED, not_called
@@ -71,7 +64,7 @@ _SHOWN = 5  # names in one line
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 
-def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+def resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
     """Pin every captured line, or say why not.
 
     Raises:
@@ -92,7 +85,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         raise
 
 
-def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
     subject = _subject(snapshot, decisions)
     captured_python = subject.interpreter.version
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
@@ -111,7 +104,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         raise
     base, interpreter = ground.base, ground.interpreter
 
-    target = Target(
+    target = WheelTarget(
         python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
@@ -147,7 +140,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         image=decisions.devel is not None,
     )  # fmt: skip
     linked = subject.conda.distributions if subject.conda else {}
-    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
+    shelf = BuildWheelSource(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     files.save()
     rulings = accept([*others, *python.rulings, *libraries, *cuda, *built.rulings], decisions.accept)
@@ -180,7 +173,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
     return readable(lock)
 
 
-def _below(subject: Subject, ground: Ground, services: Mapping[str, Service]) -> Below:
+def _below(subject: ResolveRequest, ground: ResolvedBase, services: Mapping[str, Service]) -> Below:
     """Return what pip installed into the image of the base, where the environment is of that image's Python."""
     image, interpreter = ground.base.image, ground.interpreter
     if image is None or interpreter.kind != "system":
@@ -192,7 +185,7 @@ def _below(subject: Subject, ground: Ground, services: Mapping[str, Service]) ->
     )
 
 
-def _with_conda(subject: Subject, around: Surroundings) -> Subject:
+def _with_conda(subject: ResolveRequest, around: ResolveContext) -> ResolveRequest:
     """Return the subject with conda's packages, and the lines that are left for wheels."""
     conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
     if conda is None:
@@ -204,12 +197,12 @@ def _with_conda(subject: Subject, around: Surroundings) -> Subject:
     )
 
 
-def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
+def _subject(snapshot: Snapshot, decisions: Decisions) -> ResolveRequest:
     platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     architecture, machine = MACHINES[platform]
     every = (*snapshot.requirements, *snapshot.unlisted)
     wanted = (line for line in every if not is_named(line.name, decisions.drop))
-    return Subject(
+    return ResolveRequest(
         snapshot=snapshot, decisions=decisions, platform=platform, architecture=architecture, machine=machine,
         interpreter=resolve_interpreter(snapshot, decisions.python), triage=triage_snapshot(snapshot, decisions),
         lines=tuple(line for line in wanted if line.kind not in ("editable", "vcs")),
@@ -217,8 +210,12 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
 
 
 def _with_libraries(
-    ground: Ground, wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
-) -> tuple[Base, list[Ruling]]:
+    ground: ResolvedBase,
+    wheels: Sequence[Wheel],
+    sources: Sequence[Source],
+    subject: ResolveRequest,
+    around: ResolveContext,
+) -> tuple[Base, list[Resolution]]:
     """Return the base with what wheels and sources need of it, and the rulings of packages and libraries."""
     system, base, packages = ground.system, ground.base, ground.packages
     missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
@@ -257,7 +254,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _called(
-    wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
+    wheels: Sequence[Wheel], sources: Sequence[Source], subject: ResolveRequest, around: ResolveContext
 ) -> dict[str, str]:
     """Return the captured packages whose programs the environment calls, each with who calls."""
     snapshot, workload = subject.snapshot, subject.decisions.workload
@@ -269,8 +266,8 @@ def _called(
 
 
 def lock_sources(
-    snapshot: Snapshot, decisions: Decisions, around: Surroundings
-) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+    snapshot: Snapshot, decisions: Decisions, around: ResolveContext
+) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
     """Make the source trees of a snapshot, and put them into the store."""
     lines = tuple(
         line for line in snapshot.requirements
@@ -278,20 +275,20 @@ def lock_sources(
     )  # fmt: skip
     if lines:
         around.say("sources: " + ", ".join(line.name for line in lines))
-    origins: dict[str, Origin] = {
+    origins: dict[str, RepositoryAddress] = {
         canonicalize_name(name): read_origin(place, around.folder, confirmed=name not in around.doubted)
         for name, place in decisions.sources.items()
     }
     for place in of_this_machine(origins):
         around.say(f"sources: {place}")
-    given = Given(
+    given = SourceInputs(
         patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
         folder=around.captured, drop=decisions.drop, accept=decisions.accept,
     )  # fmt: skip
     return resolve_sources(lines, given)
 
 
-def _of_index(subject: Subject) -> set[str]:
+def _of_index(subject: ResolveRequest) -> set[str]:
     """Return what an index is asked for, without what the user decides how to build."""
     decided = {canonicalize_name(name) for name in subject.decisions.build}
     return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
@@ -309,20 +306,20 @@ def _glibc(base: Base) -> tuple[int, int]:
     return found
 
 
-def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
+def _fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
     def bring(artefact: Artefact) -> None:
         fetch([artefact], around.store, around.net)
 
     return bring
 
 
-def _unread(snapshot: Snapshot) -> list[Ruling]:
+def _unread(snapshot: Snapshot) -> list[Resolution]:
     """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
     conda = {package.place.file for package in snapshot.conda}
     if "requirements.txt" in snapshot.absent:  # nothing else tells what an environment.yml means
         conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
     return [
-        Ruling(
+        Resolution(
             file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
             reason=f"{remark.reason}: {remark.text}", kind="unread-line",
         )
@@ -332,7 +329,7 @@ def _unread(snapshot: Snapshot) -> list[Ruling]:
     ]  # fmt: skip
 
 
-def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:
+def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Resolution]:
     return [
         _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
         for line in (*snapshot.requirements, *snapshot.unlisted)
@@ -340,7 +337,7 @@ def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:
     ]
 
 
-def without_unlisted(rulings: Iterable[Ruling], snapshot: Snapshot) -> tuple[Ruling, ...]:
+def without_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple[Resolution, ...]:
     """Leave out the lines beside the freeze that no index has: a snapshot without capture.json has no such line."""
     beside = {(line.place.file, line.name) for line in snapshot.unlisted}
     return tuple(
@@ -351,13 +348,13 @@ def without_unlisted(rulings: Iterable[Ruling], snapshot: Snapshot) -> tuple[Rul
     )
 
 
-def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Ruling:
-    return Ruling(
+def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Resolution:
+    return Resolution(
         file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured, kind="decision"
     )  # fmt: skip
 
 
-def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> str:
+def _workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> str:
     """Return where commands start: where the job did, else in the only source."""
     command = snapshot.captured.command if snapshot.captured else None
     found = places.move(text_of(command.folder)) if command and command.folder else None

@@ -21,7 +21,7 @@ _SIZE = re.compile(r"(\d{1,15})([bkmg]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class RunOptions(Struct, frozen=True, kw_only=True):
     """What a command is to have in its container, as the command line says it; each field is the option of its name.
 
     `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`. None leaves the choice to `run`.
@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     gpus: str = "auto"
 
 
-def read_variables(wanted: Wanted, env: Mapping[str, str]) -> dict[str, str]:
+def read_variables(wanted: RunOptions, env: Mapping[str, str]) -> dict[str, str]:
     """Return what the user gives: seed, variables, secrets by name.
 
     Raises:
@@ -69,7 +69,7 @@ def read_variables(wanted: Wanted, env: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def conditions(wanted: Wanted, env: Mapping[str, str]) -> Conditions:
+def conditions(wanted: RunOptions, env: Mapping[str, str]) -> Conditions:
     """Return what the user's own work gets in each run of a check; volumes are for reading but with `:rw`.
 
     A volume that the first run writes to would be another one for the second.

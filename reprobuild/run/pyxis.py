@@ -19,14 +19,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
 from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import image_config
-from reprobuild.run.options import Wanted
+from reprobuild.run.options import RunOptions
 from reprobuild.run.pyxis_gpus import CAPABILITIES, COUNTED, counted_anew, hook_variables
 from reprobuild.run.run import frozen, prepare
 from reprobuild.store.store import Store, hash_open, is_still
@@ -45,7 +45,7 @@ _SHORTEST = len("--exp")  # srun takes the beginning of an option's name, where 
 
 
 def pyxis_command(
-    out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: Session, wanted: Wanted,
+    out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: RunContext, wanted: RunOptions,
     options: Sequence[str],
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     """Return the command by which pyxis starts the image, and the environment of srun.
@@ -86,7 +86,7 @@ def pyxis_command(
     return argv, {**session.env, **variables}
 
 
-def _refuse(wanted: Wanted, options: Sequence[str]) -> None:
+def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
     asked = {"--user": wanted.user, "--shm-size": wanted.shm_size, "--network": wanted.network}
     if refused := [
         *(name for name, value in asked.items() if value is not None),
@@ -105,7 +105,7 @@ def _refuse(wanted: Wanted, options: Sequence[str]) -> None:
             )
 
 
-def _squashfs(out: Path, image: Image, session: Session) -> Path:
+def _squashfs(out: Path, image: Image, session: RunContext) -> Path:
     """Return the file that the nodes are to start, which is the one that `image.json` names."""
     squashfs = (out / filename("sqsh")).absolute()
     lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))

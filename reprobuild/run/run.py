@@ -9,29 +9,29 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.engines import gpu
 from reprobuild.engines.model import Sink, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import UsageError
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.recipe.image_config import image_config, split_environment, static_variables
-from reprobuild.run.options import Wanted, read_limits, read_size, read_user, read_variables, read_volumes
+from reprobuild.run.options import RunOptions, read_limits, read_size, read_user, read_variables, read_volumes
 from reprobuild.run.site_env import hidden, is_first, let_in, processes
 
 SHARED_MEMORY = Path("/dev/shm")
 LEAST_SHARED = 1 << 30  # where this machine's is smaller, or is not to be seen
 
 
-class Ready(Struct, frozen=True, kw_only=True):
+class PreparedRun(Struct, frozen=True, kw_only=True):
     """A task that is ready to run, and in words what a person should know of it."""
 
     task: Task
     said: tuple[str, ...]
 
 
-def run(out: Path, arguments: Sequence[str], session: Session, sink: Sink, wanted: Wanted) -> int:
+def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wanted: RunOptions) -> int:
     """Run a command in the image of a folder of results, and return its exit code.
 
     Args:
@@ -64,7 +64,7 @@ def _say_nothing(_: str) -> None:
     """Another process of the job speaks."""
 
 
-def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[str, str]) -> Ready:
+def prepare(lock: Lock, arguments: Sequence[str], wanted: RunOptions, env: Mapping[str, str]) -> PreparedRun:
     """Return what is to run, whatever the engine.
 
     Raises:
@@ -91,7 +91,7 @@ def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[s
         f"--env {name}: its value stands on the command line; --secret {shlex.quote(name)} keeps it off"
         for name in sorted(shown)
     ]
-    return Ready(task=task, said=(*site.conflicts, *warned, *why))
+    return PreparedRun(task=task, said=(*site.conflicts, *warned, *why))
 
 
 def frozen(lock: Lock) -> dict[str, str]:
@@ -128,7 +128,7 @@ def _shared_memory() -> int:
     return max(LEAST_SHARED, found.f_blocks * found.f_frsize)
 
 
-def _of_engine(name: str, wanted: Wanted, task: Task) -> list[str]:
+def _of_engine(name: str, wanted: RunOptions, task: Task) -> list[str]:
     """Return what is particular to an engine, in words."""
     said = []
     if name == "apptainer" and wanted.shm_size:

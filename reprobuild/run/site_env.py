@@ -31,7 +31,7 @@ DEVICE = "device"
 SUMS = "sums"  # no matter of the site: another order of additions gives other numbers
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table: patterns of names, what they speak of, and where they are documented."""
 
     kind: str
@@ -39,7 +39,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
 
 
-class Let(Struct, frozen=True, kw_only=True):
+class SiteEnv(Struct, frozen=True, kw_only=True):
     """What a container is given of the site, and in words what it is not given, or what has two values."""
 
     values: dict[str, str]
@@ -47,10 +47,10 @@ class Let(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+def rules() -> tuple[tuple[re.Pattern[str], SiteRule], ...]:
     """Return the table, each rule with one compiled pattern for its names."""
     raw = files("reprobuild.run").joinpath("site.toml").read_bytes()
-    table = msgspec.toml.decode(raw, type=dict[str, tuple[Rule, ...]])["rule"]
+    table = msgspec.toml.decode(raw, type=dict[str, tuple[SiteRule, ...]])["rule"]
     return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
 
 
@@ -61,7 +61,7 @@ def kind_of(name: str) -> str:
 
 def let_in(
     env: Mapping[str, str], frozen: Mapping[str, str], given: Mapping[str, str], *, named_gpus: bool
-) -> Let:  # fmt: skip
+) -> SiteEnv:  # fmt: skip
     """Choose what of this machine's variables a container is given.
 
     Args:
@@ -99,7 +99,7 @@ def let_in(
             said.append(
                 f"{name}: the given value is used, and not the frozen one ({shown(name, frozen[name])})"
             )
-    return Let(values=values, conflicts=tuple(said))
+    return SiteEnv(values=values, conflicts=tuple(said))
 
 
 def shown(name: str, value: str) -> str:

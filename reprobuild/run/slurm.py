@@ -11,25 +11,27 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.engines.model import Sink
 from reprobuild.errors import UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.proc.signals import GRACE_SECONDS
 from reprobuild.output.directory import read_image
-from reprobuild.run.options import Wanted, absolute
+from reprobuild.run.options import RunOptions, absolute
 from reprobuild.run.pyxis import pyxis_command
 
 ANSWER_SECONDS = 60
 # srun kills its tasks where it hears SIGTERM or SIGHUP, and takes one SIGINT for a question, unless it is told not to:
 # then it hands SIGINT on. Ranks that run themselves have their own time to end first.
-TOLD = proc.Handing(instead={signal.SIGTERM: signal.SIGINT}, seconds=GRACE_SECONDS + 3, last=signal.SIGTERM)
+TOLD = proc.SignalForwarding(
+    instead={signal.SIGTERM: signal.SIGINT}, seconds=GRACE_SECONDS + 3, last=signal.SIGTERM
+)
 NO_QUESTION = {"SLURM_DISABLE_STATUS": "1"}
 INSTALL = "run this where `srun` is, on a login node or in a job"
 
 
 def run(
-    out: Path, arguments: Sequence[str], session: Session, sink: Sink, wanted: Wanted, options: str
+    out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wanted: RunOptions, options: str
 ) -> int:  # fmt: skip
     """Start a command by srun, and return srun's exit code, which is the highest of the ranks.
 
@@ -79,14 +81,14 @@ def has_pyxis(env: Mapping[str, str]) -> bool:
         EngineError: there is no srun.
     """
     said = b""
-    with contextlib.suppress(proc.Failed):
+    with contextlib.suppress(proc.ProcessFailedError):
         said = proc.run(
             ["srun", "--help"], env=env, purpose="start the command on the nodes", timeout=ANSWER_SECONDS, hint=INSTALL
         )  # fmt: skip
     return b"--container-image" in said
 
 
-def own_command(out: Path, arguments: Sequence[str], wanted: Wanted, options: Sequence[str]) -> list[str]:
+def own_command(out: Path, arguments: Sequence[str], wanted: RunOptions, options: Sequence[str]) -> list[str]:
     """Return the command by which each rank starts its own container; it has the job's whole environment."""
     return [
         "srun", *options, "--", *proc.own_module("reprobuild.cli", "run", str(out.absolute())),
@@ -94,7 +96,7 @@ def own_command(out: Path, arguments: Sequence[str], wanted: Wanted, options: Se
     ]  # fmt: skip
 
 
-def words_of(wanted: Wanted) -> list[str]:
+def words_of(wanted: RunOptions) -> list[str]:
     """Return the options of `run` that say this in any folder (`srun -D`); none holds the value of a secret."""
     single = {
         "--seed": wanted.seed, "--workdir": wanted.workdir or None, "--user": wanted.user,

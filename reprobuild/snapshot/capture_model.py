@@ -30,7 +30,7 @@ Mode = Annotated[str, Meta(pattern=r"\A[0-7]{6}\Z")]
 Stage = Annotated[str, Meta(pattern=r"\A[0-3]\Z")]
 
 
-class Bundle(Struct, frozen=True, kw_only=True):
+class GitBundle(Struct, frozen=True, kw_only=True):
     """A bundle of git beside capture.json. `file` is None, and `reason` says why, where none could be written."""
 
     file: Name | None
@@ -70,7 +70,7 @@ class LargeFile(Struct, frozen=True, kw_only=True):
     size: int = msgspec.field(name="bytes", default=0)
 
 
-class Repository(Struct, frozen=True, kw_only=True):
+class CapturedRepository(Struct, frozen=True, kw_only=True):
     """One captured work tree.
 
     `index` and `worktree` are ids of trees: what was staged, and the files as they lay on the disk, untracked ones
@@ -89,7 +89,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     prerequisites: tuple[Id, ...]
     index: Id
     worktree: Id
-    bundle: Bundle | None
+    bundle: GitBundle | None
     diff: Diff
     unmerged: tuple[tuple[Mode, Id, Stage, QuotedRelativePath], ...]
     flags: dict[Literal["intent-to-add", "skip-worktree", "assume-unchanged"], tuple[QuotedRelativePath, ...]]
@@ -104,7 +104,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     left_out_count: int = 0
 
 
-class Python(Struct, frozen=True, kw_only=True):
+class CapturedPython(Struct, frozen=True, kw_only=True):
     """The captured interpreter's environment: `prefix` is its folder."""
 
     prefix: QuotedPath = ""
@@ -131,20 +131,20 @@ class PackedInterpreter(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-class Captured(Struct, frozen=True, kw_only=True):
+class CaptureFacts(Struct, frozen=True, kw_only=True):
     """What `capture.json` says beside the text files: whole repositories, and where things lay."""
 
-    repositories: tuple[Repository, ...]
-    python: Python | None = None
+    repositories: tuple[CapturedRepository, ...]
+    python: CapturedPython | None = None
     command: Command | None = None
     notes: tuple[Text, ...] | UnsetType = UNSET  # what people should know; older captures have none
     interpreter: PackedInterpreter | UnsetType | None = UNSET  # UNSET where it was not asked for
 
-    def installs(self, name: str) -> Repository | None:
+    def installs(self, name: str) -> CapturedRepository | None:
         """Return the repository that a distribution is installed from, by its canonical name."""
         return next((r for r in self.repositories if name in _canonical(r.distributions)), None)
 
-    def inside(self, name: str) -> tuple[Repository, ...]:
+    def inside(self, name: str) -> tuple[CapturedRepository, ...]:
         """Return the submodules and embedded repositories of a repository."""
         return tuple(one for one in self.repositories if one.parent == name)
 

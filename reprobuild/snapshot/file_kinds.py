@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from reprobuild.snapshot.model import Remark, Snapshot
+from reprobuild.snapshot.model import ParseNote, Snapshot
 from reprobuild.snapshot.parsers import (  # fmt: skip
     apt,
     capture_json_report,
@@ -20,10 +20,10 @@ from reprobuild.snapshot.parsers import (  # fmt: skip
     rpm,
 )
 
-Parser = Callable[[bytes, str], tuple[tuple[Any, ...], tuple[Remark, ...]]]
+Parser = Callable[[bytes, str], tuple[tuple[Any, ...], tuple[ParseNote, ...]]]
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """One kind of captured file.
 
     `field` is the one of Snapshot. `others` are names that are taken for it, too; in all of them case and `_` for `-`
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def _conda_yaml(data: bytes, file: str) -> tuple[tuple[Any, ...], tuple[Remark, ...]]:
+def _conda_yaml(data: bytes, file: str) -> tuple[tuple[Any, ...], tuple[ParseNote, ...]]:
     from reprobuild.snapshot.parsers import (
         environment_yml,  # with the parser of YAML, 20 ms, and few snapshots have such a file
     )
@@ -44,35 +44,35 @@ def _conda_yaml(data: bytes, file: str) -> tuple[tuple[Any, ...], tuple[Remark, 
     return environment_yml.parse(data, file)
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind("requirements.txt", "requirements", pip_freeze.parse,
+KINDS: tuple[FileKind, ...] = (
+    FileKind("requirements.txt", "requirements", pip_freeze.parse,
          ("pip-freeze.txt", "freeze.txt", "pip-list.txt", "uv-pip-freeze.txt", "uv-freeze.txt",
           "requirements-frozen.txt", "requirements-freeze.txt")),
-    Kind("apt-packages.txt", "packages", apt.parse,
+    FileKind("apt-packages.txt", "packages", apt.parse,
          ("apt.txt", "apt-list.txt", "dpkg.txt", "dpkg-l.txt", "dpkg-list.txt", "dpkg-packages.txt")),
-    Kind("env.txt", "variables", env.parse,
+    FileKind("env.txt", "variables", env.parse,
          ("printenv.txt", "environment.txt", "environ.txt", "env-dump.txt", "export.txt")),
-    Kind("modules.txt", "modules", modules.parse, ("module-list.txt", "modulelist.txt", "module.txt")),
-    Kind("*.diff", "patches", git_diff.parse),
-    Kind("env.nul", "variables", env.parse_exact),
-    Kind("conda-explicit.txt", "conda", conda_list.parse, ("explicit.txt", "conda-list-explicit.txt")),
-    Kind("conda-list.txt", "conda", conda_list.parse),
-    Kind("conda.txt", "conda", conda_list.parse, ("conda-export.txt", "conda-list-export.txt")),
-    Kind("environment.yml", "conda", _conda_yaml,
+    FileKind("modules.txt", "modules", modules.parse, ("module-list.txt", "modulelist.txt", "module.txt")),
+    FileKind("*.diff", "patches", git_diff.parse),
+    FileKind("env.nul", "variables", env.parse_exact),
+    FileKind("conda-explicit.txt", "conda", conda_list.parse, ("explicit.txt", "conda-list-explicit.txt")),
+    FileKind("conda-list.txt", "conda", conda_list.parse),
+    FileKind("conda.txt", "conda", conda_list.parse, ("conda-export.txt", "conda-list-export.txt")),
+    FileKind("environment.yml", "conda", _conda_yaml,
          ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml")),
-    Kind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
-    Kind("capture.json", "reports", capture_json_report.parse),
-    Kind("python.txt", "reports", python_version.parse, ("python-version.txt",)),
-    Kind("collect-env.txt", "reports", collect_env.parse),
-    Kind("nvidia-smi.txt", "reports", nvidia_smi.parse),
-    Kind("nvidia-smi-q.txt", "reports", nvidia_smi.parse),
+    FileKind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
+    FileKind("capture.json", "reports", capture_json_report.parse),
+    FileKind("python.txt", "reports", python_version.parse, ("python-version.txt",)),
+    FileKind("collect-env.txt", "reports", collect_env.parse),
+    FileKind("nvidia-smi.txt", "reports", nvidia_smi.parse),
+    FileKind("nvidia-smi-q.txt", "reports", nvidia_smi.parse),
 )  # fmt: skip
 # What the chapter's recipe writes; a snapshot says which of them it lacks.
 RECIPE = tuple(kind.name for kind in KINDS[:5])
 _BY_NAME = {name: kind for kind in KINDS for name in (kind.name, *kind.others)}
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> FileKind | None:
     """Return the kind of a file by its name, or None."""
     if name.endswith(".diff"):
         return _BY_NAME["*.diff"]
@@ -96,6 +96,6 @@ def has_freeze(snapshot: Snapshot) -> bool:
     return any(field_of(line.place.file) == "requirements" for line in snapshot.requirements)
 
 
-def explicit_lock(name: str, head: bytes) -> Kind | None:
+def explicit_lock(name: str, head: bytes) -> FileKind | None:
     """Return the kind of a `*.lock` that begins as an explicit list of conda, or None."""
     return _BY_NAME["conda-explicit.txt"] if name.endswith(".lock") and conda_list.is_explicit(head) else None

@@ -10,9 +10,9 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import CondaPackage, Remark, Requirement, Variable
+from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, Requirement, Variable
 from reprobuild.snapshot.parsers.conda_list import PYPI
-from reprobuild.snapshot.parsers.pip_freeze import same_version
+from reprobuild.snapshot.parsers.pip_freeze_unique import same_version
 
 _MOST = 10  # names in one remark
 # Distributions whose package of conda has another name than `python-NAME` and its like.
@@ -21,7 +21,7 @@ _CALLED = {"torch": "pytorch", "tables": "pytables"}
 
 def exact_variables(
     exact: Sequence[Variable], listed: Sequence[Variable], file: str, lines: int
-) -> tuple[tuple[Variable, ...], tuple[Remark, ...]]:
+) -> tuple[tuple[Variable, ...], tuple[ParseNote, ...]]:
     """Return the variables of `env.nul`, which tears nothing, and what `env.txt` says otherwise.
 
     Secrets that only `env.txt` names stay: `reprobuild capture` withholds them from `env.nul`.
@@ -54,26 +54,26 @@ def exact_variables(
     return (*exact, *withheld), tuple(remarks)
 
 
-def _differs(one: Variable, reason: str) -> Remark:
+def _differs(one: Variable, reason: str) -> ParseNote:
     return text.remark(one.place.file, one.place.line, one.name, reason, understood=False, lines=one.lines)
 
 
 def conda_versions(
-    requirements: Sequence[Requirement], packages: Sequence[CondaPackage]
+    requirements: Sequence[Requirement], packages: Sequence[CapturedCondaPackage]
 ) -> tuple[Requirement, ...]:
     """Return the lines of a freeze, those of conda's builds with the versions that conda's lists tell.
 
     Raises:
         SnapshotError: the line itself tells another version.
     """
-    by_name: dict[str, list[CondaPackage]] = {}
+    by_name: dict[str, list[CapturedCondaPackage]] = {}
     for package in packages:
         if package.channel != PYPI and (package.build is None or "py" in package.build):
             by_name.setdefault(canonicalize_name(package.name), []).append(package)
     return tuple(_with_version(line, by_name) if line.kind == "conda" else line for line in requirements)
 
 
-def _with_version(line: Requirement, by_name: dict[str, list[CondaPackage]]) -> Requirement:
+def _with_version(line: Requirement, by_name: dict[str, list[CapturedCondaPackage]]) -> Requirement:
     name = canonicalize_name(line.name)
     # `graphviz` is the C program and `python-graphviz` the distribution, so the plain name comes last.
     names = (_CALLED.get(name, ""), f"python-{name}", f"{name}-python", f"{name}-py", f"py-{name}", name)

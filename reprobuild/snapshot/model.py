@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.capture_model import CaptureFacts
 
 RequirementKind = Literal[
     "index",  # name==version, name===version
@@ -20,7 +20,7 @@ RequirementKind = Literal[
 Mark = Literal["manual", "automatic", "auto-removable", "local", "upgradable", "residual"]
 
 
-class Place(Struct, frozen=True, order=True):
+class SourceLocation(Struct, frozen=True, order=True):
     """Where a captured line stands: file name in the snapshot and line number, from 1."""
 
     file: str
@@ -42,7 +42,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
     the line is, as `packaging` writes it.
     """
 
-    place: Place
+    place: SourceLocation
     text: str
     kind: RequirementKind
     name: str
@@ -52,19 +52,19 @@ class Requirement(Struct, frozen=True, kw_only=True):
     subdirectory: str | None = None
     sha256: str | None = None
     path: str | None = None
-    version_from: Place | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
+    version_from: SourceLocation | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
     hashes: tuple[str, ...] | UnsetType = UNSET
     marker: str | UnsetType = UNSET
 
 
-class Package(Struct, frozen=True, kw_only=True):
+class SystemPackage(Struct, frozen=True, kw_only=True):
     """One installed system package, as `apt list --installed` or `dpkg -l` shows it.
 
     `suites` are the archives that apt named for it, without `now`; empty where none is known.
     `upgrade` is the version that apt offered instead.
     """
 
-    place: Place
+    place: SourceLocation
     text: str
     name: str
     version: str
@@ -92,14 +92,14 @@ class AptList(Struct, frozen=True, kw_only=True):
 class RpmPackage(Struct, frozen=True, kw_only=True):
     """One installed package of rpm. `version` is `[EPOCH:]VERSION-RELEASE`."""
 
-    place: Place
+    place: SourceLocation
     text: str
     name: str
     version: str
     architecture: str
 
 
-class CondaPackage(Struct, frozen=True, kw_only=True):
+class CapturedCondaPackage(Struct, frozen=True, kw_only=True):
     """One package of a conda environment, as one of conda's lists or exports shows it.
 
     `build` and `channel` are None where the list does not tell them; `channel` is `pypi` for what pip installed.
@@ -107,7 +107,7 @@ class CondaPackage(Struct, frozen=True, kw_only=True):
     of the whole environment, where a file names them beside the packages.
     """
 
-    place: Place
+    place: SourceLocation
     text: str
     name: str
     version: str
@@ -119,16 +119,16 @@ class CondaPackage(Struct, frozen=True, kw_only=True):
     among: tuple[str, ...] | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
 
 
-class Fact(Struct, frozen=True, kw_only=True):
+class ReportedValue(Struct, frozen=True, kw_only=True):
     """One statement of a report, in its own words. `value` is None for a secret; see `Variable` for `lines`."""
 
-    place: Place
+    place: SourceLocation
     name: str
     value: str | None
     lines: int = 1
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class MachineReport(Struct, frozen=True, kw_only=True):
     """What a program told about the machine: evidence, of which nothing is installed.
 
     Fields are empty where the report does not tell them. `python` has two or three parts. `gpus` are models, one for
@@ -138,7 +138,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     file: str
     kind: Literal["capture", "collect_env", "nvidia-smi", "python"]
-    facts: tuple[Fact, ...]
+    facts: tuple[ReportedValue, ...]
     python: str = ""
     torch: str = ""
     cuda: str = ""
@@ -150,9 +150,9 @@ class Report(Struct, frozen=True, kw_only=True):
     free_threaded: bool | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
     machine: str | UnsetType = UNSET
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> SourceLocation:
         """Return where the fact of this name stands; the first line if there is none."""
-        return next((fact.place for fact in self.facts if fact.name == name), Place(self.file, 1))
+        return next((fact.place for fact in self.facts if fact.name == name), SourceLocation(self.file, 1))
 
 
 class Variable(Struct, frozen=True, kw_only=True):
@@ -162,7 +162,7 @@ class Variable(Struct, frozen=True, kw_only=True):
     empty when it can. `lines` is how many lines of the file it takes.
     """
 
-    place: Place
+    place: SourceLocation
     name: str
     value: str | None
     secret: str = ""
@@ -173,7 +173,7 @@ class Variable(Struct, frozen=True, kw_only=True):
 class Module(Struct, frozen=True, kw_only=True):
     """One loaded environment module, `name/version` as the list shows it."""
 
-    place: Place
+    place: SourceLocation
     name: str
     version: str | None = None
 
@@ -208,14 +208,14 @@ class Patch(Struct, frozen=True, kw_only=True):
     strip: int = 1
 
 
-class Remark(Struct, frozen=True, kw_only=True):
+class ParseNote(Struct, frozen=True, kw_only=True):
     """A line that carries nothing to pin: a header, a comment, a prompt, or a line nobody understands.
 
     `understood` is False for the last kind, which is always shown to the user. `text` is fit to print:
     no control characters, no secret. `lines` is how many lines of the file it takes.
     """
 
-    place: Place
+    place: SourceLocation
     text: str
     reason: str
     understood: bool = True
@@ -233,15 +233,15 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     digest: str
     requirements: tuple[Requirement, ...] = ()
-    packages: tuple[Package, ...] = ()
+    packages: tuple[SystemPackage, ...] = ()
     variables: tuple[Variable, ...] = ()
     modules: tuple[Module, ...] = ()
     patches: tuple[Patch, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[ParseNote, ...] = ()
     absent: tuple[str, ...] = ()
-    captured: Captured | None = None
-    conda: tuple[CondaPackage, ...] = ()
+    captured: CaptureFacts | None = None
+    conda: tuple[CapturedCondaPackage, ...] = ()
     rpms: tuple[RpmPackage, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[MachineReport, ...] = ()
     apt_lists: tuple[AptList, ...] = ()
     unlisted: tuple[Requirement, ...] = ()

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.infra.untrusted.strings import Line, QuotedPath
-from reprobuild.snapshot.model import Report
+from reprobuild.snapshot.model import MachineReport
 from reprobuild.snapshot.parsers.capture_json import FILE
 
 _LARGEST = 64 << 20  # of capture.json, as it is read whole
@@ -43,7 +43,7 @@ class _Document(Struct, frozen=True):
     python: _Python | None = None
 
 
-def stated_build(folder: Path, reports: Sequence[Report]) -> StatedBuild | None:
+def stated_build(folder: Path, reports: Sequence[MachineReport]) -> StatedBuild | None:
     """Return the build that capture.json or python.txt states; None where neither tells version, date and platform.
 
     Args:
@@ -73,7 +73,7 @@ def _captured(folder: Path) -> StatedBuild | None:
     )  # fmt: skip
 
 
-def _of_recipe(report: Report) -> StatedBuild | None:
+def _of_recipe(report: MachineReport) -> StatedBuild | None:
     facts = {fact.name: fact.value or "" for fact in report.facts}
     words = facts.get("Python version", "").removeprefix("Python ")
     if report.kind != "python" or not report.python or not re.search(r"\(.+\)", words):

@@ -15,9 +15,9 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escaped
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.snapshot import text, unlisted
-from reprobuild.snapshot.file_kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
+from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock, kind_of
 from reprobuild.snapshot.merge import conda_versions, exact_variables, last_line
-from reprobuild.snapshot.model import Remark, Report, Snapshot
+from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
 from reprobuild.snapshot.parsers import apt_lists, capture_json, conda_list, env
 
 __all__ = ["digest", "read_snapshot"]
@@ -74,12 +74,12 @@ def digest(snapshot: Snapshot) -> str:
     return hashlib.sha256(msgspec.json.encode(kept | {"digest": ""})).hexdigest()
 
 
-def _as_before(report: Report) -> Report:
+def _as_before(report: MachineReport) -> MachineReport:
     """Return a report without the machine that was taken for granted before reports told one."""
     return replace(report, machine=UNSET) if report.machine == "x86_64" else report
 
 
-def _as_unknown(remark: Remark) -> Remark:
+def _as_unknown(remark: ParseNote) -> ParseNote:
     """Return a remark as it was before lines of functions were recognised: digests of older snapshots stay."""
     of_function = remark.reason == env.OF_FUNCTION
     return replace(remark, reason=env.PIECE, understood=False) if of_function else remark
@@ -91,7 +91,7 @@ class _Held:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.found: dict[str, list[Any]] = {kind.field: [] for kind in KINDS}
-        self.remarks: list[Remark] = []
+        self.remarks: list[ParseNote] = []
         self.first: dict[str, tuple[str, bytes]] = {}
 
     def take(self, path: Path) -> None:
@@ -109,7 +109,7 @@ class _Held:
             what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
             self.remarks.append(text.remark(shown, 1, "", what, understood=False))
 
-    def _read(self, kind: Kind, shown: str, data: bytes) -> None:
+    def _read(self, kind: FileKind, shown: str, data: bytes) -> None:
         other, same = self.first.setdefault(kind.name, (shown, data))
         if other != shown and kind.name != "*.diff":
             if same != data:

@@ -8,7 +8,7 @@ import re
 from reprobuild.errors import SnapshotError
 from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
-from reprobuild.snapshot.model import Place, Remark
+from reprobuild.snapshot.model import ParseNote, SourceLocation
 
 LIMIT = 64 * 2**20
 LINES = 50_000  # of a list or dump; a full system has some thousands of packages
@@ -28,17 +28,21 @@ _COMMAND = re.compile(
 _ABSENT = re.compile(r"(\S+: )*(line \d+: )?\S+: (command )?not found|.*: No such file or directory")
 
 
-def broken(place: Place | str, what: str, hint: str) -> SnapshotError:
+def broken(place: SourceLocation | str, what: str, hint: str) -> SnapshotError:
     """Return the error that names file and line; the caller raises it."""
     return SnapshotError(f"{place}: {what}", hint=hint)
 
 
 def remark(
     file: str, line: int, text: str, reason: str, *, understood: bool = True, lines: int = 1
-) -> Remark:
+) -> ParseNote:
     """Return a remark whose text may be printed."""
-    return Remark(
-        place=Place(file, line), text=shown(text.strip()), reason=reason, understood=understood, lines=lines
+    return ParseNote(
+        place=SourceLocation(file, line),
+        text=shown(text.strip()),
+        reason=reason,
+        understood=understood,
+        lines=lines,
     )
 
 
@@ -89,7 +93,7 @@ def decode(data: bytes, file: str, *, nul: bool = False) -> str:
     except UnicodeDecodeError as err:
         line = data[: err.start].decode(encoding, "replace").count("\n") + 1
         raise broken(
-            Place(file, line),
+            SourceLocation(file, line),
             f"byte {err.start} is not {encoding.upper()} text",
             "save the file as UTF-8 (`iconv -f LATIN1 -t UTF-8`), or capture again with LC_ALL=C.UTF-8",
         ) from None
@@ -102,7 +106,7 @@ def check_nul(text: str, file: str, *, nul: bool) -> None:
     wide = text[:2000].count("\0") * 3 > len(text[:2000])
     if "\0" in text and (not nul or wide):
         raise broken(
-            Place(file, text.count("\n", 0, text.index("\0")) + 1),
+            SourceLocation(file, text.count("\n", 0, text.index("\0")) + 1),
             "there is a NUL byte in what must be text",
             "the file looks like UTF-16 without its mark: save it as UTF-8"
             if wide
@@ -120,7 +124,7 @@ def lines(data: bytes, file: str) -> list[str]:
     return split(decode(data, file))
 
 
-def nothing(file: str, rows: list[str]) -> tuple[Remark, ...]:
+def nothing(file: str, rows: list[str]) -> tuple[ParseNote, ...]:
     """Return the remark on a file without a single written line; none for others."""
     if any(row.strip() for row in rows):
         return ()
@@ -131,7 +135,7 @@ def nothing(file: str, rows: list[str]) -> tuple[Remark, ...]:
     )
 
 
-def noise(file: str, number: int, line: str) -> Remark | None:
+def noise(file: str, number: int, line: str) -> ParseNote | None:
     """Return the remark on what shells leave in any captured file (prompts, commands, errors), or None."""
     text = line.strip()
     if len(text) > _LONGEST_NOISE:
@@ -145,7 +149,7 @@ def noise(file: str, number: int, line: str) -> Remark | None:
     return None
 
 
-def leak(file: str, number: int, line: str) -> Remark | None:
+def leak(file: str, number: int, line: str) -> ParseNote | None:
     """Return the remark on a secret where none belongs, or None; its line gives no value then."""
     if secrets.secret_value(line) is None:
         return None

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store
 
 Of = Literal["deb", "wheel", "source", "image"]
@@ -19,7 +20,7 @@ _HERE = "made from a captured repository, so that it stands at no address"
 _YANKED = "withdrawn by its publisher; indexes still serve it to those who name the version"
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AvailabilityRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule of `halflife.toml`, which says what the fields mean."""
 
     of: Of
@@ -53,10 +54,10 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
 
 class _Rules(Struct, frozen=True):
-    rule: tuple[Rule, ...]
+    rule: tuple[AvailabilityRule, ...]
 
 
-def read_rules() -> tuple[Rule, ...]:
+def read_rules() -> tuple[AvailabilityRule, ...]:
     """Return the shipped rules."""
     content = files("reprobuild.store").joinpath("availability.toml").read_bytes()
     return msgspec.toml.decode(content, type=_Rules).rule
@@ -82,7 +83,9 @@ def forecast(lock: Lock, store: Store, today: datetime.date) -> tuple[Forecast, 
     return tuple(sorted(found, key=_order))
 
 
-def _each(lock: Lock, rules: tuple[Rule, ...], today: datetime.date) -> Iterator[tuple[Artefact, Forecast]]:
+def _each(
+    lock: Lock, rules: tuple[AvailabilityRule, ...], today: datetime.date
+) -> Iterator[tuple[Artefact, Forecast]]:
     for base in (lock.base, *([lock.devel] if lock.devel else [])):
         for deb in (*base.packages, *base.tools):
             yield deb.file, _judge(rules, "deb", deb.file.url, deb.file.url, today)
@@ -104,7 +107,9 @@ def _each(lock: Lock, rules: tuple[Rule, ...], today: datetime.date) -> Iterator
             yield source.file, _one("captured source", "not there", _HERE, "")
 
 
-def _judge(rules: tuple[Rule, ...], of: Of, text: str, url: str, today: datetime.date) -> Forecast:
+def _judge(
+    rules: tuple[AvailabilityRule, ...], of: Of, text: str, url: str, today: datetime.date
+) -> Forecast:
     if not url:
         return _one(f"{of} made here", "not there", _HERE, "")
     for rule in rules:
@@ -114,7 +119,7 @@ def _judge(rules: tuple[Rule, ...], of: Of, text: str, url: str, today: datetime
     raise AssertionError(f"there is no last rule for {of}")
 
 
-def _lost(rule: Rule, found: re.Match[str], today: datetime.date) -> str:
+def _lost(rule: AvailabilityRule, found: re.Match[str], today: datetime.date) -> str:
     if rule.kept:
         return ""
     if rule.days is None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from reprobuild.infra.atomic import naming
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 
 CHUNK = 1 << 20
 APT = Path("/var/cache/apt/archives")

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import alone, machine
-from reprobuild.infra.http.client import PAGE, Net, Refused, WrongSize, split_credentials
-from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import PAGE, AccessDeniedError, WrongSizeError, split_credentials
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import Caches, take
 from reprobuild.store.store import DamagedError, Store
 
@@ -67,7 +69,7 @@ def fetch(
         store.make()
     for artefact in everything:
         store.blob(artefact.sha256)  # it is a hash, not a path
-    halt = Halt()
+    halt = CancelToken()
     with ThreadPoolExecutor(WORKERS) as pool:
         try:
             whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
@@ -92,7 +94,7 @@ def _is_whole(artefact: Artefact, store: Store) -> bool:
         return False
 
 
-def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
+def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: CancelToken) -> int:
     # One machine's: where locks reach no other machine, two must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
     with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
@@ -111,7 +113,9 @@ def _copy_of(part: Path) -> Path:
     return part.with_name(f"{part.name}.copy")
 
 
-def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
+def _complete(
+    artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: CancelToken
+) -> int:
     # Beside an unfinished download, which goes on where no cache has the file.
     copy = _copy_of(part)
     if take(artefact, caches, copy):
@@ -138,7 +142,7 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
             part.unlink()
             found = _download(artefact, part, net, halt)
     except FetchError as err:
-        hint = f"{err.hint}; {_SIGNED}" if isinstance(err, Refused) else err.hint
+        hint = f"{err.hint}; {_SIGNED}" if isinstance(err, AccessDeniedError) else err.hint
         what = f"{artefact.filename} ({wanted}) cannot be fetched: {err}"
         raise type(err)(what, hint=hint) from None
     if found != artefact.sha256:
@@ -155,10 +159,10 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
     return size
 
 
-def _download(artefact: Artefact, part: Path, net: Net, halt: Halt) -> str:
+def _download(artefact: Artefact, part: Path, net: Net, halt: CancelToken) -> str:
     try:
         return net.download(artefact.url, part, size=artefact.size, halt=halt)
-    except WrongSize:
+    except WrongSizeError:
         part.unlink(missing_ok=True)  # its bytes may be those of another file
         raise
 

@@ -18,9 +18,9 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import machine
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.store.rootfs_key import root_key
-from reprobuild.store.roots import FOLDER, Kept, keep, kept_locks, place_of, present, record_of
+from reprobuild.store.roots import FOLDER, GcRoot, keep, kept_locks, place_of, present, record_of
 from reprobuild.store.signature import unsigned
 from reprobuild.store.store import LARGEST_MEMORY, Store, hash_open, is_still
 
@@ -41,14 +41,14 @@ class Amount(Struct, frozen=True, kw_only=True):
     freed: int = 0
 
 
-class Unread(Struct, frozen=True, kw_only=True):
+class UnreadLock(Struct, frozen=True, kw_only=True):
     """A lock that is there and cannot be read, and why; what was recorded of it is kept."""
 
     path: str
     reason: str
 
 
-class Collected(Struct, frozen=True, kw_only=True):
+class GcResult(Struct, frozen=True, kw_only=True):
     """What was kept and removed, for which locks; `gone` are the paths at which no lock is any more.
 
     `unread` are those at which something is that cannot be understood: their records were kept as they were.
@@ -61,7 +61,7 @@ class Collected(Struct, frozen=True, kw_only=True):
     kept: Amount
     removed: Amount
     young: Amount
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadLock, ...] = ()
 
 
 class Damaged(Struct, frozen=True, kw_only=True):
@@ -73,13 +73,13 @@ class Damaged(Struct, frozen=True, kw_only=True):
     aside: str = ""
 
 
-class Checked(Struct, frozen=True, kw_only=True):
+class StoreCheck(Struct, frozen=True, kw_only=True):
     """The result of a check of every blob; `unreadable` are those of which it is not known, left where they are."""
 
     files: int
     bytes: int
     damaged: tuple[Damaged, ...]
-    unreadable: tuple[Unread, ...] = ()
+    unreadable: tuple[UnreadLock, ...] = ()
 
 
 class _Needs(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class _Needs(Struct, frozen=True, kw_only=True):
 
 def collect(
     store: Store, also: Sequence[Path] = (), *, dry_run: bool = False, empty: bool = False
-) -> Collected:
+) -> GcResult:
     """Remove what no lock needs.
 
     Args:
@@ -121,10 +121,12 @@ def _require(store: Store) -> None:
         raise UsageError(f"there is no store at {store.root}", hint="name another one with `--store`")
 
 
-def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, empty: bool) -> Collected:
+def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool, empty: bool) -> GcResult:
     known = [(place, record, present(record)) for place, record in kept_locks(store)]
     gone = [(place, str(place_of(record))) for place, record, now in known if now.record is None]
-    unread = [Unread(path=str(place_of(record)), reason=now.unread) for _, record, now in known if now.unread]
+    unread = [
+        UnreadLock(path=str(place_of(record)), reason=now.unread) for _, record, now in known if now.unread
+    ]
     counting = [*extra, *(now.record for _, _, now in known if now.record is not None)]
     if not counting and not empty:
         raise UsageError(
@@ -146,7 +148,7 @@ def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, 
             place.unlink(missing_ok=True)
         for path in removed:
             remove(path)
-    return Collected(
+    return GcResult(
         dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})),
         gone=tuple(path for _, path in gone), unread=tuple(unread),
         kept=amounts[0], removed=amounts[1], young=amounts[2],
@@ -164,7 +166,7 @@ def _named(folder: Path, form: re.Pattern[str]) -> list[tuple[Path, str]]:
     return [(path, match[1]) for path in _inside(folder) if (match := form.fullmatch(path.name))]
 
 
-def _needs(records: Sequence[Kept], store: Store) -> _Needs:
+def _needs(records: Sequence[GcRoot], store: Store) -> _Needs:
     """Return what the records need: what their locks name, what their runs used, and what that speaks of."""
     blobs = {sha256 for record in records for sha256 in record.files}
     blobs |= {sha256 for record in records for used in record.runs.values() for sha256 in used.blobs}
@@ -235,7 +237,7 @@ def _age(path: Path) -> float:
     return time.time() - max(found.st_mtime, found.st_ctime)
 
 
-def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> Checked:
+def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> StoreCheck:
     """Verify every blob. A damaged one goes, so that the next fetch or build brings it again.
 
     What stands at no address is set aside in `damaged/` instead: some of it may be worth saving. What cannot be read
@@ -259,10 +261,10 @@ def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) 
             if state is False:
                 damaged.append(_set_aside(path, store, records))
             elif isinstance(state, str):
-                unreadable.append(Unread(path=str(path), reason=state))
+                unreadable.append(UnreadLock(path=str(path), reason=state))
             done += size
             progress(done, total)
-    return Checked(files=files, bytes=total, damaged=tuple(damaged), unreadable=tuple(unreadable))
+    return StoreCheck(files=files, bytes=total, damaged=tuple(damaged), unreadable=tuple(unreadable))
 
 
 def _state(path: Path) -> bool | str | None:
@@ -280,7 +282,7 @@ def _state(path: Path) -> bool | str | None:
     return found == path.name
 
 
-def _set_aside(path: Path, store: Store, records: Sequence[Kept]) -> Damaged:
+def _set_aside(path: Path, store: Store, records: Sequence[GcRoot]) -> Damaged:
     naming = [(record, record.files[path.name]) for record in records if path.name in record.files]
     names = tuple(f"{named.name} of {place_of(record)}" for record, named in naming)
     size, aside = path.lstat().st_size, ""

@@ -19,7 +19,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Keyring:
+class StoreKeyring:
     """The keys that one user believes; without a folder there are none, and none can be added."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -74,14 +74,14 @@ class Keyring:
             os.close(number)
 
 
-def keyring(env: Mapping[str, str] | None = None) -> Keyring:
+def keyring(env: Mapping[str, str] | None = None) -> StoreKeyring:
     """Return the keys of the user whose environment this is; by default that of this process."""
     env = os.environ if env is None else env
     if Path(env.get("XDG_DATA_HOME", "")).is_absolute():
-        return Keyring(Path(env["XDG_DATA_HOME"]) / "reprobuild" / "keys")
+        return StoreKeyring(Path(env["XDG_DATA_HOME"]) / "reprobuild" / "keys")
     if Path(env.get("HOME", "")).is_absolute():
-        return Keyring(Path(env["HOME"]) / ".local" / "share" / "reprobuild" / "keys")
-    return Keyring(None)
+        return StoreKeyring(Path(env["HOME"]) / ".local" / "share" / "reprobuild" / "keys")
+    return StoreKeyring(None)
 
 
 def _name(key: bytes) -> str:

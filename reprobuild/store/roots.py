@@ -21,11 +21,12 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import alone
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import EncodedPath, Line, Sha256
-from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import LARGEST_MEMORY, Store, Used
 
@@ -33,14 +34,14 @@ FOLDER = "kept"
 BUILD = "build by "  # begins the name of a run that is to make an image; the builder follows
 
 
-class Named(Struct, frozen=True, kw_only=True):
+class NamedFile(Struct, frozen=True, kw_only=True):
     """A file that a lock names; one that is made `here` stands at no address."""
 
     name: Line
     here: bool = False
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class GcRoot(Struct, frozen=True, kw_only=True):
     """The record of a lock file: its path, the lock that was there, the files that it names, what its runs used.
 
     The path is quoted as in an address: it may hold bytes that no JSON can.
@@ -48,14 +49,14 @@ class Kept(Struct, frozen=True, kw_only=True):
 
     path: EncodedPath
     digest: Sha256
-    files: dict[Sha256, Named]
+    files: dict[Sha256, NamedFile]
     runs: dict[Line, Used]
 
 
-class Present(Struct, frozen=True, kw_only=True):
+class RootContents(Struct, frozen=True, kw_only=True):
     """What counts of a record now, if anything; `unread` says why the lock that is there could not be read."""
 
-    record: Kept | None = None
+    record: GcRoot | None = None
     unread: str = ""
 
 
@@ -81,25 +82,30 @@ def _lock_key(lock: Lock) -> str:
     return hashlib.sha256(f"lock made of a snapshot, 1 {lock.digest}".encode()).hexdigest()
 
 
-def named_files(lock: Lock) -> dict[str, Named]:
+def named_files(lock: Lock) -> dict[str, NamedFile]:
     """Return every file that a lock names, by its sha256."""
-    found = {item.sha256: Named(name=item.filename, here=not item.url) for item in artefacts(lock)}
+    found = {item.sha256: NamedFile(name=item.filename, here=not item.url) for item in artefacts(lock)}
     made = lock.realised
     if made is None:
         return found
     names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *made.wheels)}
-    found |= {made.base: Named(name="the tree of the base"), made.runtime: Named(name="the runtime package")}
-    found |= {made.interpreter: Named(name="the tree of the interpreter")} if made.interpreter else {}
-    found |= {wheel.file.sha256: Named(name=wheel.file.filename) for wheel in made.wheels}
-    found |= {one.parts: Named(name=f"what is compiled in {one.name}") for one in made.builds if one.parts}
+    found |= {
+        made.base: NamedFile(name="the tree of the base"),
+        made.runtime: NamedFile(name="the runtime package"),
+    }
+    found |= {made.interpreter: NamedFile(name="the tree of the interpreter")} if made.interpreter else {}
+    found |= {wheel.file.sha256: NamedFile(name=wheel.file.filename) for wheel in made.wheels}
+    found |= {
+        one.parts: NamedFile(name=f"what is compiled in {one.name}") for one in made.builds if one.parts
+    }
     bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in made.bytecode}
-    return found | {tar: Named(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
+    return found | {tar: NamedFile(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
 
 
-def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> Kept:
+def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> GcRoot:
     """Return the record of the lock at a path, of which these runs are known."""
     written = urllib.parse.quote_from_bytes(os.fsencode(path.absolute()))
-    return Kept(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
+    return GcRoot(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
 
 
 def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
@@ -111,7 +117,7 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
     place = _place(path, store)
     try:
         store.make()
-        with alone(place.with_suffix(".lock"), Halt()), store.scratch() as folder:
+        with alone(place.with_suffix(".lock"), CancelToken()), store.scratch() as folder:
             former = _read(place)
             same = former is not None and former.digest == lock.digest
             runs: Mapping[str, Used] = former.runs if former is not None and same else {}
@@ -157,7 +163,7 @@ def _place(path: Path, store: Store) -> Path:
     return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
 
 
-def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
+def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
     """Return every record with its place, sorted by the path of the lock.
 
     Raises:
@@ -178,7 +184,7 @@ def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
     return sorted(found, key=lambda pair: pair[1].path)
 
 
-def present(record: Kept) -> Present:
+def present(record: GcRoot) -> RootContents:
     """Return what counts of a record now: nothing where no file is there any more.
 
     Of another lock at the same place its own files count. What is there and cannot be read or understood (a lock of
@@ -187,26 +193,28 @@ def present(record: Kept) -> Present:
     path = place_of(record)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return Present()
+            return RootContents()
         lock = read_lock(path)
     except OSError as err:
         gone = err.errno in (errno.ENOENT, errno.ENOTDIR)
-        return Present() if gone else Present(record=record, unread=err.strerror or str(err))
+        return RootContents() if gone else RootContents(record=record, unread=err.strerror or str(err))
     except LockError as err:
-        return Present(record=record, unread=str(err).removeprefix(f"{path} "))
+        return RootContents(record=record, unread=str(err).removeprefix(f"{path} "))
     except (ValueError, RecursionError) as err:  # broken text, or nested too deeply for the parser
-        return Present(record=record, unread=str(err))
+        return RootContents(record=record, unread=str(err))
     runs = record.runs if lock.digest == record.digest else {}
-    return Present(record=Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs))
+    return RootContents(
+        record=GcRoot(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs)
+    )
 
 
-def place_of(record: Kept) -> Path:
+def place_of(record: GcRoot) -> Path:
     """Return the path of a record's lock."""
     return Path(os.fsdecode(urllib.parse.unquote_to_bytes(record.path)))
 
 
-def _read(place: Path) -> Kept | None:
+def _read(place: Path) -> GcRoot | None:
     try:
-        return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=Kept)
+        return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=GcRoot)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

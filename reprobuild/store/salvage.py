@@ -15,10 +15,13 @@ from typing import IO
 
 from reprobuild.errors import BuildError
 from reprobuild.infra.atomic import naming
-from reprobuild.infra.tar import CHUNK, TarWriter, read_tar
+from reprobuild.infra.tar.entries import CHUNK
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.lock.lock import EPOCH, FILES, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import EPOCH, FILES
 from reprobuild.store.roots import named_files
 from reprobuild.store.store import Store
 

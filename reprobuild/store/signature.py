@@ -22,7 +22,7 @@ from pathlib import Path
 
 from reprobuild.infra.flock import lock
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.store.keyring import Keyring
+from reprobuild.store.keyring import StoreKeyring
 
 NAME = "key"
 _SIZE = 32
@@ -39,7 +39,7 @@ def stored_key(root: Path) -> bytes | None:
     return None
 
 
-def read_key(root: Path, known: Keyring) -> bytes | None:
+def read_key(root: Path, known: StoreKeyring) -> bytes | None:
     """Return the key of a store, or None where there is none that the user believes."""
     key = stored_key(root)
     return key if key is not None and known.has(key) else None
@@ -54,7 +54,7 @@ def is_private(root: Path) -> bool:
         return False
 
 
-def make_key(root: Path, known: Keyring, *, renew: bool = False) -> bytes | None:
+def make_key(root: Path, known: StoreKeyring, *, renew: bool = False) -> bytes | None:
     """Return the key of a store, made where there is none, or None where the user believes none.
 
     A strange key in a store of the user alone gives way: the store may be a copy from another machine. One that a group
@@ -81,7 +81,7 @@ def make_key(root: Path, known: Keyring, *, renew: bool = False) -> bytes | None
     return read_key(root, known)
 
 
-def _renew(root: Path, known: Keyring, strange: bytes | None) -> None:
+def _renew(root: Path, known: StoreKeyring, strange: bytes | None) -> None:
     """Give a store a fresh key, where it can be recorded and kept."""
     fresh = secrets.token_bytes(_SIZE)
     part = root / f"{NAME}.{secrets.token_hex(8)}"

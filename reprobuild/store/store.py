@@ -37,7 +37,7 @@ from reprobuild.infra.atomic import private_folder
 from reprobuild.infra.flock import lock, machine
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256
-from reprobuild.store.keyring import Keyring, keyring
+from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
 
 CHUNK = 1 << 20
@@ -103,7 +103,10 @@ class Store:
     """
 
     def __init__(
-        self, root: Path, known: Keyring | None = None, doubt: Callable[[Store], object] = lambda store: None
+        self,
+        root: Path,
+        known: StoreKeyring | None = None,
+        doubt: Callable[[Store], object] = lambda store: None,
     ) -> None:
         """Use a directory as a store.
 

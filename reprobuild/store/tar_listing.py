@@ -10,13 +10,13 @@ import msgspec
 import zstandard
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.store.store import Store
 
 _LEVEL = 3
 
 
-def encode_listing(listing: Iterable[Entry]) -> bytes:
+def encode_listing(listing: Iterable[TarEntry]) -> bytes:
     """Return a listing as JSON lines, compressed; names that are not UTF-8 keep their bytes."""
     lines = []
     for entry in listing:
@@ -27,17 +27,17 @@ def encode_listing(listing: Iterable[Entry]) -> bytes:
     return zstandard.ZstdCompressor(level=_LEVEL).compress(b"".join(line + b"\n" for line in lines))
 
 
-def decode_listing(content: bytes) -> Iterator[Entry]:
+def decode_listing(content: bytes) -> Iterator[TarEntry]:
     """Yield the entries of an encoded listing."""
-    decoder = msgspec.json.Decoder(Entry)
+    decoder = msgspec.json.Decoder(TarEntry)
     for line in zstandard.ZstdDecompressor().decompress(content).splitlines():
         try:
             yield decoder.decode(line)
         except msgspec.DecodeError:
-            yield msgspec.convert(json.loads(line), Entry)
+            yield msgspec.convert(json.loads(line), TarEntry)
 
 
-def keep_listing(tar: str, listing: Iterable[Entry], store: Store) -> str:
+def keep_listing(tar: str, listing: Iterable[TarEntry], store: Store) -> str:
     """Remember what is in the tar with this sha256, and return the sha256 of the blob that says it."""
     blob = store.add(encode_listing(listing))
     store.remember(_key(tar), {"listing": blob})

@@ -15,7 +15,9 @@ from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError, UsageError
 from reprobuild.infra.untrusted.write_below import write_below
-from reprobuild.lock.lock import FILES, Lock, distributions
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import FILES
 from reprobuild.snapshot.file_kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -37,7 +39,7 @@ from reprobuild.verify.roundtrip.compare import (
     judge_round_trip,
 )
 from reprobuild.verify.roundtrip.image_freeze import read_frozen
-from reprobuild.verify.verdict import VERSION, Comparison, Difference, Smoke, Verdict
+from reprobuild.verify.verdict import VERSION, RoundTripDifference, Smoke, Verdict, WorkComparison
 from reprobuild.verify.workload.conditions import RUNS, WorkRecord, record
 from reprobuild.verify.workload.judge import shown
 from reprobuild.verify.workload.mounts import Mounts
@@ -49,7 +51,7 @@ _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
 THOROUGH_SECONDS = 4 * 3600
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class CheckRequest(Struct, frozen=True, kw_only=True):
     """What is to be checked, and how.
 
     Attributes:
@@ -85,7 +87,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def verify_image(
     lock: Lock,
-    asked: Asked,
+    asked: CheckRequest,
     engine: Engine,
     env: Mapping[str, str],
     say: Callable[[str], None] = lambda _: None,
@@ -108,13 +110,13 @@ def verify_image(
         )  # fmt: skip
         return engine.run(asked.reference, task, env)
 
-    differences: list[Difference] = []
+    differences: list[RoundTripDifference] = []
     unanswered: list[str] = []
     if not asked.smoke_only:
         say("capturing again inside the image, and comparing with what was captured")
         differences, unanswered = compare_lists(lock, container)
     cpu, gpu = _smoke(lock, asked, seed, container, say)
-    comparisons: list[Comparison] = []
+    comparisons: list[WorkComparison] = []
     work, mounts = asked.work, Mounts()
     if work and not asked.smoke_only:
         mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
@@ -141,7 +143,7 @@ def verify_image(
 
 
 def _smoke(
-    lock: Lock, asked: Asked, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
+    lock: Lock, asked: CheckRequest, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
 ) -> tuple[Smoke | None, Smoke | None]:
     """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
     arrays = asked.expected is not None and "cpu" in asked.expected and bool(asked.expected["cpu"].libraries)
@@ -165,7 +167,7 @@ def _smoke(
         return cpu, Smoke(device="cuda", verdict="not-covered", hook="inconclusive", open=(short(why),))
 
 
-def _gpus_of_work(asked: Asked, gpu: Smoke | None) -> str:
+def _gpus_of_work(asked: CheckRequest, gpu: Smoke | None) -> str:
     """Return the GPUs that the user's own work gets: those that nobody asked for only where the smoke test had them."""
     had = gpu is not None and gpu.verdict != "not-covered"
     return "" if asked.cpu_only or (asked.gpus_optional and not had) else asked.gpus
@@ -213,7 +215,9 @@ def _seeded(seed: int) -> dict[str, str]:
     return {"REPROBUILD_SEED": str(seed)}
 
 
-def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[Difference], list[str]]:
+def compare_lists(
+    lock: Lock, container: Callable[..., Finished]
+) -> tuple[list[RoundTripDifference], list[str]]:
     """Capture again inside the image, and compare with what was captured.
 
     Returns:

@@ -41,7 +41,7 @@ class Determinism(Struct, frozen=True, kw_only=True):
     collectives: V
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class WorkComparison(Struct, frozen=True, kw_only=True):
     """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
 
     `details` are lines on what differs, what was excused, and how it was compared. `excused` counts the values that
@@ -76,7 +76,7 @@ class Mode(Struct, frozen=True, kw_only=True):
 Modes = Annotated[dict[ModeName, Mode], Meta(max_length=4)]
 
 
-class Probe(Struct, frozen=True, kw_only=True):
+class ProbeVerdict(Struct, frozen=True, kw_only=True):
     """One probe: what torch's own text says of it, what was seen in each mode, and what that means."""
 
     name: Name
@@ -89,7 +89,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     why: Text = ""
 
 
-class Control(Struct, frozen=True, kw_only=True):
+class ControlVerdict(Struct, frozen=True, kw_only=True):
     """A control: `effective` where it was seen drifting by default, and no more in strict mode or once cured."""
 
     name: Name
@@ -105,10 +105,10 @@ class Collectives(Struct, frozen=True, kw_only=True):
     verdict: V
     backend: Text = ""
     world: Count = 0
-    probes: Annotated[tuple[Probe, ...], Meta(max_length=200)] = ()
+    probes: Annotated[tuple[ProbeVerdict, ...], Meta(max_length=200)] = ()
     why: Text = ""
     algorithms: Annotated[tuple[Text, ...], Meta(max_length=200)] = ()
-    controls: Annotated[tuple[Control, ...], Meta(max_length=10)] = ()
+    controls: Annotated[tuple[ControlVerdict, ...], Meta(max_length=10)] = ()
 
 
 class Smoke(Struct, frozen=True, kw_only=True):
@@ -124,8 +124,8 @@ class Smoke(Struct, frozen=True, kw_only=True):
     device: Device
     verdict: V
     hook: V
-    probes: Annotated[tuple[Probe, ...], Meta(max_length=1000)] = ()
-    controls: Annotated[tuple[Control, ...], Meta(max_length=50)] = ()
+    probes: Annotated[tuple[ProbeVerdict, ...], Meta(max_length=1000)] = ()
+    controls: Annotated[tuple[ControlVerdict, ...], Meta(max_length=50)] = ()
     comparator: Annotated[dict[Name, bool], Meta(max_length=100)] = {}
     collectives: Collectives | None = None
     expectations: Text = ""
@@ -147,7 +147,7 @@ Code = Literal[
 ]  # fmt: skip
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class RoundTripDifference(Struct, frozen=True, kw_only=True):
     """One line of a captured list that the image does not repeat, or that only the image has, and why.
 
     `reason` is the code in words, empty where nothing explains it.
@@ -209,8 +209,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     determinism: Determinism
     round_trip: RoundTrip
     smoke: tuple[Smoke, ...]
-    comparisons: tuple[Comparison, ...]
-    differences: tuple[Difference, ...]
+    comparisons: tuple[WorkComparison, ...]
+    differences: tuple[RoundTripDifference, ...]
     notes: tuple[Text, ...] = ()
     against: Against | None = None
     work: WorkRecord | None = None

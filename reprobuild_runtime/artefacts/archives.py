@@ -13,11 +13,11 @@ import zipfile
 import zlib
 
 from reprobuild_runtime.artefacts.distance import BLOCK, KINDS
-from reprobuild_runtime.artefacts.found import Found, Unreadable
+from reprobuild_runtime.artefacts.found import Collector, UnreadableError
 from reprobuild_runtime.artefacts.lines import NUMBERS, unique
 from reprobuild_runtime.artefacts.pickles import read_torch
 from reprobuild_runtime.artefacts.plain import numpy_dtype
-from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays
+from reprobuild_runtime.artefacts.sections import Array, FileSection, compare_arrays
 from reprobuild_runtime.artefacts.trees import Walk
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", (file.read(8) + b"\0" * 8)[:8])
         if not 2 <= length <= min(_MOST_HEADER, os.path.getsize(path) - 8):
-            raise Unreadable("its header has %d bytes" % length)
+            raise UnreadableError("its header has %d bytes" % length)
         header = file.read(length)
     try:
         facts = json.loads(header, object_pairs_hook=unique, **NUMBERS)
@@ -54,26 +54,26 @@ def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
             begin, end = fact["data_offsets"]
             shape = fact["shape"]
             if len(fact) != 3 or not isinstance(shape, list) or fact["dtype"] in KINDS:
-                raise Unreadable("an array is described in a strange way")
+                raise UnreadableError("an array is described in a strange way")
             dtype = _SAFETENSORS.get(fact["dtype"], str(fact["dtype"]))
             if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
-                raise Unreadable("an array has a strange shape or place")
-            arrays[name] = Array(dtype, shape, Section(path, 8 + length + begin, end - begin))
+                raise UnreadableError("an array has a strange shape or place")
+            arrays[name] = Array(dtype, shape, FileSection(path, 8 + length + begin, end - begin))
             if dtype in KINDS and _bytes(arrays[name]) != end - begin:
-                raise Unreadable("an array has not as many bytes as its shape says")
+                raise UnreadableError("an array has not as many bytes as its shape says")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
-        raise Unreadable("its header cannot be read: %s" % type(err).__name__) from None
+        raise UnreadableError("its header cannot be read: %s" % type(err).__name__) from None
     at = 8 + length
     for start, size in sorted((array.section.start, array.section.length) for array in arrays.values()):
         if start != at:
-            raise Unreadable("its arrays overlap, or leave bytes between them")
+            raise UnreadableError("its arrays overlap, or leave bytes between them")
         at += size
     if at != os.path.getsize(path):
-        raise Unreadable("bytes follow its last array")
+        raise UnreadableError("bytes follow its last array")
     return arrays, metadata, header
 
 
-def compare_safetensors(one: str, two: str, found: "Found") -> None:
+def compare_safetensors(one: str, two: str, found: "Collector") -> None:
     """Compare two safetensors files."""
     (first, of_first, header), (second, of_second, other) = read_safetensors(one), read_safetensors(two)
     Walk(found).compare("__metadata__", None, of_first, of_second)
@@ -87,33 +87,33 @@ def read_npy(path: str, start: int = 0, length: "int | None" = None) -> "Array":
 
     https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
     """
-    whole = Section(path, start, os.path.getsize(path) - start if length is None else length)
+    whole = FileSection(path, start, os.path.getsize(path) - start if length is None else length)
     head = b"".join(whole.part(0, min(whole.length, _NPY_HEADER + 12)).pieces(BLOCK))
     if head[:6] != b"\x93NUMPY" or len(head) < 12:
-        raise Unreadable("it is no npy file")
+        raise UnreadableError("it is no npy file")
     size, begin = (
         (struct.unpack("<H", head[8:10])[0], 10) if head[6] == 1 else (struct.unpack("<I", head[8:12])[0], 12)
     )
     if size > _NPY_HEADER or begin + size > whole.length:
-        raise Unreadable("its header has %d bytes" % size)
+        raise UnreadableError("its header has %d bytes" % size)
     try:
         facts = ast.literal_eval(
             head[begin : begin + size].decode("utf-8" if head[6] == 3 else "latin-1").strip()
         )
         code, by_columns, shape = facts["descr"], facts["fortran_order"], facts["shape"]
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as err:
-        raise Unreadable("its header cannot be read: %s" % type(err).__name__) from None
+        raise UnreadableError("its header cannot be read: %s" % type(err).__name__) from None
     if not (isinstance(shape, tuple) and all(isinstance(number, int) and number >= 0 for number in shape)):
-        raise Unreadable("an array of a strange shape")
+        raise UnreadableError("an array of a strange shape")
     dtype = (numpy_dtype(code) if isinstance(code, str) else None) or str(code)
     section = whole.part(begin + size, whole.length - begin - size)
     array = Array(dtype, shape, section, ("by columns",) if by_columns and len(shape) > 1 else ())
     if dtype in KINDS and _bytes(array) != section.length:
-        raise Unreadable("an array has not as many bytes as its shape says")
+        raise UnreadableError("an array has not as many bytes as its shape says")
     return array
 
 
-def compare_npy(one: str, two: str, found: "Found") -> None:
+def compare_npy(one: str, two: str, found: "Collector") -> None:
     """Compare two npy files."""
     compare_arrays("array", read_npy(one), read_npy(two), found)
 
@@ -136,34 +136,34 @@ class Zip:
             with zipfile.ZipFile(path) as opened:
                 self.infos, self.comment = opened.infolist(), opened.comment
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OverflowError) as err:
-            raise Unreadable("no whole zip: %s" % ascii(str(err))[:200]) from None
+            raise UnreadableError("no whole zip: %s" % ascii(str(err))[:200]) from None
         self.members = {info.filename: info for info in self.infos}
         if len(self.members) > _MOST_MEMBERS or len(self.members) != len(self.infos):
-            raise Unreadable("a zip with a name twice, or with too many")
+            raise UnreadableError("a zip with a name twice, or with too many")
         if any("\0" in info.orig_filename for info in self.infos):
-            raise Unreadable("a zip with a name that ends early")
+            raise UnreadableError("a zip with a name that ends early")
         self.unpacked = 0
 
-    def section(self, name: str) -> "Section":
+    def section(self, name: str) -> "FileSection":
         """Return the bytes of a member."""
         info = self.members.get(name)
         if info is None:
-            raise Unreadable("it has no member %s" % ascii(name)[:200])
+            raise UnreadableError("it has no member %s" % ascii(name)[:200])
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             return self._unpacked(info)
         with open(self.path, "rb") as file:
             file.seek(info.header_offset)
             head = file.read(_LOCAL.size)
         if len(head) != _LOCAL.size or head[:4] != b"PK\3\4":
-            raise Unreadable("a member is not where it is said to be")
+            raise UnreadableError("a member is not where it is said to be")
         *_, of_name, of_extra = _LOCAL.unpack(head)
-        return Section(self.path, info.header_offset + _LOCAL.size + of_name + of_extra, info.file_size)
+        return FileSection(self.path, info.header_offset + _LOCAL.size + of_name + of_extra, info.file_size)
 
-    def _unpacked(self, info: "zipfile.ZipInfo") -> "Section":
+    def _unpacked(self, info: "zipfile.ZipInfo") -> "FileSection":
         self.unpacked += 1
         target = os.path.join(self.scratch, str(self.unpacked))
         if info.file_size > room(self.scratch):
-            raise Unreadable("there is no room to unpack %d bytes" % info.file_size)
+            raise UnreadableError("there is no room to unpack %d bytes" % info.file_size)
         try:
             with zipfile.ZipFile(self.path) as whole, whole.open(info) as source, open(target, "wb") as copy:
                 left = info.file_size
@@ -171,8 +171,8 @@ class Zip:
                     copy.write(piece)
                     left -= len(piece)
         except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as err:
-            raise Unreadable("a member cannot be unpacked: %s" % type(err).__name__) from None
-        return Section(target, 0, os.path.getsize(target))
+            raise UnreadableError("a member cannot be unpacked: %s" % type(err).__name__) from None
+        return FileSection(target, 0, os.path.getsize(target))
 
     def checkpoint(self) -> "str | None":
         """Return what stands before the names of torch's checkpoint, None where it is none."""
@@ -187,7 +187,7 @@ def _both(one: str, two: str) -> "Iterator[List[Zip]]":
         yield [Zip(one, first), Zip(two, second)]
 
 
-def compare_zip(one: str, two: str, found: "Found") -> str:
+def compare_zip(one: str, two: str, found: "Collector") -> str:
     """Compare two zip files, and return what they hold in words."""
     with _both(one, two) as zips:
         tops = [opened.checkpoint() for opened in zips]
@@ -208,14 +208,14 @@ def compare_zip(one: str, two: str, found: "Found") -> str:
 def _checkpoint(opened: "Zip", top: str) -> "Any":
     order = opened.members.get(top + "byteorder")
     if order is not None and b"".join(opened.section(order.filename).pieces(BLOCK)) != b"little":
-        raise Unreadable("its numbers are not little-endian")
+        raise UnreadableError("its numbers are not little-endian")
     section = opened.section(top + "data.pkl")
     if section.length > _MOST_PICKLE:
-        raise Unreadable("its pickle has %d bytes" % section.length)
+        raise UnreadableError("its pickle has %d bytes" % section.length)
     return read_torch(b"".join(section.pieces(BLOCK)), lambda key: opened.section("%sdata/%s" % (top, key)))
 
 
-def _beside(zips: "List[Zip]", tops: "List[str]", found: "Found") -> None:
+def _beside(zips: "List[Zip]", tops: "List[str]", found: "Collector") -> None:
     """Compare what a checkpoint holds beside its pickle and storages: TorchScript's code and constants, the version.
 
     The id that torch writes is a checksum of all records, those of bytes that no tensor shows among them.
@@ -229,7 +229,7 @@ def _beside(zips: "List[Zip]", tops: "List[str]", found: "Found") -> None:
     _members(zips, found, False)
 
 
-def _members(zips: "List[Zip]", found: "Found", arrays: bool) -> None:
+def _members(zips: "List[Zip]", found: "Collector", arrays: bool) -> None:
     first, second = zips
     if first.comment != second.comment:
         found.differ("another comment of the zip")
@@ -242,7 +242,9 @@ def _members(zips: "List[Zip]", found: "Found", arrays: bool) -> None:
         one, two = first.section(name), second.section(name)
         shown = ascii(name.rpartition(".npy")[0] if arrays else name)[1:-1]
         if arrays:
-            with contextlib.suppress(Unreadable):  # arrays of objects and of fields are compared as bytes
+            with contextlib.suppress(
+                UnreadableError
+            ):  # arrays of objects and of fields are compared as bytes
                 a, b = (read_npy(part.path, part.start, part.length) for part in (one, two))
                 compare_arrays(shown, a, b, found)
                 continue

@@ -28,10 +28,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
 from reprobuild_runtime.artefacts import archives, events, lines, pickles  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.excuses import Rules  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.found import Found, Unreadable  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.excuses import ExcuseRules  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.found import Collector, UnreadableError  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.moments import Run  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.sections import Array, FileSection, compare_arrays  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402  after the path
 
 TYPE_CHECKING = False
@@ -90,7 +90,7 @@ def _begins_safetensors(head: bytes, size: int) -> bool:
     return size > 8 and head[8:9] == b"{" and 2 <= length <= size - 8
 
 
-def compare_format(kind: str, name: str, one: str, two: str, found: "Found") -> str:
+def compare_format(kind: str, name: str, one: str, two: str, found: "Collector") -> str:
     """Compare two files of one format, and return the format in words; Unreadable where it is another."""
     if kind == "zip":
         return archives.compare_zip(one, two, found)
@@ -120,7 +120,7 @@ _COMPARE = {
 }  # fmt: skip
 
 
-def _unzipped(name: str, one: str, two: str, found: "Found") -> str:
+def _unzipped(name: str, one: str, two: str, found: "Collector") -> str:
     """Compare what two gzip files hold."""
     with tempfile.TemporaryDirectory() as folder:
         targets = [os.path.join(folder, which) for which in ("one", "two")]
@@ -134,10 +134,10 @@ def _unzipped(name: str, one: str, two: str, found: "Found") -> str:
                             break
                         left -= len(piece)
                         if left < 0:
-                            raise Unreadable("there is no room to unpack it")
+                            raise UnreadableError("there is no room to unpack it")
                         copy.write(piece)
             except (OSError, EOFError, zlib.error) as err:
-                raise Unreadable("it cannot be unpacked: %s" % type(err).__name__) from None
+                raise UnreadableError("it cannot be unpacked: %s" % type(err).__name__) from None
         if same_bytes(*targets):
             found.note("the content is equal; the time or the name in the container is not")
             return "gzip"
@@ -145,23 +145,23 @@ def _unzipped(name: str, one: str, two: str, found: "Found") -> str:
         return "gzip, " + compare_format(format_of(inner, targets[0]), inner, targets[0], targets[1], found)
 
 
-def compare_bytes(one: str, two: str, found: "Found") -> None:
+def compare_bytes(one: str, two: str, found: "Collector") -> None:
     """Compare two files of which nothing is known."""
     sizes = [os.path.getsize(path) for path in (one, two)]
     if sizes[0] != sizes[1]:
         found.differ("%d and %d bytes" % (sizes[0], sizes[1]))
     shorter = min(sizes)
-    arrays = [Array("bytes", (shorter,), Section(path, 0, shorter)) for path in (one, two)]
+    arrays = [Array("bytes", (shorter,), FileSection(path, 0, shorter)) for path in (one, two)]
     compare_arrays("content", arrays[0], arrays[1], found)
 
 
-def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, Any]":
+def compare_files(name: str, one: str, two: str, rules: "ExcuseRules") -> "Dict[str, Any]":
     """Return what is to be said about one artefact of two runs."""
-    found, how, same = Found(rules), "bytes", same_bytes(one, two)
+    found, how, same = Collector(rules), "bytes", same_bytes(one, two)
     kinds = format_of(name, one), format_of(name, two)
     try:
         if kinds[0] != kinds[1]:
-            raise Unreadable("it is %s in the first run and %s in the second" % kinds)
+            raise UnreadableError("it is %s in the first run and %s in the second" % kinds)
         if not same or kinds[0] != "bytes":
             how = compare_format(kinds[0], name, one, two, found)
         if same:
@@ -169,8 +169,8 @@ def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, A
             found.count = 0  # equal bytes are equal, whatever a reader makes of them
             found.differences.clear()
     except Exception as err:  # hostile or damaged: what it is made of can raise anything
-        found, how = Found(rules), "bytes"
-        why = err if isinstance(err, Unreadable) else "%s: %s" % (type(err).__name__, ascii(str(err)))
+        found, how = Collector(rules), "bytes"
+        why = err if isinstance(err, UnreadableError) else "%s: %s" % (type(err).__name__, ascii(str(err)))
         found.note("not read as %s: %s" % (kinds[0], why))
         if not same and kinds[0] in ("JSON", "JSON lines", "csv"):
             how = _text_or_bytes(one, two, found)
@@ -185,7 +185,7 @@ def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, A
     }  # fmt: skip
 
 
-def _hollow(how: str, found: "Found") -> str:
+def _hollow(how: str, found: "Collector") -> str:
     """Return why files that are equal say nothing of the work: their arrays are NaN, or they hold nothing at all."""
     if found.numbers and 2 * found.nans >= found.numbers:
         return "%d of %d numbers are NaN, which is equal whatever was computed" % (found.nans, found.numbers)
@@ -204,10 +204,10 @@ def short(told: "List[str]") -> "List[str]":
     return [line if len(line) <= LONGEST else line[:LONGEST] + "..." for line in told]
 
 
-def _text_or_bytes(one: str, two: str, found: "Found") -> str:
+def _text_or_bytes(one: str, two: str, found: "Collector") -> str:
     try:
         lines.compare_text(one, two, found)
-    except Unreadable:
+    except UnreadableError:
         compare_bytes(one, two, found)
         return "bytes"
     return "text"
@@ -228,7 +228,7 @@ def answer(text: str) -> "Dict[str, Any]":
             )
             for run in ask["runs"]
         ]
-        rules = Rules(runs, ask["ignore"])
+        rules = ExcuseRules(runs, ask["ignore"])
         files = [
             compare_files(
                 item["name"],

@@ -19,7 +19,7 @@ BLOCK = 1 << 16  # bytes that are compared at once; what is equal is not looked 
 LOOK = 2_000_000  # differing elements that are looked at without NumPy, which is a hundred times faster
 
 
-class Kind:
+class ElementType:
     """A type of elements: its width in bytes, its form, and for floating point the bits of its mantissa."""
 
     def __init__(self, width: int, form: str, mantissa: int = 0, finite: bool = False) -> None:
@@ -27,22 +27,24 @@ class Kind:
         self.finite = finite  # the largest exponent holds numbers too, and NaN is all ones (OCP's e4m3)
 
 
-KINDS: "Dict[str, Kind]" = {
-    "float64": Kind(8, "float", 52), "float32": Kind(4, "float", 23), "float16": Kind(2, "float", 10),
-    "bfloat16": Kind(2, "float", 7), "float8_e5m2": Kind(1, "float", 2),
-    "float8_e4m3fn": Kind(1, "float", 3, finite=True), "bool": Kind(1, "raw"),
-    **{"int%d" % (8 * width): Kind(width, "int") for width in (1, 2, 4, 8)},
-    **{"uint%d" % (8 * width): Kind(width, "uint") for width in (1, 2, 4, 8)},
-    "complex64": Kind(4, "float", 23), "complex128": Kind(8, "float", 52), "complex32": Kind(2, "float", 10),
+KINDS: "Dict[str, ElementType]" = {
+    "float64": ElementType(8, "float", 52), "float32": ElementType(4, "float", 23),
+    "float16": ElementType(2, "float", 10),
+    "bfloat16": ElementType(2, "float", 7), "float8_e5m2": ElementType(1, "float", 2),
+    "float8_e4m3fn": ElementType(1, "float", 3, finite=True), "bool": ElementType(1, "raw"),
+    **{"int%d" % (8 * width): ElementType(width, "int") for width in (1, 2, 4, 8)},
+    **{"uint%d" % (8 * width): ElementType(width, "uint") for width in (1, 2, 4, 8)},
+    "complex64": ElementType(4, "float", 23), "complex128": ElementType(8, "float", 52),
+    "complex32": ElementType(2, "float", 10),
 }  # fmt: skip
-RAW = Kind(1, "raw")
+RAW = ElementType(1, "raw")
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class Tally:
     """What is known of the elements that differ."""
 
-    def __init__(self, kind: "Kind") -> None:
+    def __init__(self, kind: "ElementType") -> None:
         self.kind = kind
         self.differing = self.looked = 0
         self.first: "Optional[int]" = None
@@ -145,7 +147,7 @@ class Tally:
             self.relative = max(self.relative, float((far[known] / size[known]).max()))
 
 
-def specials(kind: "Kind", piece: bytes) -> "Tuple[int, int]":
+def specials(kind: "ElementType", piece: bytes) -> "Tuple[int, int]":
     """Return how many elements of floating point are NaN, and how many infinite: by their bits."""
     mantissa = (1 << kind.mantissa) - 1
     most = ((1 << (8 * kind.width - 1)) - 1) & ~mantissa  # the largest exponent, above which no number is
@@ -163,7 +165,7 @@ def specials(kind: "Kind", piece: bytes) -> "Tuple[int, int]":
     return sum(bits > most for bits in kept), sum(bits == most for bits in kept)
 
 
-def decode(bits: int, kind: "Kind") -> float:
+def decode(bits: int, kind: "ElementType") -> float:
     """Return the number that the bits of an element mean."""
     if kind.width == 8:
         return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
@@ -188,7 +190,7 @@ def steps(one: float, two: float) -> int:
     return abs(_ordered(a, kind) - _ordered(b, kind))
 
 
-def _ordered(bits: int, kind: "Kind") -> int:
+def _ordered(bits: int, kind: "ElementType") -> int:
     """Return a number that is one more for the next representable number; both zeros are 0."""
     top = 1 << (8 * kind.width - 1)
     return -(bits - top) if bits & top else bits
@@ -198,7 +200,7 @@ def _whole(bits: int, width: int, signed: bool) -> int:
     return bits - (1 << 8 * width) if signed and bits >> (8 * width - 1) else bits
 
 
-def _values(numpy: "Any", bits: "Any", kind: "Kind") -> "Any":
+def _values(numpy: "Any", bits: "Any", kind: "ElementType") -> "Any":
     """Return the numbers that bits mean, as float64."""
     if kind.width == 1:
         return numpy.array([decode(number, kind) for number in range(256)])[bits]

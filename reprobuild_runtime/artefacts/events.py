@@ -8,7 +8,7 @@ import os
 import struct
 from itertools import zip_longest
 
-from reprobuild_runtime.artefacts.found import Found, Unreadable
+from reprobuild_runtime.artefacts.found import Collector, UnreadableError
 from reprobuild_runtime.artefacts.trees import Walk
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ def is_event_file(name: str, head: bytes) -> bool:
     return struct.pack("<I", masked_checksum(head[:8])) == head[8:12]
 
 
-def compare_events(one: str, two: str, found: "Found") -> None:
+def compare_events(one: str, two: str, found: "Collector") -> None:
     """Compare two event files, event by event."""
     for number, (first, second) in enumerate(zip_longest(_events(one), _events(two)), 1):
         event = first if first is not None else second
@@ -69,13 +69,13 @@ def _events(path: str) -> "Iterator[Dict[str, Any]]":
             if not head:
                 return
             if len(head) < 12 or struct.pack("<I", masked_checksum(head[:8])) != head[8:]:
-                raise Unreadable("a record has no length")
+                raise UnreadableError("a record has no length")
             length = struct.unpack("<Q", head[:8])[0]
             if length > LONGEST:
-                raise Unreadable("an event is longer than %d bytes" % LONGEST)
+                raise UnreadableError("an event is longer than %d bytes" % LONGEST)
             data = file.read(length + 4)
             if len(data) < length + 4:
-                raise Unreadable("the last event is not whole")
+                raise UnreadableError("the last event is not whole")
             yield _event(data[:length])
 
 
@@ -134,12 +134,12 @@ def _fields(data: bytes) -> "Iterator[Tuple[int, int, Any]]":
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
-            raise Unreadable("a field of an unknown type")
+            raise UnreadableError("a field of an unknown type")
         if place + size > len(data):
-            raise Unreadable("a field is not whole")
+            raise UnreadableError("a field is not whole")
         yield number, kind, data[place : place + size]
         place += size
-    raise Unreadable("an event has more than %d parts" % _MOST)
+    raise UnreadableError("an event has more than %d parts" % _MOST)
 
 
 def _whole(data: bytes, place: int) -> "Tuple[int, int]":
@@ -152,4 +152,4 @@ def _whole(data: bytes, place: int) -> "Tuple[int, int]":
         value |= (byte & 127) << shift
         if byte < 128:
             return value, place
-    raise Unreadable("a number is not whole")
+    raise UnreadableError("a number is not whole")

@@ -84,7 +84,7 @@ class Piece:
         return "<%s>" % excuse[1]
 
 
-class Rules:
+class ExcuseRules:
     """The rules, for two runs and with the keys that the user ignores."""
 
     def __init__(self, runs: "Sequence[Run]", ignored: "Sequence[str]" = ()) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import re
 import struct
 
-from reprobuild_runtime.artefacts.found import Unreadable
+from reprobuild_runtime.artefacts.found import UnreadableError
 from reprobuild_runtime.artefacts.sections import Array
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ class OrderedDict(dict):  # type: ignore[type-arg]  # not to be written so befor
 
     def __setstate__(self, state: "Any") -> None:
         if self.attributes:
-            raise Unreadable("an object has two states")
+            raise UnreadableError("an object has two states")
         self.attributes = (state,)
 
 
@@ -80,7 +80,7 @@ class Forms:
         if id(value) in self._open:
             return "ring(%d up)" % (len(self._open) - self._open[id(value)]), True
         if len(self._open) >= DEEPEST:
-            raise Unreadable("it is nested more than %d deep" % DEEPEST)
+            raise UnreadableError("it is nested more than %d deep" % DEEPEST)
         self._open[id(value)] = len(self._open)
         text, ringed = self._content(value)
         del self._open[id(value)]
@@ -96,7 +96,7 @@ class Forms:
         ringed = any(form[1] for form in forms)
         self._rings += len(forms) if ringed else 0
         if self._rings > _MOST:
-            raise Unreadable("the rings in its keys and sets are too many")
+            raise UnreadableError("the rings in its keys and sets are too many")
         if isinstance(value, Members):
             texts.sort()
         name, steps = type_name(value), value.steps if isinstance(value, Opaque) else ""

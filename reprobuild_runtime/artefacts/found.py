@@ -4,18 +4,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-    from reprobuild_runtime.artefacts.excuses import Rules
+    from reprobuild_runtime.artefacts.excuses import ExcuseRules
 
 TOLD = 20  # differences that are told in words
 MOST = 100  # excused keys that are told
 LONGEST = 120  # characters of a value that are quoted
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A file is not of the format that it seems to be of."""
 
 
-class Found:
+class Collector:
     """Collects what is found.
 
     Attributes:
@@ -25,7 +25,7 @@ class Found:
         values: elements and single values of all kinds.
     """
 
-    def __init__(self, rules: "Rules") -> None:
+    def __init__(self, rules: "ExcuseRules") -> None:
         self.rules = rules
         self.count = 0
         self.differences: "List[str]" = []

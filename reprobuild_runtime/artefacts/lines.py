@@ -10,7 +10,7 @@ import re
 from itertools import chain, zip_longest
 
 from reprobuild_runtime.artefacts.forms import Exact, canonical
-from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
+from reprobuild_runtime.artefacts.found import Collector, UnreadableError, quoted
 from reprobuild_runtime.artefacts.trees import Walk
 
 TYPE_CHECKING = False
@@ -63,11 +63,11 @@ def _read(path: str) -> "Iterator[str]":
             if not line:
                 return
             if len(line) > LONGEST:
-                raise Unreadable("a line is longer than %d bytes" % LONGEST)
+                raise UnreadableError("a line is longer than %d bytes" % LONGEST)
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError:
-                raise Unreadable("it is no text in UTF-8") from None
+                raise UnreadableError("it is no text in UTF-8") from None
             yield text[:-1] if text.endswith("\n") else text
 
 
@@ -88,7 +88,7 @@ def _left(text: str, bar: "Callable[[str], bool]") -> str:
     return "\r".join([*(part for part in parts[:-1] if not _is_bar(part, bar)), *parts[-1:]])
 
 
-def look_at(where: str, text: str, found: "Found", log: bool = False) -> None:
+def look_at(where: str, text: str, found: "Collector", log: bool = False) -> None:
     """Note the NaN and the infinities of one line; of a log the NaN alone, as `best so far: inf` is no result."""
     found.values += bool(text.strip())
     if "n" in text[:LONGEST_DRAWN].lower():
@@ -137,27 +137,27 @@ def parse(text: str) -> "Any":
     try:
         return json.loads(text, object_pairs_hook=unique, **NUMBERS)
     except (ValueError, RecursionError) as err:
-        raise Unreadable("no JSON: %s" % ascii(str(err))[:200]) from None
+        raise UnreadableError("no JSON: %s" % ascii(str(err))[:200]) from None
 
 
-def compare_json(one: str, two: str, found: "Found") -> None:
+def compare_json(one: str, two: str, found: "Collector") -> None:
     """Compare two JSON documents."""
     values = []
     for path in (one, two):
         with open(path, "rb") as file:
             text = file.read(WHOLE + 1)
         if len(text) > WHOLE:
-            raise Unreadable("it is longer than %d bytes" % WHOLE)
+            raise UnreadableError("it is longer than %d bytes" % WHOLE)
         try:
             values.append(parse(text.decode("utf-8")))
         except UnicodeDecodeError:
-            raise Unreadable("it is no text in UTF-8") from None
+            raise UnreadableError("it is no text in UTF-8") from None
     Walk(found).compare("", None, *values)
     if not found.count and not found.excused:
         found.note("written differently, and equal in what it says")
 
 
-def compare_json_lines(one: str, two: str, found: "Found") -> None:
+def compare_json_lines(one: str, two: str, found: "Collector") -> None:
     """Compare two files of JSON lines; the first that differs is the step where the drift began."""
     wrong = total = 0
     for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
@@ -179,7 +179,7 @@ def compare_json_lines(one: str, two: str, found: "Found") -> None:
 def _record(text: str) -> "Any":
     try:
         return parse(text)
-    except Unreadable:
+    except UnreadableError:
         return None
 
 
@@ -191,7 +191,7 @@ def _step(record: "Any") -> str:
     return ""
 
 
-def compare_csv(one: str, two: str, found: "Found") -> None:
+def compare_csv(one: str, two: str, found: "Collector") -> None:
     """Compare two tables; the first row names the columns."""
     wrong, row = 0, 0
     names: "List[str]" = []
@@ -229,7 +229,7 @@ def _rows(path: str) -> "Iterator[List[str]]":
             rows = chain([head], texts)
             yield from csv.reader((text + "\n" for text in rows), delimiter="\t" if tabs else ",")
     except csv.Error as err:
-        raise Unreadable("no table: %s" % err) from None
+        raise UnreadableError("no table: %s" % err) from None
 
 
 def _cell(text: str) -> "Any":
@@ -241,7 +241,7 @@ def _cell(text: str) -> "Any":
     return text
 
 
-def compare_text(one: str, two: str, found: "Found") -> None:
+def compare_text(one: str, two: str, found: "Collector") -> None:
     """Compare two logs."""
     wrong = total = 0
     bar = found.rules.loggers.bar
@@ -263,6 +263,6 @@ def compare_text(one: str, two: str, found: "Found") -> None:
         found.note("equal but for line ends, and for what a progress bar wrote over")
 
 
-def _sum_up(wrong: int, total: int, found: "Found") -> None:
+def _sum_up(wrong: int, total: int, found: "Collector") -> None:
     if wrong:
         found.note("%d of %d lines differ" % (wrong, total))

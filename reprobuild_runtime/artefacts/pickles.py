@@ -10,10 +10,10 @@ import pickle
 import struct
 
 from reprobuild_runtime.artefacts.forms import OrderedDict
-from reprobuild_runtime.artefacts.found import Unreadable
+from reprobuild_runtime.artefacts.found import UnreadableError
 from reprobuild_runtime.artefacts.plain import Plain, width
-from reprobuild_runtime.artefacts.records import Bytes, Calls, Outside, Record, Storage, text
-from reprobuild_runtime.artefacts.sections import Section
+from reprobuild_runtime.artefacts.records import Bytes, Calls, Outside, PickleCall, Storage, text
+from reprobuild_runtime.artefacts.sections import FileSection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Reader(pickle.Unpickler):
     def __init__(self, file: "IO[bytes]") -> None:
         super().__init__(file, encoding="bytes")
         self.storages: "Dict[str, Storage]" = {}
-        self.calls: "List[Record]" = []
+        self.calls: "List[PickleCall]" = []
         self._classes: "Dict[str, type]" = {}
 
     def find_class(self, module: str, name: str) -> "Any":
@@ -53,7 +53,7 @@ class Reader(pickle.Unpickler):
         if full in _PLAIN:
             return _PLAIN[full]
         if full not in self._classes:
-            self._classes[full] = Calls("Record", (Record,), {"called": full, "calls": self.calls})
+            self._classes[full] = Calls("Record", (PickleCall,), {"called": full, "calls": self.calls})
         return self._classes[full]
 
     def persistent_load(self, pid: "Any") -> "Any":
@@ -61,11 +61,11 @@ class Reader(pickle.Unpickler):
         if not (isinstance(pid, tuple) and len(pid) >= 5 and text(pid[0]) == "storage"):
             return Outside(pid)
         if pid[5:] not in ((), (None,)):
-            raise Unreadable("a view of a storage")
+            raise UnreadableError("a view of a storage")
         called = getattr(pid[1], "called", "").rpartition(".")[2]
         dtype, key = _STORAGES.get(called), text(pid[2])
         if dtype is None or not isinstance(pid[4], int):
-            raise Unreadable("a storage of the unknown type %s" % ascii(called))
+            raise UnreadableError("a storage of the unknown type %s" % ascii(called))
         return self.storages.setdefault(key, Storage(dtype, key, pid[4], text(pid[3])))
 
 
@@ -75,11 +75,11 @@ def read_pickle(path: str) -> "Any":
         reader = Reader(file)
         value = _load(reader)
         if file.read(1):
-            raise Unreadable("something follows the pickle")
+            raise UnreadableError("something follows the pickle")
     return Plain(None).whole(value, reader.calls)
 
 
-def read_torch(data: bytes, section: "Callable[[str], Section]") -> "Any":
+def read_torch(data: bytes, section: "Callable[[str], FileSection]") -> "Any":
     """Return the value of a checkpoint in the zip format, with arrays for tensors.
 
     Args:
@@ -93,7 +93,7 @@ def read_torch(data: bytes, section: "Callable[[str], Section]") -> "Any":
 
 def read_legacy(path: str) -> "Any":
     """Return the value of a checkpoint in torch's format before 1.6."""
-    sections: "Dict[str, Section]" = {}
+    sections: "Dict[str, FileSection]" = {}
     with open(path, "rb") as file:
         for _ in range(3):  # the magic number, the protocol, and sizes of the system
             _load(Reader(file))
@@ -106,17 +106,19 @@ def read_legacy(path: str) -> "Any":
             file.seek(at)
             (elements,) = struct.unpack("<q", file.read(8))
             length = elements * width(storage.dtype)
-            sections[storage.key] = Section(path, at + 8, length)
+            sections[storage.key] = FileSection(path, at + 8, length)
             at += 8 + length
         if at != os.path.getsize(path):
-            raise Unreadable("something follows the last storage")
+            raise UnreadableError("something follows the last storage")
     return Plain(lambda storage: sections[storage.key]).whole(value, reader.calls)
 
 
 def _load(reader: "Reader") -> "Any":
     try:
         return reader.load()
-    except Unreadable:
+    except UnreadableError:
         raise
     except DAMAGED as err:
-        raise Unreadable("not a whole pickle: %s: %s" % (type(err).__name__, ascii(str(err))[:200])) from None
+        raise UnreadableError(
+            "not a whole pickle: %s: %s" % (type(err).__name__, ascii(str(err))[:200])
+        ) from None

@@ -4,9 +4,9 @@
 
 from reprobuild_runtime.artefacts.distance import KINDS
 from reprobuild_runtime.artefacts.forms import DEEPEST, Members, Opaque, OrderedDict, canonical, reached
-from reprobuild_runtime.artefacts.found import Unreadable
-from reprobuild_runtime.artefacts.records import Outside, Record, Storage, text
-from reprobuild_runtime.artefacts.sections import Array, Section
+from reprobuild_runtime.artefacts.found import UnreadableError
+from reprobuild_runtime.artefacts.records import Outside, PickleCall, Storage, text
+from reprobuild_runtime.artefacts.sections import Array, FileSection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ _ARRAYS = {"numpy.core.multiarray._reconstruct", "numpy._core.multiarray._recons
 class Plain:
     """Turns records into arrays where they are tensors, and into named parts where they are anything else."""
 
-    def __init__(self, section: "Optional[Callable[[Storage], Section]]") -> None:
+    def __init__(self, section: "Optional[Callable[[Storage], FileSection]]") -> None:
         self.section = section
         self.made: "Dict[int, Any]" = {}
         self.kept: "List[Any]" = []  # an id is only good while its object lives
 
-    def whole(self, value: "Any", calls: "Sequence[Record]") -> "Any":
+    def whole(self, value: "Any", calls: "Sequence[PickleCall]") -> "Any":
         """Return the value of a pickle, and with it the calls whose results it throws away: they can change others."""
         there = reached(value, _inside) if calls else ()
         rest = [call for call in calls if id(call) not in there]
@@ -40,7 +40,7 @@ class Plain:
     def of(self, value: "Any", depth: int = 0) -> "Any":
         """Return a value as it is to be compared. A ring stays one."""
         if depth > DEEPEST:
-            raise Unreadable("it is nested more than %d deep" % DEEPEST)
+            raise UnreadableError("it is nested more than %d deep" % DEEPEST)
         if isinstance(value, (str, bytes, int, float, complex, bool, type(None))):
             return value
         if id(value) not in self.made:
@@ -62,14 +62,14 @@ class Plain:
         if isinstance(value, (tuple, set, frozenset)):
             kind = Opaque if isinstance(value, tuple) else Members
             return self._fill(self._keep(value, kind(type(value).__name__)), list(value), depth)
-        if isinstance(value, type) and issubclass(value, Record):
+        if isinstance(value, type) and issubclass(value, PickleCall):
             return Opaque("class", (value.called,))
         if isinstance(value, Storage):
             if self.section is None:
-                raise Unreadable("a storage outside of a checkpoint")
+                raise UnreadableError("a storage outside of a checkpoint")
             whole = self.section(value)
             return Array(value.dtype, (value.elements,), whole, note=value.location)
-        if isinstance(value, Record):
+        if isinstance(value, PickleCall):
             return self._record(value, depth)
         if isinstance(value, Outside):
             return self._fill(self._keep(value, Opaque("outside")), [value.pid], depth)
@@ -90,7 +90,7 @@ class Plain:
         made.parts.extend(self.of(part, depth) for part in parts)
         return made
 
-    def _record(self, record: "Record", depth: int) -> "Any":
+    def _record(self, record: "PickleCall", depth: int) -> "Any":
         array = self._array(record, depth)
         if array is not None:
             return array
@@ -104,7 +104,7 @@ class Plain:
         self.kept.append(parts)
         return self._fill(self._keep(record, Opaque(record.called, steps=steps)), parts, depth)
 
-    def _array(self, record: "Record", depth: int) -> "Optional[Array]":
+    def _array(self, record: "PickleCall", depth: int) -> "Optional[Array]":
         """Return the array that a record stands for; None where it is none, or is more than an array shows."""
         args, calls = record.args, record.steps == ["called"] and not record.more
         if calls and record.called in _TENSORS and self.section is not None and _is_tensor(record):
@@ -123,12 +123,12 @@ class Plain:
     def _tensor(self, called: str, args: "Tuple[Any, ...]") -> "Array":
         storage, offset, size, stride = args[:4]
         if not (isinstance(storage, Storage) and self.section is not None and isinstance(offset, int)):
-            raise Unreadable("a tensor without a storage")
+            raise UnreadableError("a tensor without a storage")
         if not all(
             isinstance(part, tuple) and all(isinstance(n, int) and n >= 0 for n in part)
             for part in (size, stride)
         ):
-            raise Unreadable("a tensor of a strange shape")
+            raise UnreadableError("a tensor of a strange shape")
         dtype = storage.dtype
         if called.endswith("_v3"):
             dtype = getattr(args[6], "called", "").replace("torch.", "", 1)
@@ -148,7 +148,7 @@ class Plain:
         return Array(dtype, size, part, layout, note)
 
 
-def _is_tensor(record: "Record") -> bool:
+def _is_tensor(record: "PickleCall") -> bool:
     """Tell whether a call makes a tensor of nothing but what an array shows: hooks, for example, are code."""
     args = record.args
     if record.called.endswith("_v3"):
@@ -164,7 +164,7 @@ def _inside(value: "Any") -> "Sequence[Any]":
     """Return what an object of a pickle is made of."""
     if isinstance(value, dict):
         return [*value, *value.values(), *getattr(value, "attributes", ())]
-    if isinstance(value, Record):
+    if isinstance(value, PickleCall):
         return [value.args, value.more, value.state, value.items, value.pairs]
     if isinstance(value, Storage) or not isinstance(value, (list, tuple, set, frozenset, Outside)):
         return ()
@@ -181,7 +181,7 @@ def _ordered(size: "Tuple[int, ...]", stride: "Tuple[int, ...]") -> bool:
     return True
 
 
-def _encoded(record: "Record") -> "Optional[bytes]":
+def _encoded(record: "PickleCall") -> "Optional[bytes]":
     """Return the bytes that a pickle of protocol 2 writes as text."""
     args = record.args
     if record.called != "_codecs.encode" or record.steps != ["called"] or record.more or len(args) != 2:
@@ -200,7 +200,7 @@ def _numpy_array(state: "Any") -> "Optional[Array]":
         return None
     _, shape, dtype, by_columns, data = state
     name = _numpy_type(dtype)
-    data = _encoded(data) if isinstance(data, Record) else data
+    data = _encoded(data) if isinstance(data, PickleCall) else data
     if (
         name is None
         or not isinstance(data, bytes)
@@ -208,12 +208,12 @@ def _numpy_array(state: "Any") -> "Optional[Array]":
         or not all(isinstance(n, int) and n >= 0 for n in shape)
     ):
         return None
-    return Array(name, shape, Section("", 0, len(data), data), ("by columns",) if by_columns else ())
+    return Array(name, shape, FileSection("", 0, len(data), data), ("by columns",) if by_columns else ())
 
 
 def _numpy_type(dtype: "Any") -> "Optional[str]":
     """Return the name of a type of elements; None where it has fields, metadata, or another order of bytes."""
-    if not (isinstance(dtype, Record) and dtype.called == "numpy.dtype" and dtype.args):
+    if not (isinstance(dtype, PickleCall) and dtype.called == "numpy.dtype" and dtype.args):
         return None
     state = dtype.state
     if isinstance(state, tuple) and (

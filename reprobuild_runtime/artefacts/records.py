@@ -1,6 +1,6 @@
 """What stands for the objects of a pickle while it is read: the calls that it asks for, and what lies outside of it."""
 
-from reprobuild_runtime.artefacts.found import Unreadable
+from reprobuild_runtime.artefacts.found import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ class Bytes(bytearray):
 
     def __init__(self, *args: "Any") -> None:
         if args and isinstance(args[0], int):
-            raise Unreadable("it asks for a number of zeros")
+            raise UnreadableError("it asks for a number of zeros")
         super().__init__(*args)
 
 
@@ -27,7 +27,7 @@ class Calls(type):
         return made
 
 
-class Record(metaclass=Calls):
+class PickleCall(metaclass=Calls):
     """A call that a pickle asks for, and what is done to its result.
 
     Attributes:
@@ -35,9 +35,9 @@ class Record(metaclass=Calls):
     """
 
     called = ""
-    calls: "List[Record]"
+    calls: "List[PickleCall]"
 
-    def __new__(cls, *args: "Any", **more: "Any") -> "Record":
+    def __new__(cls, *args: "Any", **more: "Any") -> "PickleCall":
         made = object.__new__(cls)
         made.args, made.more = args, more
         made.state, made.items, made.pairs = None, [], {}
@@ -56,10 +56,10 @@ class Record(metaclass=Calls):
     def _step(self, name: str) -> None:
         if self.steps[-1] != name:
             if name in self.steps:
-                raise Unreadable("an object is made in a strange order")
+                raise UnreadableError("an object is made in a strange order")
             self.steps.append(name)
         elif name == "state":
-            raise Unreadable("an object has two states")
+            raise UnreadableError("an object has two states")
 
     def __setstate__(self, state: "Any") -> None:
         self._step("state")
@@ -68,7 +68,7 @@ class Record(metaclass=Calls):
     def __setitem__(self, key: "Any", value: "Any") -> None:
         self._step("pairs")
         if key in self.pairs:
-            raise Unreadable("an object has a key twice")
+            raise UnreadableError("an object has a key twice")
         self.pairs[key] = value
 
     def append(self, item: "Any") -> None:
@@ -80,14 +80,14 @@ class Record(metaclass=Calls):
         """Take an item, as a set does."""
         self._step("members")
         if "items" in self.steps:
-            raise Unreadable("an object is made in a strange order")
+            raise UnreadableError("an object is made in a strange order")
         self.items.append(item)
 
     def extend(self, items: "Any") -> None:
         """Take items, as a list does."""
         self._step("items")
         if "members" in self.steps:
-            raise Unreadable("an object is made in a strange order")
+            raise UnreadableError("an object is made in a strange order")
         self.items.extend(items)
 
 
@@ -98,7 +98,7 @@ class Outside:
         self.pid = pid
 
     def __setstate__(self, state: "Any") -> None:
-        raise Unreadable("a state of something outside of the pickle")
+        raise UnreadableError("a state of something outside of the pickle")
 
 
 class Storage(Outside):

@@ -5,27 +5,27 @@
 import math
 import os
 
-from reprobuild_runtime.artefacts.distance import BLOCK, KINDS, RAW, Kind, Tally, describe, specials
-from reprobuild_runtime.artefacts.found import Found, Unreadable
+from reprobuild_runtime.artefacts.distance import BLOCK, KINDS, RAW, ElementType, Tally, describe, specials
+from reprobuild_runtime.artefacts.found import Collector, UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, Iterator, Optional, Sequence
 
 
-class Section:
+class FileSection:
     """Bytes of a file from a place on; `data` instead of a file where they are in memory already."""
 
     def __init__(self, path: str, start: int, length: int, data: "Optional[bytes]" = None) -> None:
         if start < 0 or length < 0 or (data is None and start + length > os.path.getsize(path)):
-            raise Unreadable("it names bytes that it does not have")
+            raise UnreadableError("it names bytes that it does not have")
         self.path, self.start, self.length, self.data = path, start, length, data
 
-    def part(self, start: int, length: int) -> "Section":
+    def part(self, start: int, length: int) -> "FileSection":
         """Return a part of it."""
         if start < 0 or length < 0 or start + length > self.length:
-            raise Unreadable("an array reaches past the bytes that it is made of")
-        return Section(self.path, self.start + start, length, self.data)
+            raise UnreadableError("an array reaches past the bytes that it is made of")
+        return FileSection(self.path, self.start + start, length, self.data)
 
     def pieces(self, size: int) -> "Iterator[bytes]":
         """Give the bytes, in pieces of one size but for the last."""
@@ -42,7 +42,7 @@ class Section:
 def _exactly(file: "IO[bytes]", size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise Unreadable("it ends early")
+        raise UnreadableError("it ends early")
     return data
 
 
@@ -53,7 +53,7 @@ class Array:
         self,
         dtype: str,
         shape: "Sequence[int]",
-        section: "Section",
+        section: "FileSection",
         layout: "Sequence[object]" = (),
         note: str = "",
     ) -> None:
@@ -66,7 +66,7 @@ class Array:
         return math.prod(self.shape)
 
 
-def compare_arrays(where: str, one: "Array", two: "Array", found: "Found") -> None:
+def compare_arrays(where: str, one: "Array", two: "Array", found: "Collector") -> None:
     """Compare type, shape, layout and bytes of two arrays, and look for NaN and infinities in the first."""
     look_at(where, one, found)
     for name, a, b in (
@@ -94,7 +94,7 @@ def compare_arrays(where: str, one: "Array", two: "Array", found: "Found") -> No
         ))  # fmt: skip
 
 
-def look_at(where: str, array: "Array", found: "Found") -> None:
+def look_at(where: str, array: "Array", found: "Collector") -> None:
     """Count the NaN and the infinities of an array."""
     kind = KINDS.get(array.dtype, RAW)
     found.values += max(array.section.length // kind.width, 0)
@@ -109,7 +109,7 @@ def look_at(where: str, array: "Array", found: "Found") -> None:
     found.see(where, nans, infinite, total)
 
 
-def compare_sections(kind: "Kind", one: "Section", two: "Section") -> "Tally":
+def compare_sections(kind: "ElementType", one: "FileSection", two: "FileSection") -> "Tally":
     """Compare the bytes of two sections of equal length."""
     tally, at = Tally(kind), 0
     for a, b in zip(one.pieces(BLOCK), two.pieces(BLOCK)):

@@ -16,7 +16,7 @@ from reprobuild_runtime.artefacts.forms import (
     canonical,
     type_name,
 )
-from reprobuild_runtime.artefacts.found import LONGEST, Found, Unreadable, quoted
+from reprobuild_runtime.artefacts.found import LONGEST, Collector, UnreadableError, quoted
 from reprobuild_runtime.artefacts.sections import Array, compare_arrays
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Walk:
     """One comparison of two values."""
 
-    def __init__(self, found: "Found") -> None:
+    def __init__(self, found: "Collector") -> None:
         self.found = found
         # Shared objects are compared once below each key, which decides what is excused, and rings end.
         self.seen: "Set[Tuple[int, int, Any, bool, Any, int]]" = set()
@@ -44,7 +44,7 @@ class Walk:
             envelope, granted: see `Rules.excuse`.
         """
         if depth > DEEPEST:
-            raise Unreadable("it is nested more than %d deep" % DEEPEST)
+            raise UnreadableError("it is nested more than %d deep" % DEEPEST)
         if type_name(one) != type_name(two):
             # A number may be whole in one run only: 3 and 3.1. An array is never excused.
             text = "%s and %s" % (_said(one), _said(two))

@@ -18,7 +18,7 @@ class NotHereError(Exception):
     """A probe is not applicable in this environment; the text says why."""
 
 
-class Probe:
+class RuntimeProbe:
     """One probe.
 
     Attributes:
@@ -48,7 +48,7 @@ class Probe:
         self.thorough: bool = options["thorough"]
 
 
-PROBES: "Dict[str, Probe]" = {}
+PROBES: "Dict[str, RuntimeProbe]" = {}
 
 
 def probe(
@@ -66,7 +66,7 @@ def probe(
 
     def enter(function: "Function") -> "Function":
         assert function.__name__ not in PROBES
-        PROBES[function.__name__] = Probe(function, documented, **options)
+        PROBES[function.__name__] = RuntimeProbe(function, documented, **options)
         return function
 
     return enter

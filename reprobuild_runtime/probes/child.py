@@ -33,7 +33,7 @@ MODULES = (
 )  # fmt: skip
 
 
-def register() -> "Dict[str, bench.Probe]":
+def register() -> "Dict[str, bench.RuntimeProbe]":
     """Import the files of probes, and return all of them."""
     from importlib import import_module
 
@@ -103,7 +103,7 @@ def _nothing() -> None:
 
 
 def run(
-    probe: "bench.Probe", table: "Any", repeats: int, disturb: "Callable[[], None]" = _nothing,
+    probe: "bench.RuntimeProbe", table: "Any", repeats: int, disturb: "Callable[[], None]" = _nothing,
     alive: "Callable[[], None]" = _nothing,
 ) -> "Dict[str, Any]":  # fmt: skip
     """Run a probe some times, and return its digests, or why there are none; `alive` is called after each run."""

@@ -104,7 +104,7 @@ def _launch(
     task = {"task": "collective", "backend": backend, "world": world, "folder": folder, "limit": limit}
     task.update(rounds=2, repeats=3 if not ask["thorough"] else 50)
 
-    def rank(number: int) -> "processes.Answer":
+    def rank(number: int) -> "processes.ChildOutput":
         return processes.listen([*command, json.dumps({**task, "rank": number})], environ, limit)
 
     with ThreadPoolExecutor(max_workers=world) as pool:
@@ -132,14 +132,14 @@ def environ_for_ranks(seed: int) -> "Dict[str, str]":
     return environ
 
 
-def _of_all(answers: "List[processes.Answer]", key: str) -> "Dict[str, Dict[str, Any]]":
+def _of_all(answers: "List[processes.ChildOutput]", key: str) -> "Dict[str, Dict[str, Any]]":
     """Return what all ranks told of each probe, or of each mode of the control."""
     per_rank = [_by_name(each, key) for each in answers]
     names = dict.fromkeys(name for each in per_rank for name in each)
     return {name: _joined([each.get(name, []) for each in per_rank]) for name in names}
 
 
-def _by_name(answer: "processes.Answer", key: str) -> "Dict[str, List[Dict[str, Any]]]":
+def _by_name(answer: "processes.ChildOutput", key: str) -> "Dict[str, List[Dict[str, Any]]]":
     """Return what a rank told of each probe, round by round."""
     found: "Dict[str, List[Dict[str, Any]]]" = {}
     for line in answer.lines:

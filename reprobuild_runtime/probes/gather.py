@@ -61,7 +61,7 @@ def register(subject: str) -> "Dict[str, Any]":
     return dict(child.register())
 
 
-class Ran:
+class ProcessRun:
     """What one process of a mode told, its threads, and how it was with the stress beside it: None where none was."""
 
     def __init__(self, mode: str) -> None:
@@ -70,7 +70,7 @@ class Ran:
         self.stress: "Optional[str]" = None
 
 
-def _stress(ran: "List[Ran]") -> "Optional[Dict[str, Any]]":
+def _stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
     """Return whether there was stress beside each process for which it was asked; None where it was for none."""
     whys = [f"{each.mode}: {each.stress}" for each in ran if each.stress]
     if all(each.stress is None for each in ran):
@@ -78,12 +78,14 @@ def _stress(ran: "List[Ran]") -> "Optional[Dict[str, Any]]":
     return {"ran": not whys, "why": "; ".join(whys)[:2000]}
 
 
-def _one(ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int) -> Ran:
+def _one(
+    ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int
+) -> ProcessRun:
     """Run one process of a mode, and others for what comes after a probe that ended it."""
     stressed = bool(ask["stress"] and number)
     environ = environ_of(mode, ask["seed"], ask["subject"])
     beside = processes.Companion(stress.companion(ask["device"]), environ) if stressed else None
-    ran = Ran(mode)
+    ran = ProcessRun(mode)
     found, why = ran.told, ""
     try:
         for _ in range(1 + RESTARTS):
@@ -109,7 +111,7 @@ def _one(ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: 
     return ran
 
 
-def _take(heard: "processes.Answer", left: "List[str]", found: "Dict[str, Dict[str, Any]]") -> str:
+def _take(heard: "processes.ChildOutput", left: "List[str]", found: "Dict[str, Dict[str, Any]]") -> str:
     """Take what a process said of the probes that it was asked for, and return why it ended early."""
     begun = ""
     for line in heard.lines:

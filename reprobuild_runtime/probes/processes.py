@@ -21,7 +21,7 @@ LONGEST = 64 << 20  # bytes of one answer: more is garbage
 FIRST = 5  # times as long may the first line take: before it is the import of torch, maybe from a cold network disk
 
 
-class Answer:
+class ChildOutput:
     """What a child said: the lines that are JSON objects, and why it ended early, else the empty text."""
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Answer:
         return next((str(line[key]) for line in self.lines for key in ABSENT if key in line), "")
 
 
-def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Answer:
+def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> ChildOutput:
     """Run a child to its end and return its answer.
 
     Args:
         limit: seconds that it may be silent, at first FIRST times as long; it is killed, with all that it started,
             after that.
     """
-    answer = Answer()
+    answer = ChildOutput()
     try:
         child = subprocess.Popen(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
@@ -68,7 +68,7 @@ def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Ans
     return answer
 
 
-def _read(child: "Any", answer: Answer, limit: float) -> str:
+def _read(child: "Any", answer: ChildOutput, limit: float) -> str:
     """Read lines until the end of the output; return why it was given up, or the empty text."""
     file, rest, total, silence = child.stdout.fileno(), b"", 0, FIRST * limit
     deadline = time.monotonic() + silence
@@ -94,7 +94,7 @@ def _read(child: "Any", answer: Answer, limit: float) -> str:
             silence, deadline = limit, time.monotonic() + limit
 
 
-def _judge(answer: Answer, code: int) -> str:
+def _judge(answer: ChildOutput, code: int) -> str:
     if code:
         return _ended(code)
     last = answer.lines[-1] if answer.lines else {}

@@ -138,6 +138,6 @@ def launch(environ: "MutableMapping[str, str]", path: "Iterable[str]") -> "List[
         path: folders in which its interpreter will find distributions.
 
     Raises:
-        UnknownProfile: REPROBUILD_PROFILE names none.
+        UnknownProfileError: REPROBUILD_PROFILE names none.
     """
     return export(environ, in_force(environ, path))

@@ -15,7 +15,7 @@ HINT = f"give {PROFILE} one of the names of docs/profiles.md, or several with co
 _loaded: "List[Dict[str, Any]]" = []
 
 
-class UnknownProfile(ValueError):
+class UnknownProfileError(ValueError):
     """A name that is no profile's, with what to do about it."""
 
     def __init__(self, what: str, hint: str) -> None:
@@ -35,7 +35,7 @@ def names(text: "Optional[str]") -> "Tuple[str, ...]":
     """Return the profiles that a text names, those of REPROBUILD_PROFILE's default where it names none.
 
     Raises:
-        UnknownProfile: a name is none of `profiles.json`.
+        UnknownProfileError: a name is none of `profiles.json`.
     """
     asked = tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip())) or (
         DEFAULT,
@@ -44,7 +44,7 @@ def names(text: "Optional[str]") -> "Tuple[str, ...]":
     for name in asked:
         if name not in known:
             hint = HINT.format(names=", ".join(known))
-            raise UnknownProfile(f"there is no profile {name[:80]!r}", hint)
+            raise UnknownProfileError(f"there is no profile {name[:80]!r}", hint)
     return asked
 
 
@@ -63,7 +63,7 @@ def settings(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, A
     An entry for certain releases counts also where the release is not known, if it is for the newest ones. Entries
     that append to one variable all count.
     """
-    finder = versions.Finder(data()["consumers"], path)
+    finder = versions.VersionFinder(data()["consumers"], path)
     found: "Dict[Tuple[str, object], Dict[str, Any]]" = {}
     for profile in _with_included(asked):
         for entry in data()["profiles"][profile]["settings"]:
@@ -76,7 +76,7 @@ def settings(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, A
 
 def arguments(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
     """Return the rules for a job's command line that are in force."""
-    finder = versions.Finder(data()["consumers"], path)
+    finder = versions.VersionFinder(data()["consumers"], path)
     return [
         rule
         for profile in _with_included(asked)
@@ -85,7 +85,7 @@ def arguments(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, 
     ]
 
 
-def applies(entry: "Mapping[str, Any]", finder: versions.Finder) -> bool:
+def applies(entry: "Mapping[str, Any]", finder: versions.VersionFinder) -> bool:
     """Tell whether an entry is for the release that is installed."""
     wanted = entry.get("versions", "")
     if not wanted and not entry.get("installed"):

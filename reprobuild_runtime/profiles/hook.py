@@ -26,7 +26,7 @@ def after_import(name: str, module: "Any") -> None:
     launch.say_hash_order(os.environ)
     try:
         asked = choose.names(os.environ.get(choose.PROFILE))
-    except choose.UnknownProfile:
+    except choose.UnknownProfileError:
         return  # said when this process, or the one that started it, was settled
     path = versions.own_path()
     entries = choose.settings(asked, path)
@@ -87,7 +87,7 @@ def enforce(profile: "Optional[str]") -> "List[str]":
     """
     try:
         asked = choose.names(profile if profile is not None else os.environ.get(choose.PROFILE))
-    except choose.UnknownProfile as err:
+    except choose.UnknownProfileError as err:
         if profile is not None:
             raise
         launch.say(f"reprobuild: no profile is in force: {err}")

@@ -45,7 +45,7 @@ def is_for_the_newest(wanted: str) -> bool:
     return all(sign == ">=" for sign, _ in _comparisons(wanted))
 
 
-class Finder:
+class VersionFinder:
     """Looks once into each folder of a path for the consumers' `*.dist-info` and `*.egg-info`."""
 
     def __init__(self, consumers: "Mapping[str, Any]", path: "Iterable[str]") -> None:

@@ -156,7 +156,7 @@ def requested() -> "Dict[str, Any]":
 
         try:
             names = list(choose.names(os.environ.get(choose.PROFILE)))
-        except choose.UnknownProfile:
+        except choose.UnknownProfileError:
             names = []
         entries = choose.settings(names, releases.own_path()) if names else []
     return {"seed": seed, "explicit": explicit, "profile": ",".join(names), "entries": entries}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT = "reprobuild-record"
 FORMAT = 1
 LONGEST_PATH = 4096  # Linux takes no longer one
-_records: "List[Record]" = []
+_records: "List[ProcessRecord]" = []
 
 
 def watch(name: str) -> None:
@@ -29,7 +29,7 @@ def watch(name: str) -> None:
     where = os.environ.get(launch.RECORD, DEFAULT)
     if where in ("", "0"):
         return
-    record = Record(os.path.abspath(where))
+    record = ProcessRecord(os.path.abspath(where))
     _records.append(record)
     record.begin(name)
     import atexit
@@ -60,7 +60,7 @@ def rank_of(environ: "Mapping[str, str]") -> "Optional[int]":
     return ranks.rank(environ) if given else None
 
 
-class Record:
+class ProcessRecord:
     """What one process was asked for and had."""
 
     def __init__(self, folder: str) -> None:

@@ -13,15 +13,16 @@ import pytest
 
 from reprobuild.config.overrides import ArchiveDecision, Decisions
 from reprobuild.config.services import distances, read_services
-from reprobuild.ecosystems.apt.archives import Archive, archives_of, ppas_of, present_archives
+from reprobuild.ecosystems.apt.archives import AptArchive, archives_of, ppas_of, present_archives
 from reprobuild.ecosystems.apt.snapshot_archive import identifier, instant
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.resolve.context import Surroundings
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.apt_update_time import RESOLUTION
-from reprobuild.resolve.system.base import System, Wanted
-from reprobuild.resolve.system.release import Release
+from reprobuild.resolve.system.base import BaseRequest, ReleaseBase
+from reprobuild.resolve.system.release import DistributionRelease
 from reprobuild.snapshot.model import AptList, Snapshot
 from reprobuild.snapshot.parsers.apt import parse
 from reprobuild.store.store import Store
@@ -60,7 +61,7 @@ def test_archives_that_the_user_names() -> None:
     ppa, dated, plain = archives_of("ubuntu", "jammy", SERVICES, given)[1:]
     assert ppa.url == "https://snapshot.ppa.launchpadcontent.net/deadsnakes/ppa/ubuntu/{time}/"
     assert (ppa.ppa, ppa.pockets, ppa.components) == ("deadsnakes/ppa", ("jammy",), ("main",))
-    assert dated == Archive(
+    assert dated == AptArchive(
         url="https://site.test/{time}/", pockets=("x",), components=("y", "z"), keys=("AB" * 20,)
     )
     assert (plain.dated, plain.pockets) == (False, ("jammy",))
@@ -141,9 +142,9 @@ class Way:
         packages, _ = parse(self.host.listing())
         env = apt_of(world, folder, release_of_apt)
         self.said: list[str] = []
-        around = Surroundings(
-            store=Store(folder / "store"), net=Net(manners=Manners(pause=0.01, tries=2)), env=env, folder=folder,
-            indexes=Indexes(find_links=(), simple=(), credentials={}), say=self.said.append, now=END,
+        around = ResolveContext(
+            store=Store(folder / "store"), net=Net(manners=RetryPolicy(pause=0.01, tries=2)), env=env, folder=folder,
+            indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=self.said.append, now=END,
             key_folders=(folder,),
         )  # fmt: skip
         (folder / "ppa.asc").write_text(str(world.ppa_key.extract_certificate()))
@@ -157,13 +158,13 @@ class Way:
             else ()
         )
         snapshot = Snapshot(digest="", packages=packages, apt_lists=apt_lists)
-        wanted = Wanted(
-            release=Release(distribution="ubuntu", codename="jammy", evidence="told"),
+        wanted = BaseRequest(
+            release=DistributionRelease(distribution="ubuntu", codename="jammy", evidence="told"),
             architecture="amd64",
             roots=(),
         )
         decisions = Decisions(services=services, archives=(ppa,), system="all")
-        self.base, self.rulings = System(snapshot, wanted, decisions, around).pin()
+        self.base, self.rulings = ReleaseBase(snapshot, wanted, decisions, around).pin()
         self.files = {deb.name: (deb.version, deb.file.sha256) for deb in self.base.packages}
 
     @property
@@ -200,12 +201,12 @@ def pinned_key(monkeypatch: pytest.MonkeyPatch) -> World:
 
     real = module.archives_of
 
-    def pinned(*arguments: object) -> tuple[Archive, ...]:
+    def pinned(*arguments: object) -> tuple[AptArchive, ...]:
         fingerprint = world.key.extract_certificate().fingerprint
         own, *others = real(*arguments)  # type: ignore[arg-type]  # handed on
         return (msgspec.structs.replace(own, keys=(fingerprint,), components=("main",)), *others)
 
-    def pinned_now(*arguments: object) -> tuple[Archive, ...]:
+    def pinned_now(*arguments: object) -> tuple[AptArchive, ...]:
         (own,) = module.present_archives(*arguments)  # type: ignore[arg-type]  # handed on
         fingerprint = world.key.extract_certificate().fingerprint
         return (msgspec.structs.replace(own, keys=(fingerprint,), components=("main",)),)

@@ -13,11 +13,19 @@ import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
 from reprobuild.ecosystems.apt import snapshot_archive
-from reprobuild.ecosystems.apt.archives import Archive
-from reprobuild.ecosystems.apt.signatures import Keyring
-from reprobuild.ecosystems.apt.snapshot_archive import Indexes, Listed, identifier, instant, read_release
+from reprobuild.ecosystems.apt.archives import AptArchive
+from reprobuild.ecosystems.apt.signatures import AptKeyring
+from reprobuild.ecosystems.apt.snapshot_archive import (
+    ArchiveIndexes,
+    ListedPackagesFile,
+    identifier,
+    instant,
+    read_release,
+)
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Manners, Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 
@@ -51,19 +59,19 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def indexes(store: Store, folder: Path, *, offline: bool = False) -> Indexes:
+def indexes(store: Store, folder: Path, *, offline: bool = False) -> ArchiveIndexes:
     folder.mkdir(exist_ok=True)
     (folder / "key.asc").write_text(str(KEY.extract_certificate()))
-    net = Net(offline=offline, manners=Manners(pause=0.01, tries=2))
-    ring = Keyring([KEY.extract_certificate().fingerprint], [folder])
-    return Indexes(net, store, lambda _: ring, ("amd64",))
+    net = Net(offline=offline, manners=RetryPolicy(pause=0.01, tries=2))
+    ring = AptKeyring([KEY.extract_certificate().fingerprint], [folder])
+    return ArchiveIndexes(net, store, lambda _: ring, ("amd64",))
 
 
-def archive(served: Served) -> Archive:
-    return Archive(url=f"{served.url}/a/{{time}}/", pockets=("made",), components=("main",))
+def archive(served: Served) -> AptArchive:
+    return AptArchive(url=f"{served.url}/a/{{time}}/", pockets=("made",), components=("main",))
 
 
-def listed_of(served: Served, store: Store, folder: Path) -> Listed:
+def listed_of(served: Served, store: Store, folder: Path) -> ListedPackagesFile:
     (found,) = indexes(store, folder).at(archive(served), TIME)
     return found
 
@@ -92,7 +100,7 @@ def test_an_expired_index_is_taken_as_it_was(served: Served, store: Store, tmp_p
 
 
 def test_no_suite_at_all_is_not_found(served: Served, store: Store, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"/a/20231114T221320Z/ has none of made") as caught:
+    with pytest.raises(NotFoundError, match=r"/a/20231114T221320Z/ has none of made") as caught:
         indexes(store, tmp_path / "k").at(archive(served), TIME)
     assert caught.value.hint == "it did not exist then, or is not the archive of that release"
 
@@ -121,13 +129,13 @@ def test_the_keys_of_an_archive_are_looked_for_once(served: Served, store: Store
     served.give(SIGNED.replace("221320", "231320"), inrelease(b"", ""))
     asked = []
     indexes(store, tmp_path / "k")
-    ring = Keyring([KEY.extract_certificate().fingerprint], [tmp_path / "k"])
+    ring = AptKeyring([KEY.extract_certificate().fingerprint], [tmp_path / "k"])
 
-    def keyring(one: Archive) -> Keyring:
+    def keyring(one: AptArchive) -> AptKeyring:
         asked.append(one.url)
         return ring
 
-    counted = Indexes(Net(), store, keyring, ("amd64",))
+    counted = ArchiveIndexes(Net(), store, keyring, ("amd64",))
     for time in (TIME, TIME + 3600):
         counted.at(archive(served), time)
     assert len(asked) == 1
@@ -215,7 +223,7 @@ def test_credentials_of_an_archive_stay_out_of_what_is_kept(
     served.give(SIGNED, Reply(inrelease(packed, ".xz"), login="me:hunter2"))
     served.give(f"{PACKAGES}.xz", Reply(packed, login="me:hunter2"))
     own = archive(served)
-    with_login = Archive(
+    with_login = AptArchive(
         url=own.url.replace("//", "//me:hunter2@"), pockets=own.pockets, components=own.components
     )
     asked = indexes(store, tmp_path / "k")

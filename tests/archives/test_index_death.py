@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
-from reprobuild.ecosystems.apt.archives import Archive
-from reprobuild.ecosystems.apt.signatures import Keyring
-from reprobuild.ecosystems.apt.snapshot_archive import Indexes
+from reprobuild.ecosystems.apt.archives import AptArchive
+from reprobuild.ecosystems.apt.signatures import AptKeyring
+from reprobuild.ecosystems.apt.snapshot_archive import ArchiveIndexes
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Manners, Net
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.store.store import Store, hash_file
 from tests.dying import FAULTS, Dying, Fault
 
@@ -40,10 +41,10 @@ def read(server: Dying, store: Store, folder: Path) -> bytes:
     """Return the one index of the archive at that time."""
     folder.mkdir(exist_ok=True)
     (folder / "key.asc").write_text(str(KEY.extract_certificate()))
-    ring = Keyring([KEY.extract_certificate().fingerprint], [folder])
-    net = Net(manners=Manners(read=0.3, tries=3, pause=0.01, page=1_000_000))
-    indexes = Indexes(net, store, lambda _: ring, ("amd64",))
-    where = Archive(url=f"{server.url}/a/{{time}}/", pockets=("made",), components=("main",))
+    ring = AptKeyring([KEY.extract_certificate().fingerprint], [folder])
+    net = Net(manners=RetryPolicy(read=0.3, tries=3, pause=0.01, page=1_000_000))
+    indexes = ArchiveIndexes(net, store, lambda _: ring, ("amd64",))
+    where = AptArchive(url=f"{server.url}/a/{{time}}/", pockets=("made",), components=("main",))
     (listed,) = indexes.at(where, TIME)
     return indexes.read(listed).content
 

@@ -13,20 +13,21 @@ from reprobuild.ecosystems.apt.first_seen import FirstSeen
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.launchpad import Launchpad
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Ruling
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.system.base import find_base
 from reprobuild.resolve.system.fallback_sources import (
-    Found,
-    OfLaunchpad,
-    OwnStore,
-    Pool,
-    Shelf,
-    UserFiles,
+    FoundVersion,
+    LaunchpadSource,
+    LocalDebs,
+    MirrorPool,
+    PackageSource,
+    StoreSource,
     user_files,
 )
 from reprobuild.resolve.system.version_search import Search
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.system.samples import ar_bytes, member, package, stanza, tar_bytes
@@ -36,7 +37,7 @@ SYSTEM = (
     stanza("tool", "1.0-2"),
 )  # fmt: skip
 WANTED = package("tool", "1.0-1", "manual", line=7)
-NET = Net(manners=Manners(pause=0.01, tries=2))
+NET = Net(manners=RetryPolicy(pause=0.01, tries=2))
 
 
 def deb(name: str = "tool", version: str = "1.0-1", more: str = "") -> bytes:
@@ -66,8 +67,8 @@ def mirror(uri: str = "http://mirror.test/") -> SystemIndex:
 
 
 def resolve(
-    shelf: Shelf, index: SystemIndex, packages: tuple[Package, ...] = (WANTED,)
-) -> tuple[tuple[str, str, str], Ruling]:
+    shelf: PackageSource, index: SystemIndex, packages: tuple[SystemPackage, ...] = (WANTED,)
+) -> tuple[tuple[str, str, str], Resolution]:
     """Return version, sha256 and address of the tool in the base, and its ruling."""
     search = Search(packages, index, None, [shelf], now=0)
     base, rulings, _ = find_base(packages, index, search, roots=[])
@@ -83,29 +84,29 @@ def test_what_an_earlier_lock_pinned_is_in_the_own_store(store: Store) -> None:
         "debian", "made",
         [PackagesFile(uri="http://then.test/", content=stanza("tool", "1.0-1").replace("0" * 64, sha256).encode())],
     )  # fmt: skip
-    own = OwnStore(store, "debian", "made")
-    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): Found(label="Launchpad")})
-    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): Found(label="Launchpad")})
-    found, ruling = resolve(OwnStore(store, "debian", "made"), mirror())
+    own = StoreSource(store, "debian", "made")
+    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): FoundVersion(label="Launchpad")})
+    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): FoundVersion(label="Launchpad")})
+    found, ruling = resolve(StoreSource(store, "debian", "made"), mirror())
     assert found == ("1.0-1", sha256, "http://then.test/pool/tool_1.0-1_amd64.deb")
     assert (ruling.outcome, ruling.kind) == ("pinned", "")
     assert ruling.reason.endswith("; from Launchpad")  # as the first time, so that the lock is the same
     store.blob(sha256).unlink()  # the memory of a file is no file
-    assert resolve(OwnStore(store, "debian", "made"), mirror())[0][0] == "1.0-2"
-    assert resolve(OwnStore(store, "debian", "other"), mirror())[0][0] == "1.0-2"
+    assert resolve(StoreSource(store, "debian", "made"), mirror())[0][0] == "1.0-2"
+    assert resolve(StoreSource(store, "debian", "other"), mirror())[0][0] == "1.0-2"
 
 
 def test_a_damaged_memory_of_the_store_is_no_obstacle(store: Store) -> None:
     folder = store.root / "packages" / "debian-made"
     folder.mkdir(parents=True)
     (folder / "x.json").write_bytes(b"{")
-    assert resolve(OwnStore(store, "debian", "made"), mirror())[0][0] == "1.0-2"
+    assert resolve(StoreSource(store, "debian", "made"), mirror())[0][0] == "1.0-2"
 
 
 def test_a_file_that_only_the_pool_has_must_be_accepted(served: Served, store: Store) -> None:
     content = deb()
     served.give("/d/pool/tool_1.0-1_amd64.deb", content)
-    found, ruling = resolve(Pool(NET, store), mirror(f"{served.url}/d/"))
+    found, ruling = resolve(MirrorPool(NET, store), mirror(f"{served.url}/d/"))
     expected = hashlib.sha256(content).hexdigest()
     assert found == ("1.0-1", expected, f"{served.url}/d/pool/tool_1.0-1_amd64.deb")
     assert (ruling.outcome, ruling.kind) == ("replaced", "unsigned-file")
@@ -117,8 +118,8 @@ def test_what_nobody_vouched_for_is_no_better_the_second_time(served: Served, st
     index = mirror(f"{served.url}/d/")
     rulings = []
     for _ in range(2):
-        own = OwnStore(store, "debian", "made")
-        search = Search((WANTED,), index, None, [own, Pool(NET, store)], now=0)
+        own = StoreSource(store, "debian", "made")
+        search = Search((WANTED,), index, None, [own, MirrorPool(NET, store)], now=0)
         base, found, whole = find_base((WANTED,), index, search, roots=[])
         own.keep([c for one in base.packages for c in whole.versions(one.name)], whole, search.found)
         rulings += [ruling for ruling in found if ruling.subject == "tool"]
@@ -127,7 +128,7 @@ def test_what_nobody_vouched_for_is_no_better_the_second_time(served: Served, st
 
 
 def test_two_architectures_of_one_version_are_both_remembered(store: Store) -> None:
-    own, known = OwnStore(store, "debian", "made"), {}
+    own, known = StoreSource(store, "debian", "made"), {}
     for architecture in ("amd64", "i386"):
         known[architecture] = store.add(deb(more=f"X: {architecture}\n"))
         text = stanza("tool", "1.0-1").replace("0" * 64, known[architecture])
@@ -135,7 +136,7 @@ def test_two_architectures_of_one_version_are_both_remembered(store: Store) -> N
         index = SystemIndex("debian", "made", [PackagesFile(uri="http://x.test/", content=text.encode())])
         key = "tool" if architecture == "amd64" else "tool:i386"
         own.keep(index.versions(key), index, {})
-    again = OwnStore(store, "debian", "made")
+    again = StoreSource(store, "debian", "made")
     for architecture, sha256 in known.items():
         found = again.find(package("tool", "1.0-1", architecture=architecture), mirror())
         assert found is not None
@@ -155,7 +156,7 @@ def test_two_architectures_of_one_version_are_both_remembered(store: Store) -> N
 )
 def test_another_file_in_the_pool_is_not_taken(served: Served, store: Store, content: bytes) -> None:
     served.give("/d/pool/tool_1.0-1_amd64.deb", content)
-    found, ruling = resolve(Pool(NET, store), mirror(f"{served.url}/d/"))
+    found, ruling = resolve(MirrorPool(NET, store), mirror(f"{served.url}/d/"))
     assert found[0] == "1.0-2"
     assert (ruling.outcome, ruling.kind) == ("replaced", "withdrawn")
     assert "looked for in: this machine's mirror, the mirror's pool" in ruling.reason
@@ -168,13 +169,13 @@ def test_the_epoch_of_a_version_is_not_in_the_name_of_its_file(served: Served, s
         "debian", "made",
         [PackagesFile(uri=f"{served.url}/d/", content="\n".join([*SYSTEM[:3], stanza("tool", "3:1.0-2")]).encode())],
     )  # fmt: skip
-    found, _ = resolve(Pool(NET, store), index, (package("tool", "3:1.0-1", "manual"),))
+    found, _ = resolve(MirrorPool(NET, store), index, (package("tool", "3:1.0-1", "manual"),))
     assert found[:2] == ("3:1.0-1", hashlib.sha256(content).hexdigest())
 
 
 def test_a_pool_that_does_not_answer_is_told(served: Served, store: Store) -> None:
     served.give("/d/pool/tool_1.0-1_amd64.deb", Reply(b"", 500))
-    _, ruling = resolve(Pool(NET, store), mirror(f"{served.url}/d/"))
+    _, ruling = resolve(MirrorPool(NET, store), mirror(f"{served.url}/d/"))
     assert ruling.kind == "withdrawn"
     assert "the mirror's pool (" in ruling.reason
 
@@ -188,7 +189,7 @@ def test_files_of_the_user_are_taken_by_what_is_in_them(tmp_path: Path, store: S
     (folder / "other_1.deb").write_bytes(b"not looked at")
     paths = user_files(["vendor"], tmp_path)
     assert [path.name for path in paths] == ["other_1.deb", "tool_1.0-1_amd64.deb", "tool_renamed.deb"]
-    found, ruling = resolve(UserFiles(paths, store), mirror())
+    found, ruling = resolve(LocalDebs(paths, store), mirror())
     assert found == ("1.0-1", hashlib.sha256(content).hexdigest(), "")
     assert ruling.outcome == "pinned"
     assert ruling.reason.endswith("; from the user's files")
@@ -199,7 +200,7 @@ def test_a_file_that_only_the_user_has_settles_a_package_of_no_archive(tmp_path:
     (tmp_path / "site-tool_2.deb").write_bytes(deb("site-tool", "2"))
     packages = (package("site-tool", "2", "local", line=3),)
     index = mirror()
-    search = Search(packages, index, None, [UserFiles(user_files(["."], tmp_path), store)], now=0)
+    search = Search(packages, index, None, [LocalDebs(user_files(["."], tmp_path), store)], now=0)
     base, rulings, _ = find_base(packages, index, search, roots=[])
     assert "site-tool" in {one.name for one in base.packages}
     assert [ruling.outcome for ruling in rulings if ruling.subject == "site-tool"] == ["pinned"]
@@ -209,7 +210,7 @@ def test_a_given_file_that_is_not_there_is_named(tmp_path: Path, store: Store) -
     (tmp_path / "vendor" / "tool_1.deb").mkdir(parents=True)
     for place, why in (("tool_1.deb", "No such file"), ("vendor", "Is a directory")):
         with pytest.raises(LockError, match=rf"deb cannot be read: {why}") as caught:
-            resolve(UserFiles(user_files([place], tmp_path), store), mirror())
+            resolve(LocalDebs(user_files([place], tmp_path), store), mirror())
         assert caught.value.hint == "check the path that `--deb` gives"
 
 
@@ -249,7 +250,7 @@ class Pad:
 
 def test_launchpad_has_what_the_mirror_lost(served: Served, store: Store) -> None:
     content = deb(more="Depends: dpkg\n")
-    shelf = OfLaunchpad(Pad(served, content).service, "made", (), NET, store)
+    shelf = LaunchpadSource(Pad(served, content).service, "made", (), NET, store)
     found, ruling = resolve(shelf, mirror())
     assert found == (
         "1.0-1", hashlib.sha256(content).hexdigest(), f"{served.url}/+files/tool_1.0-1_amd64.deb"
@@ -260,7 +261,7 @@ def test_launchpad_has_what_the_mirror_lost(served: Served, store: Store) -> Non
 def test_a_ppa_is_asked_after_the_distribution(served: Served, store: Store) -> None:
     content = deb()
     pad = Pad(served, content, "~some/+archive/ubuntu/fresh")
-    shelf = OfLaunchpad(pad.service, "made", ["some/fresh"], NET, store)
+    shelf = LaunchpadSource(pad.service, "made", ["some/fresh"], NET, store)
     assert resolve(shelf, mirror())[0][1] == hashlib.sha256(content).hexdigest()
     served.give("/devel/~some/+archive/ubuntu/fresh", json.dumps({"signing_key_fingerprint": "AB"}).encode())
     assert pad.service.fingerprint("some/fresh") == "AB"
@@ -271,7 +272,7 @@ def test_a_ppa_is_asked_after_the_distribution(served: Served, store: Store) -> 
 def test_another_file_of_launchpad_is_refused_by_its_hash(served: Served, store: Store) -> None:
     pad = Pad(served, deb())
     served.give("/+files/tool_1.0-1_amd64.deb", deb(more="Depends: evil\n"))
-    _, ruling = resolve(OfLaunchpad(pad.service, "made", (), NET, store), mirror())
+    _, ruling = resolve(LaunchpadSource(pad.service, "made", (), NET, store), mirror())
     assert ruling.kind == "withdrawn"
     assert "Launchpad (tool_1.0-1_amd64.deb from " in ruling.reason
 
@@ -296,7 +297,7 @@ def test_a_strange_answer_is_named_and_asked_for_once(
         caught.value.hint
         == "the answer is not as documented: try again later, or give the files with `--deb`"
     )
-    shelf = OfLaunchpad(pad.service, "made", (), NET, store)
+    shelf = LaunchpadSource(pad.service, "made", (), NET, store)
     before = len(served.asked)
     for _ in range(3):
         with pytest.raises(FetchError):

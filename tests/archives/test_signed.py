@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
-from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.ecosystems.apt.signatures import AptKeyring
 from reprobuild.errors import FetchError
 
 KEY, OTHER = Tsk.generate("one <one@archive.test>"), Tsk.generate("two <two@archive.test>")
@@ -20,7 +20,7 @@ def signed(key: Tsk, text: bytes = b"Suite: made\n") -> bytes:
     return sign(key.signer(), text, mode=SignatureMode.CLEAR)
 
 
-def refusal(ring: Keyring, content: bytes) -> str:
+def refusal(ring: AptKeyring, content: bytes) -> str:
     with pytest.raises(FetchError) as caught:
         ring.open(content, WHERE)
     assert caught.value.hint == HINT
@@ -34,17 +34,17 @@ def test_a_key_of_the_machine_opens_what_it_signed(tmp_path: Path, name: str, bi
     (tmp_path / name).write_bytes(bytes(certificate) if binary else str(certificate).encode())
     (tmp_path / "a-damaged.gpg").write_bytes(b"\x99nothing")
     (tmp_path / "folder.gpg").mkdir()
-    ring = Keyring([PRINT.upper()], [tmp_path / "absent", tmp_path])
+    ring = AptKeyring([PRINT.upper()], [tmp_path / "absent", tmp_path])
     assert ring.open(signed(KEY), WHERE) == b"Suite: made\n"
 
 
 def test_a_key_that_is_there_and_not_pinned_is_not_trusted(tmp_path: Path) -> None:
     for key, name in ((KEY, "one.asc"), (OTHER, "two.asc")):
         (tmp_path / name).write_text(str(key.extract_certificate()))
-    ring = Keyring([PRINT], [tmp_path])
+    ring = AptKeyring([PRINT], [tmp_path])
     refusal(ring, signed(OTHER))
     assert "none of the pinned keys is on this machine" in refusal(
-        Keyring(["0" * 40], [tmp_path]), signed(KEY)
+        AptKeyring(["0" * 40], [tmp_path]), signed(KEY)
     )
 
 
@@ -60,13 +60,13 @@ def test_a_key_that_is_there_and_not_pinned_is_not_trusted(tmp_path: Path) -> No
 )
 def test_nothing_unsigned_changed_or_cut_is_opened(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "one.asc").write_text(str(KEY.extract_certificate()))
-    refusal(Keyring([PRINT], [tmp_path]), content)
+    refusal(AptKeyring([PRINT], [tmp_path]), content)
 
 
 def test_text_around_the_signed_part_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "one.asc").write_text(str(KEY.extract_certificate()))
     try:
-        found = Keyring([PRINT], [tmp_path]).open(
+        found = AptKeyring([PRINT], [tmp_path]).open(
             b"Suite: evil\n\n" + signed(KEY) + b"\nSuite: evil\n", WHERE
         )
     except FetchError:
@@ -81,7 +81,7 @@ def test_a_missing_key_is_fetched_once_it_is_needed(tmp_path: Path) -> None:
         asked.append(fingerprint)
         return str(KEY.extract_certificate()).encode()
 
-    ring = Keyring([PRINT], [tmp_path], fetch)
+    ring = AptKeyring([PRINT], [tmp_path], fetch)
     assert asked == []
     assert ring.open(signed(KEY), WHERE) == b"Suite: made\n"
     assert ring.open(signed(KEY), WHERE) == b"Suite: made\n"
@@ -96,11 +96,13 @@ def test_a_missing_key_is_fetched_once_it_is_needed(tmp_path: Path) -> None:
     ],
 )
 def test_another_key_than_the_pinned_one_is_refused(tmp_path: Path, sent: bytes, words: str) -> None:
-    assert words in refusal(Keyring([PRINT], [tmp_path], lambda _: sent), signed(OTHER))
+    assert words in refusal(AptKeyring([PRINT], [tmp_path], lambda _: sent), signed(OTHER))
 
 
 def test_a_key_server_that_is_down_is_told(tmp_path: Path) -> None:
     def fetch(_: str) -> bytes:
         raise FetchError("http://keys.test cannot be reached", hint="x")
 
-    assert "http://keys.test cannot be reached" in refusal(Keyring([PRINT], [tmp_path], fetch), signed(KEY))
+    assert "http://keys.test cannot be reached" in refusal(
+        AptKeyring([PRINT], [tmp_path], fetch), signed(KEY)
+    )

@@ -15,7 +15,7 @@ from reprobuild.resolve.system.apt_update_time import (
     find_version,
     infer_moment,
 )
-from reprobuild.snapshot.model import Place
+from reprobuild.snapshot.model import SourceLocation
 from tests.archives.world import DEBIAN, END, START, TICK, UBUNTU, Shape, make_world
 from tests.system.samples import package
 
@@ -53,7 +53,7 @@ def claims_at(time: int, *, sure: bool = True) -> list[Claim]:
     sample = Archive().at(time)
     assert sample is not None
     return [
-        Claim(place=Place("apt-packages.txt", number), key=key, version=versions[0], sure=sure)
+        Claim(place=SourceLocation("apt-packages.txt", number), key=key, version=versions[0], sure=sure)
         for number, (key, versions) in enumerate(sample.versions.items(), 1)
     ]
 
@@ -101,8 +101,8 @@ def test_where_intervals_do_not_meet_most_of_them_decide_and_the_others_are_name
     true = START + 130 * DAY
     claims = [*claims_at(true)]
     claims += [
-        Claim(place=Place("apt-packages.txt", 9), key=("lagging", "amd64"), version="1", sure=True),
-        Claim(place=Place("apt-packages.txt", 10), key=("foreign", "amd64"), version="1", sure=True),
+        Claim(place=SourceLocation("apt-packages.txt", 9), key=("lagging", "amd64"), version="1", sure=True),
+        Claim(place=SourceLocation("apt-packages.txt", 10), key=("foreign", "amd64"), version="1", sure=True),
     ]
     archive = Archive(
         {**HISTORY, "lagging": (0, 30)}
@@ -110,7 +110,7 @@ def test_where_intervals_do_not_meet_most_of_them_decide_and_the_others_are_name
     moment = infer_moment(claims, archive.look, END)
     assert moment is not None
     assert (moment.agreeing, moment.claims) == (3, 4)  # what no archive knows says nothing
-    assert moment.against == (Place("apt-packages.txt", 9),)
+    assert moment.against == (SourceLocation("apt-packages.txt", 9),)
     assert moment.confidence == 0.75
     assert (moment.after or 0) < true < (moment.before or END)
 
@@ -138,7 +138,12 @@ def test_the_number_of_questions_is_bounded() -> None:
     history = {f"p{n}": sorted(dice.sample(range(360), 60)) for n in range(40)}
     archive = Archive(dict(history))
     claims = [
-        Claim(place=Place("x", n), key=(f"p{n}", "amd64"), version=str(dice.randrange(1, 60)), sure=True)
+        Claim(
+            place=SourceLocation("x", n),
+            key=(f"p{n}", "amd64"),
+            version=str(dice.randrange(1, 60)),
+            sure=True,
+        )
         for n in range(40)
     ]
     moment = infer_moment(claims, archive.look, END)
@@ -175,7 +180,7 @@ def test_random_moments_of_a_made_up_year(shape: Shape, seed: int) -> None:
 
     newest = {name: max(versions) for name, versions in world.offered(true).items()}
     claims = [
-        Claim(place=Place("x", n), key=(name, "amd64"), version=version, sure=True)
+        Claim(place=SourceLocation("x", n), key=(name, "amd64"), version=version, sure=True)
         for n, (name, version) in enumerate(sorted(newest.items()))
     ]
     moment = infer_moment(claims, look, END)

@@ -10,26 +10,27 @@ from pathlib import Path
 import pytest
 from debian.debian_support import Version as Order
 
-from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.archives import AptArchive
 from reprobuild.ecosystems.apt.first_seen import FirstSeen
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.launchpad import Launchpad
-from reprobuild.ecosystems.apt.signatures import Keyring
-from reprobuild.ecosystems.apt.snapshot_archive import Indexes
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Ruling
+from reprobuild.ecosystems.apt.signatures import AptKeyring
+from reprobuild.ecosystems.apt.snapshot_archive import ArchiveIndexes
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.system.base import find_base
-from reprobuild.resolve.system.fallback_sources import OfLaunchpad, OwnStore, Shelf
+from reprobuild.resolve.system.fallback_sources import LaunchpadSource, PackageSource, StoreSource
 from reprobuild.resolve.system.snapshot_archives import Past
 from reprobuild.resolve.system.version_search import Search
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 from reprobuild.snapshot.parsers.apt import parse
 from reprobuild.store.store import Store
 from tests.archives.served import Archives, Moods
 from tests.archives.world import DAY, DEBIAN, END, START, UBUNTU, Shape, World, make_world
 
 CASES = 20  # of each of two shapes
-PATIENT = Manners(pause=0.01)
+PATIENT = RetryPolicy(pause=0.01)
 
 
 def newest(offered: dict[str, list[str]]) -> str:
@@ -90,9 +91,9 @@ def year(request: pytest.FixtureRequest) -> Iterator[Archives]:
         yield archives
 
 
-def archives_in(archives: Archives, shape: Shape) -> list[Archive]:
+def archives_in(archives: Archives, shape: Shape) -> list[AptArchive]:
     return [
-        Archive(
+        AptArchive(
             url=f"{archives.url}/{name}/{{time}}/", pockets=pockets, components=("main",),
             keys=("ppa" if name.startswith("ppa") else "own",),
         )
@@ -100,13 +101,13 @@ def archives_in(archives: Archives, shape: Shape) -> list[Archive]:
     ]  # fmt: skip
 
 
-def keyring(archives: Archives, folder: Path) -> dict[str, Keyring]:
+def keyring(archives: Archives, folder: Path) -> dict[str, AptKeyring]:
     """Return the rings of the two keys, read from a folder as a machine has it."""
     found = {}
     for name, key in (("own", archives.world.key), ("ppa", archives.world.ppa_key)):
         certificate = key.extract_certificate()
         (folder / f"{name}.asc").write_text(str(certificate))
-        found[name] = Keyring([certificate.fingerprint], [folder])
+        found[name] = AptKeyring([certificate.fingerprint], [folder])
     return found
 
 
@@ -125,23 +126,25 @@ def mirror_now(world: World) -> SystemIndex:
 class Outcome:
     """What became of one listing."""
 
-    def __init__(self, archives: Archives, packages: tuple[Package, ...], folder: Path, store: Store) -> None:
+    def __init__(
+        self, archives: Archives, packages: tuple[SystemPackage, ...], folder: Path, store: Store
+    ) -> None:
         world = archives.world
         index, net, rings = mirror_now(world), Net(manners=PATIENT), keyring(archives, folder)
-        indexes = Indexes(net, store, lambda archive: rings[archive.keys[0]], ("amd64",))
+        indexes = ArchiveIndexes(net, store, lambda archive: rings[archive.keys[0]], ("amd64",))
         past = Past(archives_in(archives, world.shape), indexes, {package.name for package in packages})
-        shelves: list[Shelf] = [OwnStore(store, index.distribution, index.release)]
+        shelves: list[PackageSource] = [StoreSource(store, index.distribution, index.release)]
         seen = FirstSeen(f"{archives.url}/mr/binary/{{name}}/{{version}}/binfiles?fileinfo=1", net).of
         if world.shape is UBUNTU:
             service = Launchpad(f"{archives.url}/devel", net)
-            shelves.append(OfLaunchpad(service, index.release, (), net, store))
+            shelves.append(LaunchpadSource(service, index.release, (), net, store))
         self.search = Search(
             packages, index, past, shelves, now=END, first_seen=seen if world.shape is DEBIAN else None
         )
         base, self.rulings, _ = find_base(packages, index, self.search, roots=[])
         self.files = {deb.name: (deb.version, deb.file.sha256) for deb in base.packages}
 
-    def of(self, name: str) -> Ruling:
+    def of(self, name: str) -> Resolution:
         return next(ruling for ruling in self.rulings if ruling.subject == name)
 
 

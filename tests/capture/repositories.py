@@ -20,10 +20,11 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.restore.restore import restore
 from reprobuild.infra.git.addresses import read_origin
-from reprobuild.infra.tar import read_tar
-from reprobuild.lock.lock import Ruling, Source
-from reprobuild.resolve.sources.trees import Given, resolve_sources
-from reprobuild.snapshot.capture_model import Repository
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Source
+from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
+from reprobuild.snapshot.capture_model import CapturedRepository
 from reprobuild.snapshot.parsers.capture_json import read_captured
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -142,7 +143,7 @@ def inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def take(top: Path, out: Path) -> tuple[Repository, ...]:
+def take(top: Path, out: Path) -> tuple[CapturedRepository, ...]:
     """Capture the repository of a working directory, and nothing else of this machine."""
     with mock.patch.object(capture, "PARTS", ()), mock.patch.dict(os.environ, ENV, clear=True), inside(top):
         report = capture.capture(str(out))
@@ -184,12 +185,12 @@ def own(out: Path) -> dict[str, str]:
 
 def locked(
     out: Path, store: Store, origins: dict[str, str], **more: Any
-) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
     """Lock the sources of a snapshot."""
     snapshot = read_snapshot(out)
     lines = tuple(line for line in snapshot.requirements if line.kind == "editable")
     places = {name: read_origin(place, out) for name, place in origins.items()}
-    given = Given(
+    given = SourceInputs(
         patches=snapshot.patches, origins=places, store=store, env=ENV, captured=snapshot.captured, folder=out, **more
     )  # fmt: skip
     return resolve_sources(lines, given)

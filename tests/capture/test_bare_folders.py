@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.ecosystems.git.restore.files import File, bare_repositories
+from reprobuild.ecosystems.git.restore.files import TreeFile, bare_repositories
 
 
 def test_a_captured_repository_can_be_a_part_of_one() -> None:
-    files = [File(b"100644", b"0" * 40, 1, path) for path in (b"x/HEAD", b"x/config", b"x/refs/keep")]
+    files = [TreeFile(b"100644", b"0" * 40, 1, path) for path in (b"x/HEAD", b"x/config", b"x/refs/keep")]
     assert bare_repositories(files) == ()
     assert bare_repositories(files, {b"x/objects"}) == ("x",)
     assert bare_repositories(files, {b"x/objects/deep", b"y"}) == ("x",)
@@ -32,5 +32,5 @@ def test_a_captured_repository_can_be_a_part_of_one() -> None:
 def test_folders_with_the_configuration_of_a_repository(
     paths: tuple[str, ...], folders: tuple[str, ...]
 ) -> None:
-    files = [File(b"100644", b"0" * 40, 1, path.encode()) for path in paths]
+    files = [TreeFile(b"100644", b"0" * 40, 1, path.encode()) for path in paths]
     assert bare_repositories(files) == folders

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from reprobuild.infra.git.addresses import read_origin
-from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.resolve.system.release import infer_release
 from reprobuild.snapshot.parsers import env as environ
 from reprobuild.snapshot.parsers import modules
@@ -211,7 +211,7 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     assert line.kind == "editable"
     store = Store(tmp_path / "store")
     origins = {"my-lib": read_origin(str(tmp_path / "origin.git"), tmp_path)}
-    given = Given(patches=snapshot.patches, origins=origins, store=store, env=dict(os.environ))
+    given = SourceInputs(patches=snapshot.patches, origins=origins, store=store, env=dict(os.environ))
     (source,), rulings = resolve_sources((line,), given)
     (repository,) = read_captured(out).repositories
     assert source.tree == repository.worktree

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.conda.environment import in_prefix
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -15,7 +15,9 @@ from reprobuild.snapshot.read import read_snapshot
 ENV = "/home/u/miniconda3/envs/x"
 
 
-def settled(folder: Path, *variables: str, **decided: tuple[str, ...]) -> tuple[dict[str, str], list[Ruling]]:
+def settled(
+    folder: Path, *variables: str, **decided: tuple[str, ...]
+) -> tuple[dict[str, str], list[Resolution]]:
     """Return the image's variables and their rulings, where scripts of one package export all that was captured."""
     (folder / "env.txt").write_text("".join(f"{line}\n" for line in (f"CONDA_PREFIX={ENV}", *variables)))
     snapshot, decisions = read_snapshot(folder), Decisions(**decided)

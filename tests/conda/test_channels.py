@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.conda.channels import Meaning, Place
+from reprobuild.ecosystems.conda.channels import Channel, ChannelResolver
 from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
 from reprobuild.errors import LockError
 
@@ -15,8 +15,8 @@ SHIPPED = read_services({})
 PUBLIC, DEFAULTS = SHIPPED["conda-channels"].url, SHIPPED["conda-defaults"].url
 
 
-def meaning(channels: Channels) -> Meaning:
-    return Meaning(channels, PUBLIC, DEFAULTS, (PUBLIC, DEFAULTS))
+def meaning(channels: Channels) -> ChannelResolver:
+    return ChannelResolver(channels, PUBLIC, DEFAULTS, (PUBLIC, DEFAULTS))
 
 
 def test_files_variables_and_decisions_in_their_order(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
 
 def test_names_and_addresses() -> None:
     plain = meaning(Channels())
-    forge = Place("conda-forge", "https://conda.anaconda.org/conda-forge")
+    forge = Channel("conda-forge", "https://conda.anaconda.org/conda-forge")
     assert plain.of("conda-forge") == plain.of("https://conda.anaconda.org/conda-forge/") == [forge]
-    assert plain.of("pkgs/main") == [Place("pkgs/main", "https://repo.anaconda.com/pkgs/main")]
+    assert plain.of("pkgs/main") == [Channel("pkgs/main", "https://repo.anaconda.com/pkgs/main")]
     assert [place.name for place in plain.of("defaults")] == ["pkgs/main", "pkgs/r"]
-    assert plain.of("https://host.test/x") == [Place("https://host.test/x", "https://host.test/x")]
+    assert plain.of("https://host.test/x") == [Channel("https://host.test/x", "https://host.test/x")]
     assert [place.name for place in plain.of(None, ("nvidia",))] == ["nvidia"]
     assert plain.otherwise("nvidia") == plain.otherwise(None, ("nvidia",)) == plain.otherwise(None) == []
     mine = meaning(Channels(order=("mine",)))
@@ -103,13 +103,13 @@ def test_names_and_addresses() -> None:
 
 def test_a_mirror_stands_for_the_channel_of_its_name() -> None:
     mirror = meaning(Channels(order=("https://mirror.test/conda-forge",)))
-    assert mirror.of("conda-forge") == [Place("conda-forge", "https://mirror.test/conda-forge")]
+    assert mirror.of("conda-forge") == [Channel("conda-forge", "https://mirror.test/conda-forge")]
     aliased = meaning(Channels(alias="https://site.test"))
-    assert aliased.of("bioconda") == [Place("bioconda", "https://site.test/bioconda")]
+    assert aliased.of("bioconda") == [Channel("bioconda", "https://site.test/bioconda")]
     assert aliased.of("https://site.test/bioconda") == aliased.of("bioconda")
     own = meaning(Channels(custom={"conda-forge": "file:///srv/conda"}))
     assert own.of("https://conda.anaconda.org/conda-forge") == [
-        Place("conda-forge", "file:///srv/conda/conda-forge")
+        Channel("conda-forge", "file:///srv/conda/conda-forge")
     ]
 
 

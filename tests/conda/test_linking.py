@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Root
-from reprobuild.lock.lock import CondaPackage
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.python import CondaPackage
 from reprobuild.realise.conda import link_packages
 from reprobuild.store.store import Store
 from tests.conda_packages import PLACEHOLDER, Link, Spec, locked

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 
 from reprobuild.compare.images.attribute import TREE, candidates, read_origins
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import compare_locks
-from reprobuild.lock.lock import Artefact, CondaPackage, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import CondaPackage
+from reprobuild.lock.system import Artefact
 from tests.verify.samples import make_lock
 
 
-def file(path: str) -> Entry:
-    return Entry(path=path, type="file", mode=0o644, sha256=path, size=1)
+def file(path: str) -> TarEntry:
+    return TarEntry(path=path, type="file", mode=0o644, sha256=path, size=1)
 
 
 def test_conda_records_tell_the_package_of_a_file() -> None:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Root
-from reprobuild.lock.lock import Interpreter
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.python import Interpreter
 from reprobuild.realise.conda import link_conda
 from reprobuild.store.store import Store
 from tests.conda.test_linking import PYTHON, never

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import BuildError, FetchError, LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import EPOCH, Ruling
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import EPOCH
 from reprobuild.resolve.conda.packages import Conda, resolve_conda
-from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.unreachable import refuse_lost
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import keep
@@ -63,9 +64,9 @@ def solve(
     (folder / file).write_text(lists)
     (folder / "requirements.txt").write_text(freeze or "# nothing\n")
     snapshot = read_snapshot(folder)
-    around = Surroundings(
+    around = ResolveContext(
         store=Store(tmp_path / store), net=Net(offline=offline, manners=MANNERS), folder=tmp_path, now=EPOCH,
-        indexes=Indexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
         say=lambda text: None,
     )  # fmt: skip
     found = resolve_conda(
@@ -80,7 +81,7 @@ def unresolved(found: Conda) -> list[tuple[str, str]]:
     return [(one.subject, one.kind) for one in found.rulings if one.outcome == "unresolved"]
 
 
-def ruling(found: Conda, name: str) -> Ruling:
+def ruling(found: Conda, name: str) -> Resolution:
     return next(one for one in found.rulings if one.subject == name)
 
 
@@ -346,9 +347,9 @@ def test_a_repository_in_an_environment_does_not_hide_what_pip_installed(
         "  - pure==3\n  - mypkg @ git+https://git.example.org/x@0123456789abcdef0123456789abcdef01234567\n"
     )
     snapshot = read_snapshot(folder)
-    around = Surroundings(
+    around = ResolveContext(
         store=Store(tmp_path / "store"), net=Net(manners=MANNERS), folder=tmp_path, now=EPOCH,
-        indexes=Indexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
         say=lambda text: None,
     )  # fmt: skip
     decided = Decisions(channels=(serve(server, channel),))

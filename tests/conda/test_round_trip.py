@@ -6,11 +6,13 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Artefact, CondaPackage, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import CondaPackage
+from reprobuild.lock.system import Artefact
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.roundtrip.compare import compare_conda, compare_freeze
-from reprobuild.verify.roundtrip.image_freeze import Frozen, Item
+from reprobuild.verify.roundtrip.image_freeze import Frozen, FrozenDistribution
 from tests.verify.samples import make_lock
 
 
@@ -49,7 +51,10 @@ def test_records_are_compared_by_build_and_hash(tmp_path: Path) -> None:
 
 
 def test_a_distribution_that_conda_brings_and_the_freeze_lacks_is_explained() -> None:
-    items = (Item(name="Bee", freeze="Bee==1"), Item(name="stranger", freeze="stranger==1"))
+    items = (
+        FrozenDistribution(name="Bee", freeze="Bee==1"),
+        FrozenDistribution(name="stranger", freeze="stranger==1"),
+    )
     found = compare_freeze(lock(), Frozen(python="3.11.2", distributions=items))
     told = {one.image: (one.code, one.reason) for one in found if one.image}
     assert told == {

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Root
+from reprobuild.infra.sandbox.model import Root
 from reprobuild.realise.conda import link_conda
 from tests.conda.test_linking import NALA, PYTHON, linked
 from tests.conda_packages import Spec, locked

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprobuild.verify.verdict import Comparison
+from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.run import Work, work_of_options
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def work_of(script: Script) -> Work:
     return made
 
 
-def verdicts(found: Sequence[Comparison]) -> dict[str, str]:
+def verdicts(found: Sequence[WorkComparison]) -> dict[str, str]:
     """Return the verdict of each artefact."""
     return {comparison.name.removeprefix("artefact "): comparison.verdict for comparison in found}
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from reprobuild_runtime.artefacts import archives
-from reprobuild_runtime.artefacts.excuses import Rules
+from reprobuild_runtime.artefacts.excuses import ExcuseRules
 from reprobuild_runtime.artefacts.moments import Run
 from tests.determinism.test_compare import (
     NOW,
@@ -360,7 +360,7 @@ def test_the_answer_is_bounded(tmp_path: Path) -> None:
     "text", ["a" * 100_000, "a." * 50_000, "a" + " " * 100_000, "1" * 100_000, "a=" * 50_000, "_" * 100_000]
 )
 def test_a_long_line_takes_no_time(text: str) -> None:
-    rules = Rules([Run(NOW - 60, NOW, "h")] * 2)
+    rules = ExcuseRules([Run(NOW - 60, NOW, "h")] * 2)
     began = time.monotonic()
     assert rules.texts(text, text + "!") == []
     assert rules.excuse(text, 1, 2, envelope=True) == []
@@ -374,7 +374,7 @@ def test_a_long_line_takes_no_time(text: str) -> None:
 )
 def test_lines_made_for_the_patterns_take_no_time(unit: str) -> None:
     """Each of the known loggers' patterns is tried on a line as long as any in which they are looked for."""
-    rules = Rules([Run(NOW - 60, NOW, "abcdefgh")] * 2, ["mfu", "#/s", "*_per_second"])
+    rules = ExcuseRules([Run(NOW - 60, NOW, "abcdefgh")] * 2, ["mfu", "#/s", "*_per_second"])
     for begin in (
         "",
         "iteration 1/ 1 | consumed samples: 1 |",

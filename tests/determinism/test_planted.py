@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprobuild.engines.registry import find_engine
-from reprobuild.verify.verdict import Comparison
+from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.conditions import Conditions
 from reprobuild.verify.workload.run import compare_work
 from tests.conftest import Built
@@ -19,12 +19,12 @@ AT_ONCE = 2  # containers, as many as the cores of a small machine
 
 
 @pytest.fixture(scope="module")
-def answers(built_example: Built) -> dict[str, list[Comparison]]:
+def answers(built_example: Built) -> dict[str, list[WorkComparison]]:
     """What came of every script, run once, some at a time; `make proof` runs each many times: false alarms are rare."""
     image, engine = built_example.image, find_engine("docker", os.environ)
     engine.load(built_example.out / "image", image.reference, (image.config, image.manifest), os.environ)
 
-    def run(script: Script) -> list[Comparison]:
+    def run(script: Script) -> list[WorkComparison]:
         folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
         work = msgspec.structs.replace(
             work_of(script),
@@ -46,13 +46,13 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.parametrize("script", FAULTS, ids=lambda script: script.name)
-def test_a_fault_is_caught(script: Script, answers: dict[str, list[Comparison]]) -> None:
+def test_a_fault_is_caught(script: Script, answers: dict[str, list[WorkComparison]]) -> None:
     found = answers[script.name]
     assert verdicts(found) == script.expected, found
 
 
 @pytest.mark.parametrize("script", CLEAN, ids=lambda script: script.name)
-def test_a_clean_script_raises_no_alarm(script: Script, answers: dict[str, list[Comparison]]) -> None:
+def test_a_clean_script_raises_no_alarm(script: Script, answers: dict[str, list[WorkComparison]]) -> None:
     """Once each: an alarm that comes now and then is for `make proof` to find."""
     found = answers[script.name]
     assert verdicts(found) == dict.fromkeys(script.artefacts, "identical"), found

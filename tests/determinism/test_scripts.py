@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.verify.verdict import Comparison
+from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.run import compare_work, work_of_options
 from tests.determinism.plain_engine import PlainEngine
 from tests.determinism.scripts.program import FORMATS
@@ -25,7 +25,7 @@ NAMES = [each.__name__ for each in FORMATS]
 AT_ONCE = 6  # the scripts sleep most of the time
 
 
-def judged(name: str, fault: int) -> Comparison:
+def judged(name: str, fault: int) -> WorkComparison:
     """Run a script twice, more than a second apart, and compare what it wrote."""
     line = f"sleep 1.1; {shlex.quote(sys.executable)} {shlex.quote(str(PROGRAM))} {name} {{out}} {fault}"
     work = work_of_options(line, ("{out}",), (), ())
@@ -46,13 +46,13 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def clean() -> dict[str, Comparison]:
+def clean() -> dict[str, WorkComparison]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(NAMES, pool.map(lambda name: judged(name, 0), NAMES), strict=True))
 
 
 @pytest.fixture(scope="module")
-def faulty(counts: dict[str, int]) -> dict[tuple[str, int], Comparison]:
+def faulty(counts: dict[str, int]) -> dict[tuple[str, int], WorkComparison]:
     """What is said of each script with its first result drawn, and with its last one."""
     todo = [(name, fault) for name in NAMES for fault in sorted({1, counts[name]})]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -64,14 +64,14 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_other_times_are_no_drift(name: str, clean: dict[str, Comparison]) -> None:
+def test_other_times_are_no_drift(name: str, clean: dict[str, WorkComparison]) -> None:
     found = clean[name]
     assert found.verdict == "identical", found
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_results_are_drift(
-    name: str, faulty: dict[tuple[str, int], Comparison], counts: dict[str, int]
+    name: str, faulty: dict[tuple[str, int], WorkComparison], counts: dict[str, int]
 ) -> None:
     for fault in {1, counts[name]}:
         found = faulty[name, fault]

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.doctor.model import PROGRAMS, Disk, EngineFound, Finding, Host, Namespaces
+from reprobuild.doctor.model import PROGRAMS, Disk, DoctorFinding, EngineFound, Host, Namespaces
 from reprobuild.doctor.preflight.gpus import Gpus
-from reprobuild.resolve.cuda.rules import Gpu
+from reprobuild.resolve.cuda.rules import DriverGpu
 
 GB = 10**9
 PODMAN = EngineFound(name="podman", version="4.9.3", program="/usr/bin/podman")
@@ -16,7 +16,7 @@ DOCKER = EngineFound(name="docker", version="26.1.5", program="/usr/bin/docker")
 APPTAINER = EngineFound(name="apptainer", version="1.3.4", program="/usr/bin/apptainer")
 A100 = Gpus(
     driver="550.54.15",
-    found=(Gpu(index="0", uuid="GPU-1", name="NVIDIA A100-SXM4-80GB", capability="8.0"),),
+    found=(DriverGpu(index="0", uuid="GPU-1", name="NVIDIA A100-SXM4-80GB", capability="8.0"),),
 )
 WELL = Host(
     kernel="6.1.0-28-amd64", distribution="Debian GNU/Linux 12 (bookworm)", manager="apt", systemd=True,
@@ -45,7 +45,7 @@ def disks(role: str, **more: Any) -> tuple[Disk, ...]:
     return tuple(msgspec.structs.replace(disk, **more) if disk.role == role else disk for disk in WELL.disks)
 
 
-def told(findings: Any, name: str) -> Finding:
+def told(findings: Any, name: str) -> DoctorFinding:
     """Return the one finding of that name."""
     (found,) = [finding for finding in findings if finding.name == name]
     return found

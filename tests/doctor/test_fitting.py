@@ -14,8 +14,10 @@ from reprobuild.doctor.diagnose import read_subject
 from reprobuild.doctor.model import Fabric
 from reprobuild.doctor.preflight.gpus import Gpus
 from reprobuild.errors import LockError, UsageError
-from reprobuild.lock.lock import Lock, Setting, write_lock
-from reprobuild.resolve.cuda.rules import Compiled, Gpu
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import EnvVar
+from reprobuild.resolve.cuda.rules import CudaTarget, DriverGpu
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Verdict
 from tests.doctor.hosts import A100, APPTAINER, DOCKER, PODMAN, disks, host, states, told
@@ -30,16 +32,20 @@ from tests.verify.samples import (
 )
 
 OLD_DOCKER = msgspec.structs.replace(DOCKER, version="20.10.7")
-CUDA = Compiled(what="torch 2.6.0+cu124", cuda="12.4", architectures=("sm_70", "sm_80", "sm_90"))
+CUDA = CudaTarget(what="torch 2.6.0+cu124", cuda="12.4", architectures=("sm_70", "sm_80", "sm_90"))
 UNTOLD = msgspec.structs.replace(CUDA, architectures=())
 SAME = {**FINGERPRINT, "machine": "x86_64", "cpu_model": "made processor", "cpu_capability": "AVX2"}
 OF_GPU = {
     **SAME,
     "cuda": {"driver": "550.54.15", "gpus": [{"name": A100.found[0].name, "capability": "8.0"}]},
 }
-H100 = Gpus(driver="550.54.15", found=(Gpu(index="0", uuid="GPU-2", name="NVIDIA H100", capability="9.0"),))
-P100 = Gpus(driver="550.54.15", found=(Gpu(index="0", uuid="GPU-3", name="Tesla P100", capability="6.0"),))
-NEW = Gpus(driver="550.54.15", found=(Gpu(index="0", uuid="GPU-4", name="NVIDIA made"),))
+H100 = Gpus(
+    driver="550.54.15", found=(DriverGpu(index="0", uuid="GPU-2", name="NVIDIA H100", capability="9.0"),)
+)
+P100 = Gpus(
+    driver="550.54.15", found=(DriverGpu(index="0", uuid="GPU-3", name="Tesla P100", capability="6.0"),)
+)
+NEW = Gpus(driver="550.54.15", found=(DriverGpu(index="0", uuid="GPU-4", name="NVIDIA made"),))
 GPU = {"vendors": ("nvidia",), "gpus": A100, "cdi": True}
 
 
@@ -99,18 +105,18 @@ def test_the_same_machine_will_do() -> None:
         ({"fabric": Fabric(devices=("mlx5_0",), nodes=("uverbs0",))}, {}, {"fabric": "warning"},
          "add them to apt-packages.txt"),
         ({"fabric": Fabric(interfaces=("eth0", "lo"))},
-         {"environment": (Setting(name="NCCL_SOCKET_IFNAME", value="ib"),)}, {"fabric": "warning"},
+         {"environment": (EnvVar(name="NCCL_SOCKET_IFNAME", value="ib"),)}, {"fabric": "warning"},
          "`--env NCCL_SOCKET_IFNAME=...` of this machine: it has eth0, lo"),
         ({"fabric": Fabric(interfaces=("eth0",))},
-         {"environment": (Setting(name="NCCL_SOCKET_IFNAME", value="=eth0"),)}, {}, ""),
-        ({"fabric": Fabric()}, {"environment": (Setting(name="NCCL_IB_HCA", value="mlx5_0:1"),)}, {"fabric": "warning"},
+         {"environment": (EnvVar(name="NCCL_SOCKET_IFNAME", value="=eth0"),)}, {}, ""),
+        ({"fabric": Fabric()}, {"environment": (EnvVar(name="NCCL_IB_HCA", value="mlx5_0:1"),)}, {"fabric": "warning"},
          "it has none"),
-        ({"fabric": Fabric()}, {"environment": (Setting(name="NCCL_IB_HCA", value="^mlx5_3"),)}, {}, ""),
-        ({"fabric": Fabric()}, {"environment": (Setting(name="UCX_NET_DEVICES", value="all"),)}, {}, ""),
+        ({"fabric": Fabric()}, {"environment": (EnvVar(name="NCCL_IB_HCA", value="^mlx5_3"),)}, {}, ""),
+        ({"fabric": Fabric()}, {"environment": (EnvVar(name="UCX_NET_DEVICES", value="all"),)}, {}, ""),
         ({"fabric": Fabric(interfaces=("eth0",))},
-         {"environment": (Setting(name="UCX_NET_DEVICES", value="eth0"),)}, {}, ""),
+         {"environment": (EnvVar(name="UCX_NET_DEVICES", value="eth0"),)}, {}, ""),
         ({"fabric": Fabric(interfaces=("eth0",))},
-         {"environment": (Setting(name="UCX_NET_DEVICES", value="mlx5_0:1"),)}, {"fabric": "warning"},
+         {"environment": (EnvVar(name="UCX_NET_DEVICES", value="mlx5_0:1"),)}, {"fabric": "warning"},
          "it has eth0"),
     ],
 )  # fmt: skip
@@ -158,7 +164,9 @@ def test_a_glibc_that_will_not_do_is_not_also_well() -> None:
          "what the NVIDIA made can do"),
     ],
 )  # fmt: skip
-def test_drivers_and_gpus(facts: dict[str, Any], code: Compiled, expected: dict[str, str], seen: str) -> None:
+def test_drivers_and_gpus(
+    facts: dict[str, Any], code: CudaTarget, expected: dict[str, str], seen: str
+) -> None:
     findings = judged(facts, verdict=certificate(gpu=OF_GPU), code=code)
     assert states(findings) == expected
     assert seen in " ".join(finding.seen for finding in findings)
@@ -244,10 +252,10 @@ def test_what_does_not_belong_together(tmp_path: Path) -> None:
 def test_a_torch_that_is_no_wheel_of_an_index_may_have_cuda_code(torch: str, tmp_path: Path) -> None:
     lock, store = lock_of(**OTHER_TORCHES[torch]), Store(tmp_path / "empty")
     told = {**SAME, "cuda_build": True, "cuda": {"version": "12.4"}}
-    assert cuda_code(lock, certificate(told), store) == Compiled(what="torch 1.0", cuda="12.4")
+    assert cuda_code(lock, certificate(told), store) == CudaTarget(what="torch 1.0", cuda="12.4")
     assert cuda_code(lock, certificate({**SAME, "cuda_build": False}), store) is None
     # conda's own for CUDA needs conda's runtime library, which is not there.
-    unknown = None if torch == "conda" else Compiled(what="torch 1.0", cuda="")
+    unknown = None if torch == "conda" else CudaTarget(what="torch 1.0", cuda="")
     assert cuda_code(lock, None, store) == unknown
     fabric = Fabric(devices=("mlx5_0",), nodes=("uverbs0",))
     assert states(judged({"fabric": fabric}, lock)) == {"fabric": "warning"}
@@ -256,4 +264,4 @@ def test_a_torch_that_is_no_wheel_of_an_index_may_have_cuda_code(torch: str, tmp
 
 def test_a_torch_that_is_not_built_yet_has_no_version(tmp_path: Path) -> None:
     lock = lock_of(**{**OTHER_TORCHES["built from a repository"], "realised": None})
-    assert cuda_code(lock, None, Store(tmp_path)) == Compiled(what="torch", cuda="")
+    assert cuda_code(lock, None, Store(tmp_path)) == CudaTarget(what="torch", cuda="")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.doctor.model import Diagnosis, Finding
+from reprobuild.doctor.model import Diagnosis, DoctorFinding
 from reprobuild.doctor.text import render_diagnosis
 
 
-def silent(name: str) -> Finding:
-    return Finding(
+def silent(name: str) -> DoctorFinding:
+    return DoctorFinding(
         name=f"service {name}", state="warning", seen=f"https://{name}.example/ cannot be reached",
         meaning="nothing comes from there", fix="name a mirror",
     )  # fmt: skip
@@ -19,7 +19,7 @@ def silent(name: str) -> Finding:
     ("count", "heads"), [(3, ["service s0", "service s1", "service s2"]), (4, ["4 services"])]
 )
 def test_a_long_row_of_the_same_is_told_once(count: int, heads: list[str]) -> None:
-    answers = Finding(name="service other", state="ok", seen="https://other.example/ answers")
+    answers = DoctorFinding(name="service other", state="ok", seen="https://other.example/ answers")
     found = Diagnosis(findings=(answers, *(silent(f"s{number}") for number in range(count))))
     text = render_diagnosis(found, "this machine")
     told = [line for line in text.splitlines() if line.startswith("warning")]

@@ -6,11 +6,11 @@ import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reprobuild.infra.http.client import Manners
+from reprobuild.infra.http.retry import RetryPolicy
 from tests.resolve.served import Reply, Served
 
 # Three tries of a third of a second each.
-MANNERS = Manners(connect=0.3, read=0.3, least=1, least_of_file=1, tries=3, pause=0.01)
+MANNERS = RetryPolicy(connect=0.3, read=0.3, least=1, least_of_file=1, tries=3, pause=0.01)
 LOGIN = b'<!DOCTYPE html>\n<html><title>Log in</title><form><input name="password"></form></html>\n'
 
 

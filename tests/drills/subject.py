@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.lock.lock import write_lock
+from reprobuild.lock.file import write_lock
 from reprobuild.recipe.payload import pack_runtime
 from tests.image.made import Made, file
 

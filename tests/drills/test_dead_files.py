@@ -11,7 +11,10 @@ import pytest
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Lock, Sdist, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import Caches
 from reprobuild.store.fetch import artefacts, fetch
 from reprobuild.store.store import Store, hash_file

@@ -13,17 +13,20 @@ import pytest
 
 from reprobuild.config.services import read_services
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Ruling, Wheel
-from reprobuild.resolve.python.resolve import Around, Target, resolve_requirements
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
+from reprobuild.resolve.python.resolve import LineContext, resolve_requirements
 from reprobuild.resolve.python.unreachable import refuse_lost
 from tests.drills.dead import FAULTS, LOGIN, MANNERS, Scene, like
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
 
-TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 BEST, PLAIN, OTHER = (
     f"tool-1.0-{tag}.whl" for tag in ("cp311-cp311-linux_x86_64", "py3-none-any", "py3-none-linux_x86_64")
 )
@@ -70,10 +73,10 @@ def body_of(form: str, files: Sequence[Mapping[str, Any]]) -> bytes:
     return f"<!DOCTYPE html>\n<html><body>\n{rows}</body></html>\n".encode()
 
 
-def lock(*roots: str, line: str = "tool==1.0") -> tuple[Wheel | None, Ruling]:
-    indexes = Indexes(find_links=(), simple=roots, credentials={})
+def lock(*roots: str, line: str = "tool==1.0") -> tuple[Wheel | None, Resolution]:
+    indexes = PackageIndexes(find_links=(), simple=roots, credentials={})
     files = FileLists(indexes, Net(manners=MANNERS))
-    around = Around(services=read_services({}), bring=never)
+    around = LineContext(services=read_services({}), bring=never)
     found = resolve_requirements([requirement(line)], files, TARGET, around)
     refuse_lost(found.lost, (), ())
     return (found.wheels[0] if found.wheels else None), found.rulings[0]

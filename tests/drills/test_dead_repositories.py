@@ -11,8 +11,9 @@ from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.git import command
 from reprobuild.infra.git.addresses import read_origin
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Ruling, Source
-from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Source
+from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.drills.dead import FAULTS, LOGIN, Scene
@@ -51,12 +52,12 @@ def publish(project: Project, server: Served, root: str = "/proj.git") -> str:
     return server.url + root
 
 
-Found = tuple[tuple[Source, ...], tuple[Ruling, ...]]
+Found = tuple[tuple[Source, ...], tuple[Resolution, ...]]
 
 
 def find(store: Store, url: str, commit: str, *, source: str = "", env: Mapping[str, str] = ENV) -> Found:
     origins = {"proj": read_origin(source, Path())} if source else {}
-    given = Given(patches=(), origins=origins, store=store, env={**env, "NO_PROXY": "127.0.0.1"})
+    given = SourceInputs(patches=(), origins=origins, store=store, env={**env, "NO_PROXY": "127.0.0.1"})
     return resolve_sources((requirement(f"-e git+{url}@{commit}#egg=proj"),), given)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.drills.checks import Broken
+from proof.drills.checks import BrokenError
 from proof.drills.drill import Drill
 from tests.conftest import ROOT
 from tests.drills.subject import make
@@ -71,25 +71,25 @@ def test_every_check_can_fail(drill: Drill, tmp_path: Path) -> None:
     store, out = drill.fresh("layers", "control"), tmp_path / "out"
     drill.again("layers", store, out)
     (store / "tmp" / "left").mkdir()
-    with pytest.raises(Broken, match="left behind"):
+    with pytest.raises(BrokenError, match="left behind"):
         drill.no_leftovers(store, out)
     (store / "made" / "x").write_text("{")
-    with pytest.raises(Broken, match="of what was made is damaged"):
+    with pytest.raises(BrokenError, match="of what was made is damaged"):
         drill.check_store(store)
     blob = store / "blobs" / "00" / ("0" * 64)
     blob.parent.mkdir(exist_ok=True)
     blob.write_bytes(b"x")
-    with pytest.raises(Broken, match="in the store is damaged"):
+    with pytest.raises(BrokenError, match="in the store is damaged"):
         drill.check_store(store)
     assert drill.check_results(out)
     (out / "context" / "Extra").write_text("x")
-    with pytest.raises(Broken, match="context/ is there in part"):
+    with pytest.raises(BrokenError, match="context/ is there in part"):
         drill.check_results(out)
     (out / "Dockerfile").write_text("FROM")
-    with pytest.raises(Broken, match="Dockerfile is neither absent nor what it should be"):
+    with pytest.raises(BrokenError, match="Dockerfile is neither absent nor what it should be"):
         drill.check_results(out)
     done = subprocess.CompletedProcess([], 70, "", "Traceback")
-    with pytest.raises(Broken, match="exit code 70"):
+    with pytest.raises(BrokenError, match="exit code 70"):
         drill.check_error(done, "No space left on device", "layers")
-    with pytest.raises(Broken, match="were not fetched"):
+    with pytest.raises(BrokenError, match="were not fetched"):
         drill.check_whole("layers", tmp_path, out)

@@ -18,7 +18,7 @@ import zstandard
 from reprobuild.engines import docker
 from reprobuild.engines.model import Finished, Task
 from reprobuild.image.oci.read import read_layout
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, Built, reprobuild
 from tests.e2e.test_planted_secrets import below
 

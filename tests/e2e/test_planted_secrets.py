@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.secrets import find
+from reprobuild.infra.secrets.search import find
 from reprobuild.snapshot.parsers import git_diff
 from reprobuild.store.store import hash_file
 from tests.conftest import Built, reprobuild

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.store.store import hash_file
 from tests.conftest import EXAMPLE, Built, reprobuild
 from tests.e2e.test_planted_secrets import below, forms, unpacked

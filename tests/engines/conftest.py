@@ -21,9 +21,10 @@ import pytest
 
 from reprobuild.engines import docker, podman
 from reprobuild.engines.model import Engine
-from reprobuild.image.layers.blobs import Layer, LayerSink
+from reprobuild.image.layers.blobs import Layer, LayerWriter
 from reprobuild.image.oci.write import image_json, write_layout
-from reprobuild.infra.tar import Entry, TarWriter
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.store.store import Store
 from tests.conftest import ROOT
 
@@ -164,12 +165,12 @@ def make_tiny(
 
 def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:
     target = io.BytesIO()
-    with LayerSink(target) as sink:
+    with LayerWriter(target) as sink:
         writer = TarWriter(sink, 0)
         for name in sorted({str(parent) for path in files for parent in Path(path).parents} - {"."}):
             writer.directory(name)
         for path, content in files.items():
-            writer.add(Entry(path=path, type="file", mode=0o755, size=len(content)), content)
+            writer.add(TarEntry(path=path, type="file", mode=0o755, size=len(content)), content)
         writer.close()
         diff_id, blob, size = sink.finish()
     store.add(target.getvalue())

@@ -11,7 +11,7 @@ import pytest
 
 from reprobuild.ecosystems.apt.apt_config import configured_index
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import write_lock
+from reprobuild.lock.file import write_lock
 from reprobuild.output.directory import read_image
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store.store import Store

@@ -21,7 +21,9 @@ from reprobuild.builders.native import build_image
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.lock.lock import Lock, Setting, encode, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock, encode
+from reprobuild.lock.system import EnvVar
 from reprobuild.output.directory import LOCK
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.payload import payload
@@ -60,7 +62,7 @@ def awkward(built_example: Built) -> Lock:
     assert 10 < len(wheels) < len(lock.wheels)
     return msgspec.structs.replace(
         lock, wheels=wheels, workdir="/a b/$HOME/\"c'",
-        environment=tuple(Setting(name=name, value=value) for name, value in AWKWARD.items()),
+        environment=tuple(EnvVar(name=name, value=value) for name, value in AWKWARD.items()),
     )  # fmt: skip
 
 
@@ -160,7 +162,7 @@ BUILDS = """
 import os, sys
 from pathlib import Path
 from reprobuild.errors import ReproError
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from tests.engines.test_apptainer_builder import build
 try:
     print(build(read_lock(Path(sys.argv[1])), Path(sys.argv[2]), os.environ).tree)

@@ -21,7 +21,7 @@ from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.output.directory import LOCK, read_image
 from reprobuild.recipe.payload import payload
 from reprobuild.store.store import Store

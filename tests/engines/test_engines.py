@@ -18,7 +18,7 @@ from reprobuild.engines import docker
 from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.oci.read import MAKE_AGAIN
+from reprobuild.image.layering.packed import MAKE_AGAIN
 from tests.engines.conftest import Running, Tiny, make_tiny
 
 REFUSED = {

@@ -14,7 +14,7 @@ import pytest
 from reprobuild.image.formats.single_file import write_sif
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
-from reprobuild.lock.lock import Workload
+from reprobuild.lock.model import Workload
 from reprobuild.report.html.run import apptainer_commands, docker_commands, podman_commands
 from tests.engines.conftest import Tiny
 from tests.verify.samples import make_lock

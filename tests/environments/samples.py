@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprobuild.compare.environments.difference import Comparison
+from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.compare.environments.open import Running, compare
 from tests.conftest import EXAMPLE
 from tests.image.images import Entries, make_layout
@@ -19,7 +19,7 @@ NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/usr/bin
 SITE = "opt/env/lib/python3.11/site-packages"
 
 
-def compared(one: object, other: object, running: Running = NOBODY) -> Comparison:
+def compared(one: object, other: object, running: Running = NOBODY) -> EnvironmentComparison:
     return compare(str(one), str(other), running, NO_ENGINE, lambda text: None)
 
 

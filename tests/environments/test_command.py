@@ -15,7 +15,7 @@ from reprobuild import cli
 from reprobuild.compare.environments.open import Running, compare
 from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.errors import SnapshotError
-from reprobuild.lock.lock import write_lock
+from reprobuild.lock.file import write_lock
 from tests.conftest import ROOT, reprobuild
 from tests.environments.samples import NO_ENGINE, SNAPSHOT, compared, make_image
 from tests.verify.samples import make_lock

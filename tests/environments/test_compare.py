@@ -12,13 +12,15 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.compare.environments.difference import Comparison, Difference
+from reprobuild.compare.environments.difference import EnvironmentComparison, EnvironmentDifference
 from reprobuild.compare.environments.model import KINDS
 from reprobuild.compare.environments.open import compare
 from reprobuild.errors import EngineError, InconclusiveError, LockError, SnapshotError, UsageError
 from reprobuild.image.formats.single_file import write_singles
-from reprobuild.infra.tar import Entry
-from reprobuild.lock.lock import Lock, Realised, Setting, write_lock
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock, RealisedOutputs
+from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.image_config import environ_file
 from reprobuild.report.comparison import SHOWN, render_comparison
 from tests.environments.samples import NOBODY, SNAPSHOT, compared, info, make_image, make_snapshot, repository
@@ -30,15 +32,15 @@ from tests.verify.samples import deb, make_lock, ruling, source, wheel
 TOKEN = "hf_" + "abcdefGHIJ" * 3 + "klmn"
 
 
-def names(found: Comparison) -> list[tuple[str, str]]:
+def names(found: EnvironmentComparison) -> list[tuple[str, str]]:
     return [(difference.kind, difference.name) for difference in found.differences]
 
 
-def unsaid(found: Comparison) -> dict[tuple[str, str], tuple[str, ...]]:
+def unsaid(found: EnvironmentComparison) -> dict[tuple[str, str], tuple[str, ...]]:
     return {(item.kind, item.reason): item.names for item in found.not_compared}
 
 
-def only(found: Comparison) -> Difference:
+def only(found: EnvironmentComparison) -> EnvironmentDifference:
     (difference,) = found.differences
     return difference
 
@@ -314,7 +316,7 @@ def write(lock: Lock, path: Path) -> Path:
     ("fields", "kind", "name"),
     [
         (
-            {"environment": (Setting(name="A", value="2"), Setting(name="LINES", value="one\ntwo"))},
+            {"environment": (EnvVar(name="A", value="2"), EnvVar(name="LINES", value="one\ntwo"))},
             "environment",
             "A",
         ),
@@ -360,7 +362,7 @@ def test_of_two_output_directories_only_the_locks_are_compared_and_that_is_said(
 
 
 def test_a_sealed_lock_and_the_same_one_before_it_was_sealed(tmp_path: Path) -> None:
-    realised = Realised(base="0" * 64, runtime="2" * 64, wheels=(wheel("mylib", "3.0"),), bytecode=())
+    realised = RealisedOutputs(base="0" * 64, runtime="2" * 64, wheels=(wheel("mylib", "3.0"),), bytecode=())
     one, other = write(make_lock(), tmp_path / "one"), write(make_lock(realised=realised), tmp_path / "other")
     found = compared(one, other)
     assert found.differences == []
@@ -491,7 +493,7 @@ def test_the_version_of_an_images_python(
 
 def test_lists_that_are_hard_links(tmp_path: Path) -> None:
     (metadata, record) = info("torch", "1", metadata="Name: Torch\nVersion: 1.0.0+cpu\n")
-    link = Entry(path=metadata[0].path, type="hardlink", mode=0o644, target="root/cache/METADATA")
+    link = TarEntry(path=metadata[0].path, type="hardlink", mode=0o644, target="root/cache/METADATA")
     one = make_image(tmp_path / "one", file("root/cache/METADATA", metadata[1]), (link, b""), record)
     other = make_image(tmp_path / "other", *info("torch", "1.0.0+cpu"))
     assert compared(one, other).differences == []
@@ -543,7 +545,7 @@ def test_where_an_image_has_a_distribution_from(tmp_path: Path) -> None:
 def test_a_lock_and_the_image_that_is_built_of_it(tmp_path: Path) -> None:
     made = Made(tmp_path / "made")
     torch = made.wheel("torch", {"torch/__init__.py": b""})
-    lock = made.lock(environment=(Setting(name="A", value="1"), Setting(name="LINES", value="one\ntwo")))
+    lock = made.lock(environment=(EnvVar(name="A", value="1"), EnvVar(name="LINES", value="one\ntwo")))
     sealed = msgspec.structs.replace(lock, wheels=(torch,))
     build_image(sealed, made.store, tmp_path / "out", files=environ_file(sealed), reference="small:1")
     write(sealed, tmp_path / "out" / "reprobuild.lock")
@@ -553,7 +555,7 @@ def test_a_lock_and_the_image_that_is_built_of_it(tmp_path: Path) -> None:
     assert unsaid(found)["python", "only A tells the sha256"] == ("torch",)
     assert ("system", "B does not tell of it") in unsaid(found)
     assert ("interpreter", "B does not tell of it") not in unsaid(found)
-    other = msgspec.structs.replace(sealed, environment=(Setting(name="LINES", value="one\nthree"),))
+    other = msgspec.structs.replace(sealed, environment=(EnvVar(name="LINES", value="one\nthree"),))
     differing = compared(write(other, tmp_path / "other.lock"), tmp_path / "out" / "image")
     assert names(differing) == [("environment", "A"), ("environment", "LINES")]
 

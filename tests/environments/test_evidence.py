@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from reprobuild.compare.environments import evidence
-from reprobuild.compare.environments.difference import Comparison
+from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.compare.environments.evidence import BUNDLES, STARTS
-from reprobuild.lock.lock import Artefact, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import hash_file
 from tests.conftest import ROOT, reprobuild
 from tests.environments.samples import compared, make_snapshot
@@ -34,7 +35,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return shutil.copytree(CAPTURE, tmp_path / "one"), shutil.copytree(CAPTURE, tmp_path / "other")
 
 
-def doubts(found: Comparison) -> dict[str, tuple[str, ...]]:
+def doubts(found: EnvironmentComparison) -> dict[str, tuple[str, ...]]:
     return {one.reason: one.names for one in found.not_compared if one.grave}
 
 

@@ -13,7 +13,7 @@ from reprobuild.compare.environments.model import (
     ARCHITECTURE,
     KINDS,
     LONGEST,
-    Gathered,
+    EnvironmentBuilder,
     another_build,
     bounded,
     entries,
@@ -74,7 +74,7 @@ def test_versions(one: str, other: str, same: bool, build: bool) -> None:
     ],
 )  # fmt: skip
 def test_files_of_conda(filename: str, built: tuple[str, str, str] | None) -> None:
-    assert conda.package(filename) == (built and conda.Built(*built))
+    assert conda.package(filename) == (built and conda.CondaBuild(*built))
 
 
 def test_conda_and_pip_have_one_name_for_one_project() -> None:
@@ -86,12 +86,13 @@ def test_conda_and_pip_have_one_name_for_one_project() -> None:
 
 
 def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
-    gathered = Gathered()
+    gathered = EnvironmentBuilder()
     gathered.add("python", "numpy", {"version": None})
     gathered.add("python", "torch", {"version": "2.3.1+cu121"})
     rows = [
-        conda.Built("numpy", "1.26.4", "py311h24aa872_0"), conda.Built("pytorch", "2.3.1", "py3.11_cuda12.1_0"),
-        conda.Built("mkl", "2023.1.0", "h213fc3f_46344"), conda.Built("tqdm", "4.66.4", "pyhd8ed1ab_0"),
+        conda.CondaBuild("numpy", "1.26.4", "py311h24aa872_0"),
+        conda.CondaBuild("pytorch", "2.3.1", "py3.11_cuda12.1_0"),
+        conda.CondaBuild("mkl", "2023.1.0", "h213fc3f_46344"), conda.CondaBuild("tqdm", "4.66.4", "pyhd8ed1ab_0"),
     ]  # fmt: skip
     conda.add(gathered, rows)
     assert gathered.known["python"] == {
@@ -103,7 +104,7 @@ def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
 
 
 def test_what_was_stated_first_stays_and_is_counted() -> None:
-    gathered = Gathered()
+    gathered = EnvironmentBuilder()
     for version in ("1", "2", "1", None):
         gathered.add("python", "a", {"version": version})
     gathered.add("python", "a", {"sha256": "x" * LONGEST})
@@ -119,7 +120,7 @@ def test_endless_values_are_told_apart() -> None:
 
 
 def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
-    gathered = Gathered()
+    gathered = EnvironmentBuilder()
     rows = [
         ("libc6", "1", "amd64", ""),
         ("libc6", "2", "i386", ""),

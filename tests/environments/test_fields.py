@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET, Struct
 
 from reprobuild.compare.environments import machine
-from reprobuild.compare.environments.difference import Comparison, compare_sides
+from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
 from reprobuild.compare.environments.snapshot import of_snapshot
 from reprobuild.snapshot import capture_model, model
 from tests.recipe.full_lock import replaced
@@ -30,79 +30,79 @@ _OFFER = "what apt offers, which is another thing each day; the version is what 
 SILENT: dict[Owner, str] = {
     (model.Snapshot, "digest"): "the sha256 of all the others",
     (model.Snapshot, "apt_lists"): _OFFER,
-    (model.Place, "line"): _PLACE,
+    (model.SourceLocation, "line"): _PLACE,
     (model.Requirement, "place"): _PLACE,
-    (model.Package, "place"): _PLACE,
+    (model.SystemPackage, "place"): _PLACE,
     (model.RpmPackage, "place"): _PLACE,
-    (model.CondaPackage, "place"): _PLACE,
+    (model.CapturedCondaPackage, "place"): _PLACE,
     (model.Variable, "place"): _PLACE,
     (model.Module, "place"): "the order of modules is in LOADEDMODULES, a variable that is compared",
     (model.Requirement, "text"): _TEXT,
     (model.Requirement, "version_from"): _PLACE,
-    (model.Package, "text"): _TEXT,
-    (model.Package, "suites"): _OFFER,
-    (model.Package, "upgrade"): _OFFER,
+    (model.SystemPackage, "text"): _TEXT,
+    (model.SystemPackage, "suites"): _OFFER,
+    (model.SystemPackage, "upgrade"): _OFFER,
     (model.RpmPackage, "text"): _TEXT,
-    (model.CondaPackage, "text"): _TEXT,
-    (model.Fact, "name"): "the fields of a report have the facts that are of the environment",
-    (model.Fact, "value"): "the fields of a report have the facts that are of the environment",
-    (model.Fact, "lines"): _PLACE,
-    (model.Report, "file"): _PLACE,
-    (model.Report, "facts"): "the fields of a report have the facts that are of the environment",
+    (model.CapturedCondaPackage, "text"): _TEXT,
+    (model.ReportedValue, "name"): "the fields of a report have the facts that are of the environment",
+    (model.ReportedValue, "value"): "the fields of a report have the facts that are of the environment",
+    (model.ReportedValue, "lines"): _PLACE,
+    (model.MachineReport, "file"): _PLACE,
+    (model.MachineReport, "facts"): "the fields of a report have the facts that are of the environment",
     (model.Variable, "secret"): "why a value counts as a secret, which the variable without a value tells",
     (model.Variable, "lines"): _PLACE,
     (model.Patch, "file"): "the name of the repository with an ending",
     (model.Patch, "files"): "repeats the content of the patch, whose digest is compared",
     (model.Patch, "strip"): "follows from the content of the patch, whose digest is compared",
-    (model.Remark, "reason"): "follows from the text of the line",
-    (model.Remark, "lines"): _PLACE,
-    (capture_model.Captured, "python"): _FOLDER,
-    (capture_model.Captured, "command"): _FOLDER,
-    (capture_model.Captured, "notes"): "say in words what the parts and the repositories say, and name folders",
+    (model.ParseNote, "reason"): "follows from the text of the line",
+    (model.ParseNote, "lines"): _PLACE,
+    (capture_model.CaptureFacts, "python"): _FOLDER,
+    (capture_model.CaptureFacts, "command"): _FOLDER,
+    (capture_model.CaptureFacts, "notes"): "say in words what the parts and the repositories say, and name folders",
     (capture_model.PackedInterpreter, "file"): "it has one name in each snapshot",
     (capture_model.PackedInterpreter, "size"): "follows from the archive, whose sha256 is compared",
-    (capture_model.Repository, "folder"): _FOLDER,
-    (capture_model.Repository, "object_format"): "another one has other ids of trees, which are compared",
-    (capture_model.Repository, "branch"): _TREE,
-    (capture_model.Repository, "remotes"): _TREE,
-    (capture_model.Repository, "base"): _TREE,
-    (capture_model.Repository, "prerequisites"): _SAVED,
-    (capture_model.Repository, "index"): _TREE,
-    (capture_model.Repository, "bundle"): _SAVED,
-    (capture_model.Repository, "unmerged"): _TREE,
-    (capture_model.Repository, "flags"): _TREE,
-    (capture_model.Repository, "settings"): _TREE,
-    (capture_model.Repository, "attributes"): _TREE,
-    (capture_model.Repository, "shallow"): _SAVED,
-    (capture_model.Repository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
+    (capture_model.CapturedRepository, "folder"): _FOLDER,
+    (capture_model.CapturedRepository, "object_format"): "another one has other ids of trees, which are compared",
+    (capture_model.CapturedRepository, "branch"): _TREE,
+    (capture_model.CapturedRepository, "remotes"): _TREE,
+    (capture_model.CapturedRepository, "base"): _TREE,
+    (capture_model.CapturedRepository, "prerequisites"): _SAVED,
+    (capture_model.CapturedRepository, "index"): _TREE,
+    (capture_model.CapturedRepository, "bundle"): _SAVED,
+    (capture_model.CapturedRepository, "unmerged"): _TREE,
+    (capture_model.CapturedRepository, "flags"): _TREE,
+    (capture_model.CapturedRepository, "settings"): _TREE,
+    (capture_model.CapturedRepository, "attributes"): _TREE,
+    (capture_model.CapturedRepository, "shallow"): _SAVED,
+    (capture_model.CapturedRepository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
     (capture_model.Diff, "size"): _SAVED,
     (capture_model.LeftOut, "reason"): "why the content is not there; the file is named",
     (machine.Cpu, "part"): "names the processor where it has no model name",
     (machine.Cpu, "vendor"): "names the processor where it has no model name",
     (machine.Cpu, "features"): "the flags of the processor where it has no others",
-    (machine.Part, "outcome"): "a part that failed is not there, which is told",
+    (machine.CapturePart, "outcome"): "a part that failed is not there, which is told",
     (machine.Cpu, "usable"): "which processors a job has is noise; their number is compared",
     (machine.Cpu, "count"): "the processors that may be used count; all of them where that is not told",
-    (machine.Gpu, "driver"): "repeats the row of nvidia-smi, where there is one",
-    (machine.Gpu, "cards"): "repeats the row of nvidia-smi, where there is one",
+    (machine.CapturedGpu, "driver"): "repeats the row of nvidia-smi, where there is one",
+    (machine.CapturedGpu, "cards"): "repeats the row of nvidia-smi, where there is one",
 }  # fmt: skip
 
 
-def place(file: str) -> model.Place:
-    return model.Place(file, 1)
+def place(file: str) -> model.SourceLocation:
+    return model.SourceLocation(file, 1)
 
 
 def requirement(kind: Any, name: str, **more: Any) -> model.Requirement:
     return model.Requirement(place=place("requirements.txt"), text=f"of {name}", kind=kind, name=name, **more)
 
 
-def repository(name: str, digit: str, **more: Any) -> capture_model.Repository:
+def repository(name: str, digit: str, **more: Any) -> capture_model.CapturedRepository:
     tree, commit = digit * 40, "c" * 40
-    return capture_model.Repository(
+    return capture_model.CapturedRepository(
         name=name, folder=f"/home/ada/{name}", object_format="sha1", head=commit, branch="main", base=commit,
         remotes=(capture_model.Remote(name="origin", url="https://git.example.org/r"),), prerequisites=(commit,),
         index=tree, worktree=tree, unmerged=(("100644", commit, "1", "a"),), flags={"skip-worktree": ("a",)},
-        bundle=capture_model.Bundle(file="r.bundle", sha256="1" * 64, refs={"head": commit}, reason="done"),
+        bundle=capture_model.GitBundle(file="r.bundle", sha256="1" * 64, refs={"head": commit}, reason="done"),
         diff=capture_model.Diff(file=None, size=1, start=commit, reason="done"), settings={"core.x": "1"},
         attributes="a", shallow=(commit,), left_out=(capture_model.LeftOut(path="key", reason="secret"),),
         lfs=(capture_model.LargeFile(path="big", sha256="2" * 64, size=1),), left_out_count=2,
@@ -113,7 +113,7 @@ def repository(name: str, digit: str, **more: Any) -> capture_model.Repository:
 def full_snapshot() -> model.Snapshot:
     """Return a snapshot that has a value in each field."""
     hashes = ("1" * 64, "2" * 64)
-    fact = model.Fact(place=place("collect-env.txt"), name="OS", value="x")
+    fact = model.ReportedValue(place=place("collect-env.txt"), name="OS", value="x")
     return model.Snapshot(
         digest="d",
         requirements=(
@@ -130,7 +130,7 @@ def full_snapshot() -> model.Snapshot:
         ),
         unlisted=(requirement("index", "setuptools", version="1"),),
         packages=(
-            model.Package(
+            model.SystemPackage(
                 place=place("apt-packages.txt"), text="bash", name="bash", version="1", architecture="amd64",
                 mark="manual", suites=("stable",), upgrade="2",
             ),
@@ -151,9 +151,9 @@ def full_snapshot() -> model.Snapshot:
                 files=(model.PatchedFile(line=1, old_path="a", new_path="a"),),
             ),
         ),
-        remarks=(model.Remark(place=place("env.txt"), text="odd", reason="nobody knows", understood=False),),
+        remarks=(model.ParseNote(place=place("env.txt"), text="odd", reason="nobody knows", understood=False),),
         absent=("x.txt",),
-        captured=capture_model.Captured(
+        captured=capture_model.CaptureFacts(
             interpreter=capture_model.PackedInterpreter(
                 file="interpreter.tar.gz", sha256="4" * 64, size=1, version="3.11.7", build="3.11.7 (main)",
                 prefix="/sw/python", left_out=(capture_model.LeftOut(path="lib/x.py", reason="secret"),),
@@ -164,28 +164,28 @@ def full_snapshot() -> model.Snapshot:
                 repository("outer", "3"),
                 repository("mylib", "4", distributions=("mylib",)),
             ),
-            python=capture_model.Python(prefix="/opt/env"),
+            python=capture_model.CapturedPython(prefix="/opt/env"),
             command=capture_model.Command(folder="/home/ada"),
             notes=("a note",),
         ),
         conda=(
-            model.CondaPackage(
+            model.CapturedCondaPackage(
                 place=place("conda-list.txt"), text="mkl", name="mkl", version="1", build="h_1", channel="forge",
                 url="https://c.example/forge/linux-64/mkl-1-h_1.conda", md5="a" * 32,
             ),
-            model.CondaPackage(
+            model.CapturedCondaPackage(
                 place=place("conda-list.txt"), text="tbb", name="tbb", version="1", build="h_1",
                 url="https://c.example/tbb-1-h_1.tar.bz2", sha256="a" * 64,
             ),
-            model.CondaPackage(
+            model.CapturedCondaPackage(
                 place=place("conda-list.txt"), text="blas", name="blas", version="1", build="h_1", among=("own",)
             ),
-            model.CondaPackage(
+            model.CapturedCondaPackage(
                 place=place("conda-list.txt"), text="blis", name="blis", version="1", build="h_1", channel="own"
             ),
         ),
         reports=(
-            model.Report(
+            model.MachineReport(
                 file="collect-env.txt", kind="collect_env", facts=(fact,), python="3.11.2", torch="2.3", cuda="12",
                 cudnn="9", gpus=("H100",), driver="550", os="Ubuntu", libc="2.35", free_threaded=False,
                 machine="x86_64",
@@ -195,17 +195,17 @@ def full_snapshot() -> model.Snapshot:
     )  # fmt: skip
 
 
-def full_capture() -> machine.Captured:
+def full_capture() -> machine.CapturedMachine:
     """Return what `capture.json` says of a machine, with a value in each field."""
-    return machine.Captured(
-        parts={"gpu": machine.Part("done")},
-        python=machine.Python(version="3.11.2", implementation="CPython", libc="glibc 2.36"),
-        distributions=machine.Distributions(found=(machine.Distribution(name="pip", version="1"),)),
-        gpu=machine.Gpu(
+    return machine.CapturedMachine(
+        parts={"gpu": machine.CapturePart("done")},
+        python=machine.PythonFacts(version="3.11.2", implementation="CPython", libc="glibc 2.36"),
+        distributions=machine.Distributions(found=(machine.InstalledDistribution(name="pip", version="1"),)),
+        gpu=machine.CapturedGpu(
             driver="x", headers={"/a/nccl.h": "2"}, cards=({"Model": "H100"},), libraries=("/a/libcuda.so",),
             torch={"cuda": "12"}, nvidia_smi=("H100, 1",), nvidia_smi_fields=("name", "driver_version"),
         ),
-        machine=machine.Machine(
+        machine=machine.MachineFacts(
             host="node1", uname=("Linux", "node1", "6.1", "#1", "x86_64"), memory_bytes=1,
             cpu=machine.Cpu(
                 count=1, usable=(0,), vendor="a", model_name="b", family="1", model="2", stepping="3", microcode="4",
@@ -248,12 +248,12 @@ def another(value: Any) -> Any:
     return words.get(value, f"{value}1" if value[-1:].isdigit() else f"{value}x")
 
 
-def told(found: Comparison) -> tuple[Any, ...]:
+def told(found: EnvironmentComparison) -> tuple[Any, ...]:
     """Return all that a person reads of a comparison."""
     return found.differ, found.only_in_one, found.only_in_other, found.not_compared
 
 
-def compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> Comparison:
+def compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> EnvironmentComparison:
     return compare_sides(of_snapshot(*one, "one"), of_snapshot(*other, "other"))
 
 
@@ -265,7 +265,7 @@ def named(leaf: Leaf) -> str:
     return ".".join(map(str, leaf[0]))
 
 
-def is_told(leaf: Leaf, capture: machine.Captured | None) -> bool:
+def is_told(leaf: Leaf, capture: machine.CapturedMachine | None) -> bool:
     """Say whether a change of one value is told in both orders."""
     whole = (SNAPSHOT, capture)
     changed = replaced(whole, leaf[0], another(leaf[2]))
@@ -304,7 +304,7 @@ def structs(kind: Any) -> Iterator[type[Struct]]:
 
 
 def test_every_field_of_every_type_is_tried() -> None:
-    kinds = {*structs(model.Snapshot), *structs(machine.Captured)}
+    kinds = {*structs(model.Snapshot), *structs(machine.CapturedMachine)}
     fields = {(kind, field.name) for kind in kinds for field in msgspec.structs.fields(kind)}
     tried = {owner for leaf in LEAVES for owner in leaf[1]}
     below = {owner for owner in fields if owner[0] in (model.PatchedFile, model.AptList)}

@@ -5,8 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.compare.environments.difference import Comparison, Difference, compare_sides
-from reprobuild.compare.environments.model import KINDS, Side
+from reprobuild.compare.environments.difference import (
+    EnvironmentComparison,
+    EnvironmentDifference,
+    compare_sides,
+)
+from reprobuild.compare.environments.model import KINDS, Environment
 from reprobuild.report.comparison import render_comparison
 
 ASPECTS = st.dictionaries(
@@ -15,7 +19,7 @@ ASPECTS = st.dictionaries(
 NAMES = st.sampled_from(["torch", "pip", "LD_PRELOAD", "PWD", "libc6", "seed", "a"]) | st.text(max_size=3)
 FACTS = st.dictionaries(NAMES, ASPECTS, max_size=6)
 SIDES = st.builds(
-    Side,
+    Environment,
     name=st.text(max_size=5),
     form=st.just("snapshot"),
     known=st.dictionaries(st.sampled_from(KINDS), FACTS, max_size=5),
@@ -23,23 +27,23 @@ SIDES = st.builds(
 )
 
 
-def mirrored(difference: Difference) -> tuple[object, ...]:
+def mirrored(difference: EnvironmentDifference) -> tuple[object, ...]:
     d = difference
     return (d.rank, d.kind, d.name, d.other, d.one, d.aspects, d.noise)
 
 
-def rows(found: Comparison) -> list[tuple[object, ...]]:
+def rows(found: EnvironmentComparison) -> list[tuple[object, ...]]:
     return [(d.rank, d.kind, d.name, d.one, d.other, d.aspects, d.noise) for d in found.differences]
 
 
 @given(SIDES)
-def test_a_side_is_the_same_as_itself(side: Side) -> None:
+def test_a_side_is_the_same_as_itself(side: Environment) -> None:
     found = compare_sides(side, side)
     assert (found.differences, found.same) == ([], True)
 
 
 @given(SIDES, SIDES)
-def test_the_other_way_round_is_the_mirror(one: Side, other: Side) -> None:
+def test_the_other_way_round_is_the_mirror(one: Environment, other: Environment) -> None:
     there, back = compare_sides(one, other), compare_sides(other, one)
     assert [mirrored(difference) for difference in back.differences] == rows(there)
     assert len(there.not_compared) == len(back.not_compared)
@@ -47,7 +51,7 @@ def test_the_other_way_round_is_the_mirror(one: Side, other: Side) -> None:
 
 
 @given(SIDES, SIDES)
-def test_nothing_is_lost(one: Side, other: Side) -> None:
+def test_nothing_is_lost(one: Environment, other: Environment) -> None:
     found = compare_sides(one, other)
     differing = {(difference.kind, difference.name) for difference in found.differences}
     whole = {item.kind for item in found.not_compared if not item.names}
@@ -69,7 +73,7 @@ def test_nothing_is_lost(one: Side, other: Side) -> None:
 
 
 @given(SIDES, SIDES)
-def test_the_text_says_the_first_and_is_fit_to_print(one: Side, other: Side) -> None:
+def test_the_text_says_the_first_and_is_fit_to_print(one: Environment, other: Environment) -> None:
     found = compare_sides(one, other)
     text = render_comparison(found, everything=True)
     assert all(character.isprintable() or character == "\n" for character in text)

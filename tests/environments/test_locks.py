@@ -10,26 +10,17 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from reprobuild.compare.environments.difference import Comparison, compare_sides
+from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
 from reprobuild.compare.environments.lock import from_lock
 from reprobuild.errors import LockError
 from reprobuild.lock import model, python, system
 from reprobuild.lock.diff import compare_locks
-from reprobuild.lock.fields import MOST
-from reprobuild.lock.lock import (
-    SILENT,
-    Artefact,
-    CondaPackage,
-    Deb,
-    ImageBlob,
-    InheritedSetting,
-    Lock,
-    RecordedDecisions,
-    Ruling,
-    Setting,
-    read_lock,
-    write_lock,
-)
+from reprobuild.lock.fields import MOST, SILENT
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.python import CondaPackage
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import Artefact, Deb, EnvVar, ImageBlob, InheritedSetting
 from reprobuild.report.comparison import render_comparison
 from tests.recipe.full_lock import Step, full_lock, replaced
 from tests.verify.samples import SHA, artefact, deb, make_lock
@@ -102,7 +93,7 @@ def is_silent(owners: tuple[Owner, ...]) -> bool:
     return False
 
 
-def compared(one: Lock, other: Lock, folder: Path) -> Comparison:
+def compared(one: Lock, other: Lock, folder: Path) -> EnvironmentComparison:
     sides = []
     for name, lock in (("one", one), ("other", other)):
         write_lock(lock, folder / name)
@@ -187,7 +178,7 @@ def test_a_second_of_one_name_is_refused(tmp_path: Path) -> None:
 
 
 def with_variable(name: str, value: str) -> Lock:
-    return make_lock(environment=(Setting(name=name, value=value),))
+    return make_lock(environment=(EnvVar(name=name, value=value),))
 
 
 def test_a_secret_that_differs_is_told_without_its_value(tmp_path: Path) -> None:
@@ -207,7 +198,7 @@ def test_a_variable_that_is_noise_counts_in_an_image(tmp_path: Path) -> None:
 
 
 def test_values_are_fit_to_print(tmp_path: Path) -> None:
-    variable = Setting(name="CFLAGS", value="\x1b[2J" + "x" * 3000)
+    variable = EnvVar(name="CFLAGS", value="\x1b[2J" + "x" * 3000)
     source = full_lock().sources[0]
     building = msgspec.structs.replace(source.building, variables=(variable,))
     url = "https://ada:hunter22@git.example.org/project.git"
@@ -229,7 +220,7 @@ def test_long_and_many_values_are_only_counted(tmp_path: Path) -> None:
     def lock(letter: str) -> Lock:
         source, word = full_lock().sources[0], letter * 4000
         values = [letter * 200_000, *(f"{word}{number}" for number in range(400))]
-        variables = tuple(Setting(name=f"V{number}", value=value) for number, value in enumerate(values))
+        variables = tuple(EnvVar(name=f"V{number}", value=value) for number, value in enumerate(values))
         building = msgspec.structs.replace(source.building, variables=variables)
         sources = (msgspec.structs.replace(source, building=building),)
         return msgspec.structs.replace(full_lock(), sources=sources)
@@ -270,7 +261,7 @@ def test_another_image_below_has_one_line(tmp_path: Path) -> None:
 
 
 def test_explanations_and_addresses_may_differ(tmp_path: Path) -> None:
-    ruling = Ruling(file="env.nul", line=1, subject="A", outcome="excluded", reason="another")
+    ruling = Resolution(file="env.nul", line=1, subject="A", outcome="excluded", reason="another")
     lock = full_lock()
     moved = msgspec.structs.replace(lock.wheels[0].file, url="https://mirror.example.org/first.whl")
     other = msgspec.structs.replace(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.compare.environments.difference import Comparison
+from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.report.comparison import render_comparison
 from tests.environments.samples import compared, make_snapshot, repository
 
@@ -16,7 +16,7 @@ COMMIT = "a" * 40
 IN_DOUBT = "no difference; in doubt: "
 
 
-def of_files(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> Comparison:
+def of_files(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> EnvironmentComparison:
     """Compare two snapshots of these files, in both orders."""
     sides = make_snapshot(folder / "one", **one), make_snapshot(folder / "other", **other)
     found, back = compared(*sides), compared(*reversed(sides))
@@ -29,15 +29,15 @@ def of_files(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> Compar
     return found
 
 
-def shown(found: Comparison) -> list[tuple[str, str | None, str | None]]:
+def shown(found: EnvironmentComparison) -> list[tuple[str, str | None, str | None]]:
     return [(d.name, d.one, d.other) for d in found.differences]
 
 
-def grave(found: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:
+def grave(found: EnvironmentComparison) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(item.kind, item.reason, item.names) for item in found.not_compared if item.grave]
 
 
-def freezes(folder: Path, one: str, other: str) -> Comparison:
+def freezes(folder: Path, one: str, other: str) -> EnvironmentComparison:
     return of_files(
         folder,
         {"requirements_txt": f"{one}\nbar==1\n"},

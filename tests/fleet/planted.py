@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.cluster.aggregate import Fleet
-from reprobuild.lock.lock import Lock
+from reprobuild.cluster.aggregate import ClusterResult
+from reprobuild.lock.model import Lock
 from tests.conftest import PROGRAM, ROOT
 
 NODES = ("n1", "n2", "n3")
@@ -69,7 +69,7 @@ class Outcome:
     """What came of it: the exit code, and what was found."""
 
     code: int
-    fleet: Fleet
+    fleet: ClusterResult
     said: str
 
 
@@ -134,10 +134,10 @@ class Cluster:
         answer = (self.folder / f"{number}.json").read_bytes()
         assert answer, said
         code = int((self.folder / f"{number}.code").read_text())
-        return Outcome(code=code, fleet=msgspec.json.decode(answer, type=Fleet), said=said)
+        return Outcome(code=code, fleet=msgspec.json.decode(answer, type=ClusterResult), said=said)
 
 
-def named(fleet: Fleet) -> dict[str, set[str]]:
+def named(fleet: ClusterResult) -> dict[str, set[str]]:
     """Return the probes in which each named node differs."""
     found: dict[str, set[str]] = {}
     for one in fleet.groups:

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.cluster.aggregate import Fleet, Image, gather
-from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather
+from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.shared_dir import CERTIFICATE
 from reprobuild.verify.verdict import Determinism, Smoke, Verdict
 from tests.verify.samples import EXPECTED, SHA, make_smoke, make_verdict
 
-IMAGE = Image(tree=f"sha256:{SHA}", seed=42, profile="torch")
+IMAGE = ExpectedImage(tree=f"sha256:{SHA}", seed=42, profile="torch")
 OTHER = "f" * 64
 
 
@@ -80,6 +80,6 @@ def as_nobody() -> Iterator[None]:
             os.seteuid(0)
 
 
-def gathered(folder: Path, *asked: str) -> Fleet:
+def gathered(folder: Path, *asked: str) -> ClusterResult:
     """Return what is made of a folder."""
-    return gather(folder, IMAGE, Table(EXPECTED), asked)
+    return gather(folder, IMAGE, AnswerTable(EXPECTED), asked)

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from reprobuild.image.oci.read import read_layout
-from reprobuild.lock.lock import write_lock
+from reprobuild.lock.file import write_lock
 from tests.conftest import PROGRAM, ROOT
 from tests.fleet.test_step import on_slurm
 from tests.image.made import Made

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from reprobuild.cluster.aggregate import gather
-from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.check import hindrance, note_not_run
-from reprobuild.cluster.collectives_judge import Between, judge
+from reprobuild.cluster.collectives_judge import CollectiveResult, judge
 from reprobuild.cluster.rank_log import LARGEST
 from reprobuild.cluster.report import on_page
 from reprobuild.cluster.text import render_fleet
@@ -72,7 +72,7 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def judged(folder: Path, texts: Mapping[str, str], asked: tuple[str, ...] = NODES) -> Between:
+def judged(folder: Path, texts: Mapping[str, str], asked: tuple[str, ...] = NODES) -> CollectiveResult:
     folder.mkdir(exist_ok=True)
     (folder / "nodes").write_text("\n".join(asked))
     for name, text in texts.items():
@@ -80,7 +80,7 @@ def judged(folder: Path, texts: Mapping[str, str], asked: tuple[str, ...] = NODE
     return judge(folder, "cpu", REQUIRED)
 
 
-def with_third(folder: Path, change: Change) -> Between:
+def with_third(folder: Path, change: Change) -> CollectiveResult:
     """Return what is made of three nodes of which the last says something else."""
     return judged(folder, {"n1": lines(0), "n2": lines(1), "n3": lines(2, change=change)})
 
@@ -390,10 +390,10 @@ def test_collectives_that_could_not_be_run_leave_a_fleet_open(tmp_path: Path) ->
     write(tmp_path, n1=certificate(), n2=certificate(), n3=certificate())
     silent = gathered(tmp_path)
     assert (silent.exit_code, [one.verdict for one in on_page(silent).collectives]) == (0, ["not run"])
-    table = Table({"cpu": msgspec.structs.replace(EXPECTED["cpu"], between=())})
+    table = AnswerTable({"cpu": msgspec.structs.replace(EXPECTED["cpu"], between=())})
     assert hindrance(table, "cpu", NODES).startswith("the image was made by another reprobuild")
     assert hindrance(table, "cpu", ("n1",)) == "of the nodes only n1 answered on it"
-    assert hindrance(Table(EXPECTED), "cpu", NODES) == ""
+    assert hindrance(AnswerTable(EXPECTED), "cpu", NODES) == ""
     note_not_run(tmp_path, "cpu", "another reprobuild")
     found = gathered(tmp_path)
     assert (found.exit_code, found.verdict) == (9, "inconclusive")
@@ -417,7 +417,7 @@ def test_a_damaged_list_of_the_ranks_nodes_takes_nothing_else_along(tmp_path: Pa
     assert (one.verdict, one.open[1]) == ("inconclusive", "n1, n2, n3: answered, and had no part in it")
     assert one.open[0].endswith("'../x' is no name of a node")
     # Who has started them knows their nodes.
-    known = gather(tmp_path, IMAGE, Table(EXPECTED), met={"cpu": NODES})
+    known = gather(tmp_path, IMAGE, AnswerTable(EXPECTED), met={"cpu": NODES})
     assert (known.exit_code, known.collectives[0].verdict) == (0, "identical")
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reprobuild.cluster.aggregate import gather
-from reprobuild.cluster.answer_table import Table
+from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, TOLD
 from reprobuild.cluster.text import render_fleet
 from reprobuild.errors import UsageError
@@ -165,7 +165,7 @@ def test_a_list_of_nodes_that_is_no_file_is_refused(plant: Callable[[Path], None
 
 def test_who_reads_another_programs_certificate_is_told_what_to_do() -> None:
     with pytest.raises(UsageError) as caught:
-        list(Table(EXPECTED).read("evil", msgspec.json.decode(renamed(), type=Verdict)))
+        list(AnswerTable(EXPECTED).read("evil", msgspec.json.decode(renamed(), type=Verdict)))
     assert (
         caught.value.hint
         == "was it made by another reprobuild? Check the node again, with the one that is here"
@@ -250,14 +250,14 @@ def test_what_was_made_before_the_list_of_nodes_is_not_counted(tmp_path: Path) -
 def test_a_clock_that_runs_ahead_makes_no_other_node_old(tmp_path: Path) -> None:
     now = "2026-11-22T06:00:00Z"
     write(tmp_path, a=certificate(), b=certificate(), c=made("2036-11-22T05:00:00Z"))
-    assert gather(tmp_path, IMAGE, Table(EXPECTED), made=now).verdict == "same"
+    assert gather(tmp_path, IMAGE, AnswerTable(EXPECTED), made=now).verdict == "same"
     write(tmp_path, c=made("2026-13-45T05:00:00Z"))
-    (silent,) = gather(tmp_path, IMAGE, Table(EXPECTED), made=now).silent
+    (silent,) = gather(tmp_path, IMAGE, AnswerTable(EXPECTED), made=now).silent
     assert (silent.kind, silent.why) == (
         "old",
         "when its certificate was made is not known: 2026-13-45T05:00:00Z",
     )
     write(tmp_path, c=made("yesterday\x1b"))
-    (silent,) = gather(tmp_path, IMAGE, Table(EXPECTED), made=now).silent
+    (silent,) = gather(tmp_path, IMAGE, AnswerTable(EXPECTED), made=now).silent
     assert silent.kind == "unreadable"
     assert silent.why.endswith("- at `$.made`")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.cluster.aggregate import Fleet
+from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.group import Group
 from reprobuild.cluster.report import on_page
 from reprobuild.cluster.text import render_fleet
@@ -16,7 +16,7 @@ from tests.fleet.samples import certificate, changed, gathered, on, write
 from tests.verify.samples import make_smoke
 
 
-def odd(fleet: Fleet) -> list[tuple[str, str, str]]:
+def odd(fleet: ClusterResult) -> list[tuple[str, str, str]]:
     """Return (node, kind, answer) of all that is odd."""
     return [(each.node, each.kind, each.answer) for one in fleet.groups for each in one.odd]
 

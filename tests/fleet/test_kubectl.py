@@ -16,19 +16,19 @@ import pytest
 
 from reprobuild.cluster import check
 from reprobuild.cluster.kubernetes_commands import commands
-from reprobuild.cluster.kubernetes_job import Job
-from reprobuild.context import Session
+from reprobuild.cluster.kubernetes_job import KubernetesJob
+from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
-from reprobuild.pipeline.verify import Checks
+from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
 from tests.verify.samples import SHA, document, make_lock
 
-JOB = Job(image="registry.example/team/frozen", nodes=64, gpus=8, namespace="ml")
+JOB = KubernetesJob(image="registry.example/team/frozen", nodes=64, gpus=8, namespace="ml")
 
 # Its nodes are n0, n1 and so on; `ended` says how the job ends, and `double` puts the second pod on the first node.
 KUBECTL = """\
@@ -149,16 +149,19 @@ def test_half_a_log_is_not_kept(place: Path) -> None:
 
 def test_the_page_has_the_lines_that_are_printed() -> None:
     page = (ROOT / "docs" / "fleets.md").read_text()
-    lines = commands(JOB, Path("frozen"), Checks())
+    lines = commands(JOB, Path("frozen"), VerifyOptions())
     assert "".join(f"    {line}\n" for line in lines.splitlines()) in page
     words = "--nodes 64 --node-gpus 8 --image registry.example/team/frozen --namespace ml > job.json"
     assert f"    reprobuild verify frozen --kubernetes {words}\n" in page
 
 
 def test_the_lines_have_what_the_job_was_asked() -> None:
-    job = Job(image="h/n", nodes=2, deadline=7200, retries=1)
+    job = KubernetesJob(image="h/n", nodes=2, deadline=7200, retries=1)
     lines = commands(
-        job, Path("of us"), Checks(cpu_only=True, control=False, thorough=True, probes=("conv2d",)), Path("s")
+        job,
+        Path("of us"),
+        VerifyOptions(cpu_only=True, control=False, thorough=True, probes=("conv2d",)),
+        Path("s"),
     )
     assert "--namespace" not in lines
     assert "cuda-first" not in lines
@@ -168,7 +171,7 @@ def test_the_lines_have_what_the_job_was_asked() -> None:
 
 
 def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
-    session = Session(
+    session = RunContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
         progress=lambda done, whole: None, now=0,
     )  # fmt: skip
@@ -181,5 +184,5 @@ def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
         layers=1,
     )
     with pytest.raises(UsageError, match="--scope cpu asks no GPU, and --node-gpus 8 gives some") as caught:
-        check.job_of(make_lock(), image, session, Checks(cpu_only=True), JOB)
+        check.job_of(make_lock(), image, session, VerifyOptions(cpu_only=True), JOB)
     assert caught.value.hint == "leave one of the two out"

@@ -11,14 +11,14 @@ import kubernetes_validate
 import pytest
 
 from reprobuild.cluster import kubernetes_collect
-from reprobuild.cluster.aggregate import Fleet, gather
-from reprobuild.cluster.aggregate import Image as Wanted
-from reprobuild.cluster.answer_table import Table
-from reprobuild.cluster.kubernetes_job import Job, manifest, selector
+from reprobuild.cluster.aggregate import ClusterResult, gather
+from reprobuild.cluster.aggregate import ExpectedImage as Wanted
+from reprobuild.cluster.answer_table import AnswerTable
+from reprobuild.cluster.kubernetes_job import KubernetesJob, manifest, selector
 from reprobuild.cluster.kubernetes_pods_json import INDEX, PODS
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
-from reprobuild.pipeline.verify import Checks
+from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.verify.check import seed_of
 from tests.verify.samples import EXPECTED, SHA, changed, document, make_lock
 
@@ -29,7 +29,7 @@ PROBE = "index_add"
 
 
 def job(**more: Any) -> dict[str, Any]:
-    asked = Job(**{"image": "registry.example:5000/team/frozen:v1", "nodes": 64, **more})
+    asked = KubernetesJob(**{"image": "registry.example:5000/team/frozen:v1", "nodes": 64, **more})
     return manifest(asked, LOCK, DIGEST, EXPECTED, controls=True, thorough=False)
 
 
@@ -164,17 +164,19 @@ def three(folder: Path) -> list[dict[str, Any]]:
     return listed(folder)
 
 
-def judged(folder: Path, nodes: int = 1, **more: Any) -> Fleet:
+def judged(folder: Path, nodes: int = 1, **more: Any) -> ClusterResult:
     image = Image(
         reference="r", layout="image", manifest=DIGEST, config=DIGEST, tree=f"sha256:{SHA}", lock=LOCK.digest, layers=1,
     )  # fmt: skip
-    made = kubernetes_collect.certificates(folder, LOCK, image, EXPECTED, Checks(**more), now=0, nodes=nodes)
+    made = kubernetes_collect.certificates(
+        folder, LOCK, image, EXPECTED, VerifyOptions(**more), now=0, nodes=nodes
+    )
     return gather(
-        made, Wanted(tree=f"sha256:{SHA}", seed=seed_of(LOCK), profile=LOCK.profile), Table(EXPECTED)
+        made, Wanted(tree=f"sha256:{SHA}", seed=seed_of(LOCK), profile=LOCK.profile), AnswerTable(EXPECTED)
     )
 
 
-def silent(found: Fleet) -> dict[str, str]:
+def silent(found: ClusterResult) -> dict[str, str]:
     """Return the kinds of the nodes without an answer."""
     return {each.node: each.kind for each in found.silent}
 

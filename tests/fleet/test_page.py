@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reprobuild.cluster.report import keep_on_page, on_page, write_down
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
 from reprobuild.output.directory import remember_built
@@ -23,16 +23,16 @@ from tests.verify.samples import make_lock, make_verdict
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
+def session(tmp_path: Path) -> RunContext:
     """A session with an empty store."""
-    return Session(
+    return RunContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
         progress=lambda done, whole: None, now=1_795_000_000,
     )  # fmt: skip
 
 
 def test_nodes_are_named_on_the_page(
-    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes, out = tmp_path / "nodes", tmp_path / "out"
     good, odd = certificate(), certificate(changed("index_add"))
@@ -65,7 +65,7 @@ def test_nodes_are_named_on_the_page(
 
 
 def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
-    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By what the nodes said, and not by a file that may have come with the folder."""
     verdict, out = make_verdict(), tmp_path / "out"
@@ -114,7 +114,7 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
 
 
 def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
-    tmp_path: Path, session: Session
+    tmp_path: Path, session: RunContext
 ) -> None:
     out = tmp_path / "out"
     nodes = out / "fleet" / "one"
@@ -192,7 +192,7 @@ def test_a_node_that_drifts_and_has_nothing_to_compare_is_named(tmp_path: Path) 
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
-    linked: bool, tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+    linked: bool, tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What stands there, an error say, would come on the page. Where the image was built here, the caller named it."""
     verdict, out, private, lock = make_verdict(), tmp_path / "out", tmp_path / "private", make_lock()

@@ -29,10 +29,11 @@ from reprobuild.image.layers.blobs import copy_layer, read_listing, write_layer
 from reprobuild.image.layers.content import tar_items
 from reprobuild.image.layers.wheel import wheel_entries
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.infra.tar import list_tar
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted import names
 from reprobuild.infra.untrusted.names import check_path
-from reprobuild.lock.lock import PREFIX, Artefact, Interpreter, Wheel
+from reprobuild.lock.python import Interpreter, Wheel
+from reprobuild.lock.system import PREFIX, Artefact
 from reprobuild.realise.bytecode import _unpack_modules
 from reprobuild.realise.normalise import rewrite
 from reprobuild.realise.prefix import make_prefix
@@ -48,7 +49,7 @@ SECONDS = 20
 PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")
 
 
-class Found(Exception):
+class FoundError(Exception):
     """An outcome that must not be."""
 
 
@@ -161,7 +162,7 @@ def inside(listing: object, below: str, *, whiteouts: bool = False) -> None:
         if entry.path and not whiteouts:
             check_path(entry.path, "the tree")
         if entry.path and not f"{entry.path}/".startswith(below) and entry.type != "directory":
-            raise Found(f"{entry.path!r} is not below {below}")
+            raise FoundError(f"{entry.path!r} is not below {below}")
 
 
 def outcomes(name: str, uses: list[Callable[[], object]], other: tuple[str, ...] = ()) -> None:
@@ -171,7 +172,7 @@ def outcomes(name: str, uses: list[Callable[[], object]], other: tuple[str, ...]
             use()
         except ReproError as err:
             if not err.hint or not any(word in str(err) for word in (name, *other)):
-                raise Found(f"the error names no file or has no hint: {err}") from err
+                raise FoundError(f"the error names no file or has no hint: {err}") from err
             Case.refused += 1
         else:
             Case.accepted += 1
@@ -188,7 +189,7 @@ def one(target: str, seed: int, number: int, seeds: Seeds) -> None:
     """Do one case.
 
     Raises:
-        Found: its outcome must not be.
+        FoundError: its outcome must not be.
     """
     random = Random(f"{seed}/{target}/{number}")
     top = Path(tempfile.mkdtemp(prefix="fuzz-"))
@@ -204,24 +205,24 @@ def one(target: str, seed: int, number: int, seeds: Seeds) -> None:
         outside = {path.name for path in place.iterdir()} - expected
         outside |= {path.name for path in top.iterdir()} - {"place", "secret"}
         if outside or (top / "secret").read_text() + (place / "secret").read_text() != "ss":
-            raise Found(f"written outside: {outside}")
+            raise FoundError(f"written outside: {outside}")
         size = sum(os.lstat(f"{above}/{name}").st_size for above, _, files in os.walk(top) for name in files)
         given = sum(path.stat().st_size for path in place.iterdir() if path.is_file())
         if size > DISK + 5 * given:
-            raise Found(f"{size} bytes on the disk")
+            raise FoundError(f"{size} bytes on the disk")
         if list((place / "store" / "tmp").glob("*")):
-            raise Found("private files are left")
-    except Found:
+            raise FoundError("private files are left")
+    except FoundError:
         raise
     except Exception as err:
-        raise Found("".join(traceback.format_exception(err)[-4:])) from err
+        raise FoundError("".join(traceback.format_exception(err)[-4:])) from err
     finally:
         signal.alarm(0)
         shutil.rmtree(top, ignore_errors=True)
 
 
 def hang(signum: int, frame: object) -> None:
-    raise Found(f"not done after {SECONDS} s:\n{''.join(traceback.format_stack()[-6:])}")
+    raise FoundError(f"not done after {SECONDS} s:\n{''.join(traceback.format_stack()[-6:])}")
 
 
 def resident(field: str) -> int:
@@ -246,7 +247,7 @@ def fuzz(
                 target = list(TARGETS)[number % len(TARGETS)]
                 try:
                     one(target, seed, number, seeds)
-                except Found as err:
+                except FoundError as err:
                     found.append({"target": target, "number": number, "what": str(err)})
                 done[target] += 1
                 if time.monotonic() - began > seconds:

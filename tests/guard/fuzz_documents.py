@@ -35,12 +35,13 @@ from reprobuild.ecosystems.conda.repodata import Repodata
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.oci_registry.manifest import find_image
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
-from reprobuild.ecosystems.pypi.indexes import Index
+from reprobuild.ecosystems.pypi.indexes import PackageIndex
 from reprobuild.ecosystems.pypi.simple_api import Pages
 from reprobuild.errors import ReproError
 from reprobuild.image.oci.read import layout_tree, read_layout
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import encode, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import encode
 from reprobuild.output.directory import read_image
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -125,7 +126,7 @@ _REPODATA = {
 }  # fmt: skip
 
 
-class Found(Exception):
+class FoundError(Exception):
     """An outcome that must not be."""
 
 
@@ -289,7 +290,7 @@ def simple(random: Random, world: World, place: Path) -> None:
         else random.choice(["text/html", "text/html; charset=x", ""])
     )
     world.answers.content, world.answers.kind, world.answers.login = content, kind, False
-    Pages(Net()).files(Index(world.answers.url, links=random.random() < 0.2), "six", "six")
+    Pages(Net()).files(PackageIndex(world.answers.url, links=random.random() < 0.2), "six", "six")
 
 
 def registry(random: Random, world: World, place: Path) -> None:
@@ -348,7 +349,7 @@ def one(target: str, seed: int, number: int, world: World) -> str:
     """Do one case, and return `accepted` or `refused`.
 
     Raises:
-        Found: its outcome must not be.
+        FoundError: its outcome must not be.
     """
     random = Random(f"{seed}/{target}/{number}")
     try:
@@ -358,18 +359,18 @@ def one(target: str, seed: int, number: int, world: World) -> str:
         return "accepted"
     except ReproError as err:
         if not err.hint or not err.exit_code:
-            raise Found(f"the error has no hint: {err!r}") from err
+            raise FoundError(f"the error has no hint: {err!r}") from err
         return "refused"
-    except Found:
+    except FoundError:
         raise
     except BaseException as err:
-        raise Found("".join(traceback.format_exception(err)[-4:])) from err
+        raise FoundError("".join(traceback.format_exception(err)[-4:])) from err
     finally:
         signal.alarm(0)
 
 
 def hang(signum: int, frame: object) -> None:
-    raise Found(f"not done after {SECONDS} s:\n{''.join(traceback.format_stack()[-6:])}")
+    raise FoundError(f"not done after {SECONDS} s:\n{''.join(traceback.format_stack()[-6:])}")
 
 
 def _child(numbers: range, seed: int, writing: int, until: float, world: World) -> None:
@@ -385,7 +386,7 @@ def _child(numbers: range, seed: int, writing: int, until: float, world: World) 
             told.write(json.dumps({"at": number}) + "\n")
             try:
                 outcome = one(target_of(number), seed, number, world)
-            except Found as err:
+            except FoundError as err:
                 told.write(json.dumps({"found": str(err)}) + "\n")
             else:
                 told.write(json.dumps({"outcome": outcome}) + "\n")

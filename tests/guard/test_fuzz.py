@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from tests.guard import fuzz
-from tests.guard.fuzz import Found, Seeds
+from tests.guard.fuzz import FoundError, Seeds
 
 CASES = int(os.environ.get("REPROBUILD_FUZZ_CASES", "160"))
 
@@ -39,8 +39,8 @@ def raising(error: Exception) -> None:
         (lambda place: raising(KeyError("x")), "KeyError: 'x'"),
         (lambda place: raising(BuildError("a.whl is bad")), "has no hint"),
         (lambda place: raising(BuildError("it is bad", hint="do")), "names no file"),
-        (lambda place: fuzz.inside([Entry(path="../x", type="file", mode=0)], ""), "the tree holds"),
-        (lambda place: fuzz.inside([Entry(path="x", type="file", mode=0)], "y/"), "'x' is not below y/"),
+        (lambda place: fuzz.inside([TarEntry(path="../x", type="file", mode=0)], ""), "the tree holds"),
+        (lambda place: fuzz.inside([TarEntry(path="x", type="file", mode=0)], "y/"), "'x' is not below y/"),
     ],
 )
 def test_every_check_can_fail(monkeypatch: pytest.MonkeyPatch, use: object, words: str) -> None:
@@ -48,6 +48,6 @@ def test_every_check_can_fail(monkeypatch: pytest.MonkeyPatch, use: object, word
         fuzz.outcomes("a.whl", [lambda: use(place)])
 
     monkeypatch.setitem(fuzz.TARGETS, "wheel", target)
-    with pytest.raises(Found) as caught:
+    with pytest.raises(FoundError) as caught:
         fuzz.one("wheel", 1, 1, seeds=None)
     assert words in str(caught.value)

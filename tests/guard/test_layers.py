@@ -8,7 +8,8 @@ import tarfile
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import index_tar, list_tar
+from reprobuild.infra.tar.index import index_tar
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.layers import layer_members
 
 END = bytes(1024)

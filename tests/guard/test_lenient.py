@@ -14,8 +14,8 @@ from reprobuild.ecosystems.oci_registry.manifest import _choose, _decoded, _desc
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.ecosystems.pypi.simple_api import _read_project
 from reprobuild.errors import FetchError
-from reprobuild.image.oci.members import Folder
-from reprobuild.infra.http.client import Page
+from reprobuild.image.oci.members import DirectoryFiles
+from reprobuild.infra.http.model import Page
 from tests.guard.test_exploits import HOSTILE
 
 REFERENCE = parse_reference("registry.example/team/x:1")
@@ -107,7 +107,7 @@ def test_the_files_of_an_image_lie_in_its_folder(name: str, tmp_path: Path) -> N
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "secret").write_text("fine")
-    files = Folder(tmp_path / "image")
+    files = DirectoryFiles(tmp_path / "image")
     assert files.has("secret")
     assert not files.has(name)
     with pytest.raises(FileNotFoundError), files.open(name):

@@ -16,7 +16,8 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted import names
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.sdists import read_sdist
-from reprobuild.lock.lock import EPOCH, Artefact, Sdist
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import EPOCH, Artefact
 from reprobuild.realise.projects import unpack_project
 from reprobuild.store.store import Store
 

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from reprobuild.image.model import Image
 from reprobuild.infra.untrusted import strings as module
 from reprobuild.infra.untrusted.strings import Sha256, Text
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import instant
 from tests.guard.types_walk import free_strings, strings
 

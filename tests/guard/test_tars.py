@@ -12,10 +12,10 @@ import pytest
 
 from reprobuild.errors import BuildError
 from reprobuild.image.layers.content import tar_items
-from reprobuild.infra.tar import list_tar
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import HOSTILE
-from tests.image.made import Entry, file, folder, make_tar
+from tests.image.made import TarEntry, file, folder, make_tar
 from tests.system.samples import member, tar_bytes
 
 
@@ -108,14 +108,20 @@ def test_what_git_and_other_tools_write_is_read(tmp_path: Path) -> None:
     [
         (file("run", b"", 0o4755), "run sets the user or group that runs it"),
         (file("run", b"", 0o2755), "run sets the user or group that runs it"),
-        ((Entry(path="p", type="fifo", mode=0o644), b""), "p is a fifo"),
-        ((Entry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""), "no file before it"),
-        ((Entry(path="l", type="symlink", mode=0o777, target="x" * 5000), b""), "a link to the impossible"),
+        ((TarEntry(path="p", type="fifo", mode=0o644), b""), "p is a fifo"),
+        (
+            (TarEntry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""),
+            "no file before it",
+        ),
+        (
+            (TarEntry(path="l", type="symlink", mode=0o777, target="x" * 5000), b""),
+            "a link to the impossible",
+        ),
         (folder("n" * 256), "of 256 bytes"),
     ],
 )
 def test_sources_hold_no_rights_pipes_or_impossible_links(
-    tmp_path: Path, entry: tuple[Entry, bytes], words: str
+    tmp_path: Path, entry: tuple[TarEntry, bytes], words: str
 ) -> None:
     with pytest.raises(BuildError, match=r"^the source x") as caught:
         items(tmp_path / "a.tar", make_tar([entry]))
@@ -126,8 +132,8 @@ def test_sources_hold_no_rights_pipes_or_impossible_links(
 def test_a_hard_link_to_a_link_or_to_itself_is_refused(tmp_path: Path) -> None:
     for target in ("l", "h"):
         entries = [
-            (Entry(path="l", type="symlink", mode=0o777, target="h"), b""),
-            (Entry(path="h", type="hardlink", mode=0o644, target=target), b""),
+            (TarEntry(path="l", type="symlink", mode=0o777, target="h"), b""),
+            (TarEntry(path="h", type="hardlink", mode=0o644, target=target), b""),
         ]
         with pytest.raises(BuildError, match=r"h is a hard link to .*, which is no file before it"):
             items(tmp_path / "a.tar", make_tar(entries))
@@ -151,6 +157,6 @@ def test_a_header_of_digits_is_refused_at_once() -> None:
 
 
 def test_long_attributes_are_read() -> None:
-    entry = Entry(path="f", type="file", mode=0o644, xattrs=(("user.x", "61" * 65536),))
+    entry = TarEntry(path="f", type="file", mode=0o644, xattrs=(("user.x", "61" * 65536),))
     (found,) = list_tar(io.BytesIO(make_tar([(entry, b"")])))
     assert found.xattrs == entry.xattrs

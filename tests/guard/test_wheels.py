@@ -13,10 +13,12 @@ import pytest
 from packaging.utils import InvalidWheelFilename
 
 import reprobuild
-from reprobuild.ecosystems.pypi.files import Listed, _distribution
+from reprobuild.ecosystems.pypi.files import _distribution
+from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
-from reprobuild.lock.lock import Wheel, read_lock, write_lock
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.python import Wheel
 from reprobuild.snapshot.parsers.pip_freeze_url import _file_version
 from tests.verify.samples import artefact, make_lock, wheel
 
@@ -100,7 +102,7 @@ def test_a_lock_of_names_at_the_bound_is_read_without_making_tags(tmp_path: Path
 def test_a_freeze_and_an_index_with_such_names() -> None:
     assert _file_version(f"https://files.example.org/{BOMB}") is None
     assert _file_version("https://files.example.org/first-1.0-py3-none-any.whl") == "1.0"
-    listed = Listed(filename=BOMB, url=f"https://files.example.org/{BOMB}", hashes={})
+    listed = ListedFile(filename=BOMB, url=f"https://files.example.org/{BOMB}", hashes={})
     assert _distribution("first", listed, "https://index.example.org", 0) is None
 
 

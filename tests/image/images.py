@@ -15,10 +15,11 @@ import zstandard
 from reprobuild.image.formats.docker_archive import write_docker_archive
 from reprobuild.image.oci.read import read_layout
 from reprobuild.image.oci.write import CONFIG, INDEX, LAYER, MANIFEST, encode, names
-from reprobuild.infra.tar import Entry, TarWriter
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.store.store import hash_file
 
-Entries = Sequence[tuple[Entry, bytes]]
+Entries = Sequence[tuple[TarEntry, bytes]]
 CREATED = "2024-01-02T03:04:05Z"
 RUNTIME: Mapping[str, Any] = {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"]}
 

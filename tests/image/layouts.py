@@ -14,11 +14,11 @@ import zstandard
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.image.oci.write import CONFIG, LAYER, MANIFEST, encode
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from tests.image.made import make_tar
 
 Packing = Literal["", "gzip", "zstd"]
-Members = Sequence[tuple[Entry, bytes]]
+Members = Sequence[tuple[TarEntry, bytes]]
 
 RUNTIME: dict[str, Any] = {
     "Env": ["PATH=/usr/bin:/bin", "A=it's"],

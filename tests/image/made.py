@@ -13,20 +13,13 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.infra.tar import Entry, TarWriter
-from reprobuild.lock.lock import (
-    VERSION,
-    Artefact,
-    Base,
-    Bytecode,
-    Interpreter,
-    Lock,
-    Realised,
-    RecordedDecisions,
-    Setting,
-    Source,
-    Wheel,
-)
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.lock.file import VERSION
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs
+from reprobuild.lock.python import Interpreter, Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import Artefact, Base, EnvVar
 from reprobuild.store.store import Store
 
 SITE = "opt/env/lib/python3.11/site-packages"
@@ -69,7 +62,7 @@ def make_wheel(
     return path
 
 
-def make_tar(entries: Sequence[tuple[Entry, bytes]]) -> bytes:
+def make_tar(entries: Sequence[tuple[TarEntry, bytes]]) -> bytes:
     stream = io.BytesIO()
     writer = TarWriter(stream, 0)
     for entry, content in entries:
@@ -78,16 +71,16 @@ def make_tar(entries: Sequence[tuple[Entry, bytes]]) -> bytes:
     return stream.getvalue()
 
 
-def file(path: str, content: bytes, mode: int = 0o644, **more: Any) -> tuple[Entry, bytes]:
-    return Entry(path=path, type="file", mode=mode, size=len(content), **more), content
+def file(path: str, content: bytes, mode: int = 0o644, **more: Any) -> tuple[TarEntry, bytes]:
+    return TarEntry(path=path, type="file", mode=mode, size=len(content), **more), content
 
 
-def folder(path: str, mode: int = 0o755, **more: Any) -> tuple[Entry, bytes]:
-    return Entry(path=path, type="directory", mode=mode, **more), b""
+def folder(path: str, mode: int = 0o755, **more: Any) -> tuple[TarEntry, bytes]:
+    return TarEntry(path=path, type="directory", mode=mode, **more), b""
 
 
-def symlink(path: str, target: str) -> tuple[Entry, bytes]:
-    return Entry(path=path, type="symlink", mode=0o777, target=target), b""
+def symlink(path: str, target: str) -> tuple[TarEntry, bytes]:
+    return TarEntry(path=path, type="symlink", mode=0o777, target=target), b""
 
 
 BASE = [
@@ -98,7 +91,7 @@ BASE = [
     folder("usr"),
     folder("usr/bin"),
     file("usr/bin/python3.11", b"ELF", 0o755, xattrs=(("security.capability", "0100000200ff"),)),
-    (Entry(path="usr/bin/python-again", type="hardlink", mode=0o755, target="usr/bin/python3.11"), b""),
+    (TarEntry(path="usr/bin/python-again", type="hardlink", mode=0o755, target="usr/bin/python3.11"), b""),
     symlink("bin", "usr/bin"),
 ]
 
@@ -130,7 +123,7 @@ class Made:
         tar = make_tar([file(path, content) for path, content in files.items()])
         self.bytecode.append(Bytecode(artefact=artefact, tar=self.store.add(tar)))
 
-    def source(self, name: str, entries: Sequence[tuple[Entry, bytes]], **more: Any) -> Source:
+    def source(self, name: str, entries: Sequence[tuple[TarEntry, bytes]], **more: Any) -> Source:
         tar = make_tar(entries)
         source = Source(
             name=name, url="", commit="c" * 40, tree="7" * 40, patch=None, path=f"/src/{name}", editable=True,
@@ -145,9 +138,9 @@ class Made:
             interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
             base=Base(distribution="debian", release="bookworm", packages=()),
             wheels=tuple(self.wheels), sources=tuple(self.sources),
-            environment=(Setting(name="OMP_NUM_THREADS", value="4"),), workdir="/src", workload=None,
+            environment=(EnvVar(name="OMP_NUM_THREADS", value="4"),), workdir="/src", workload=None,
             decisions=RecordedDecisions(), rulings=(),
-            realised=Realised(
+            realised=RealisedOutputs(
                 base=self.base, runtime="0" * 64, wheels=tuple(self.built), bytecode=tuple(self.bytecode)
             ),
         )  # fmt: skip

@@ -18,11 +18,12 @@ import zstandard
 
 from reprobuild.builders.adopt import adopt
 from reprobuild.errors import BuildError
+from reprobuild.image.layering.merge import Tree
+from reprobuild.image.layering.packed import MAKE_AGAIN
 from reprobuild.image.model import Image
 from reprobuild.image.oci.foreign import LARGEST_JSON, open_foreign
-from reprobuild.image.oci.read import MAKE_AGAIN, layout_digest, open_layer, read_layout
-from reprobuild.image.tree_digest import Tree
-from reprobuild.infra.tar import read_tar
+from reprobuild.image.oci.read import layout_digest, open_layer, read_layout
+from reprobuild.infra.tar.reading import read_tar
 
 EPOCH = 1_700_000_000
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"

@@ -17,7 +17,7 @@ from reprobuild.image.layering import merge as merging
 from reprobuild.image.layering.merge import merge
 from reprobuild.image.oci.open import open_path
 from reprobuild.image.oci.read import layout_digest, read_layout
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted import budget
 from reprobuild.infra.untrusted.names import HOSTILE, most_bytes
 from tests.image.layouts import write_image
@@ -51,15 +51,15 @@ def test_deep_folders_that_no_layer_has(tmp_path: Path) -> None:
 
 def test_many_folders_that_no_layer_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "MOST_IMPLIED", 5)
-    entries = [Entry(path=f"{number}/f", type="file", mode=0o644) for number in range(6)]
+    entries = [TarEntry(path=f"{number}/f", type="file", mode=0o644) for number in range(6)]
     assert len(merge([entries[:5]])) == 11
     with pytest.raises(BuildError, match="very many folders"):
         merge([entries])
 
 
 def test_long_ways_through_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    links = [Entry(path="l", type="symlink", mode=0o777, target="a/" * 2000 + "a")]
-    paths = [Entry(path=f"l/.wh.{number}", type="file", mode=0o644) for number in range(200)]
+    links = [TarEntry(path="l", type="symlink", mode=0o777, target="a/" * 2000 + "a")]
+    paths = [TarEntry(path=f"l/.wh.{number}", type="file", mode=0o644) for number in range(200)]
     monkeypatch.setattr(merging, "MOST_STEPS", 200_000)
     with pytest.raises(BuildError, match="very long ways"):
         merge([[*links, *paths]])

@@ -16,12 +16,13 @@ import zstandard
 from reprobuild.builders.native import build_image
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.docker_archive import write_docker_archive
+from reprobuild.image.layering.merge import merge
 from reprobuild.image.model import Image
 from reprobuild.image.oci import write
 from reprobuild.image.oci.read import layout_digest, layout_tree, open_layer, read_layout
-from reprobuild.image.tree_digest import merge
-from reprobuild.infra.tar import Entry, list_tar
-from reprobuild.lock.lock import Setting
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
+from reprobuild.lock.system import EnvVar
 from reprobuild.store.store import Store
 from tests.image.made import SITE, Made, file, make_tar, symlink
 
@@ -232,9 +233,9 @@ def test_a_lock_must_be_sealed(full: Made, tmp_path: Path) -> None:
 
 def test_values_that_no_dockerfile_can_hold_travel_in_a_file(full: Made, tmp_path: Path) -> None:
     settings = (
-        Setting(name="TWO", value="1\n2"),
-        Setting(name="ONE", value="x"),
-        Setting(name="Ä", value="\t"),
+        EnvVar(name="TWO", value="1\n2"),
+        EnvVar(name="ONE", value="x"),
+        EnvVar(name="Ä", value="\t"),
     )
     build(full, tmp_path, lock=full.lock(environment=settings))
     layout = read_layout(tmp_path / "image")
@@ -362,13 +363,16 @@ def test_a_configuration_of_other_types_is_refused(
 @pytest.mark.parametrize(
     ("member", "words"),
     [
-        ((Entry(path="../evil", type="directory", mode=0o755), b""), "the unsafe path '../evil'"),
-        ((Entry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""), "which is no file"),
+        ((TarEntry(path="../evil", type="directory", mode=0o755), b""), "the unsafe path '../evil'"),
+        (
+            (TarEntry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""),
+            "which is no file",
+        ),
         (file("n" * 256, b""), "of 256 bytes"),
     ],
 )
 def test_a_layer_made_to_harm_is_refused(
-    full: Made, tmp_path: Path, member: tuple[Entry, bytes], words: str
+    full: Made, tmp_path: Path, member: tuple[TarEntry, bytes], words: str
 ) -> None:
     build(full, tmp_path)
     layout = read_layout(tmp_path / "image")

@@ -6,9 +6,9 @@ import pytest
 
 from reprobuild.compare.images.excerpt import LARGEST, excerpt, quotable
 from reprobuild.infra import secrets
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
-ENTRY = Entry(path="opt/a.txt", type="file", mode=0o644)
+ENTRY = TarEntry(path="opt/a.txt", type="file", mode=0o644)
 
 
 @pytest.mark.parametrize("sizes", [(LARGEST + 1, 1), (1, LARGEST + 1)])

@@ -16,7 +16,8 @@ import pytest
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.flatten import epoch_of, flattened, header
 from reprobuild.image.oci.read import Layout, layout_tree
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.names import HOSTILE
 from tests.image.layouts import Members, Packing, write_image
 from tests.image.made import BASE, EPOCH, file, folder, symlink
@@ -34,7 +35,7 @@ TREE: Members = [
     symlink("opt/far", "/" + "t" * 300),
     symlink("opt/accent", "/é"),
     symlink("opt/up", "../../x"),
-    (Entry(path="run/pipe", type="fifo", mode=0o600), b""),
+    (TarEntry(path="run/pipe", type="fifo", mode=0o600), b""),
 ]
 
 
@@ -43,7 +44,7 @@ def flat(layout: Layout, where: Path) -> bytes:
         return b"".join(found.stream())
 
 
-def listed(tar: bytes) -> dict[str, Entry]:
+def listed(tar: bytes) -> dict[str, TarEntry]:
     return {entry.path: entry for entry in list_tar(io.BytesIO(tar))}
 
 
@@ -90,8 +91,8 @@ def test_our_own_entries_are_put_over_the_tree(tmp_path: Path) -> None:
 
 def test_devices_are_left_out_by_name(tmp_path: Path) -> None:
     devices = [
-        (Entry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b""),
-        (Entry(path="dev/sda", type="block", mode=0o660, device=(8, 0)), b""),
+        (TarEntry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b""),
+        (TarEntry(path="dev/sda", type="block", mode=0o660, device=(8, 0)), b""),
     ]
     with flattened(write_image(tmp_path / "image", [[*BASE, *devices]]), tmp_path) as found:
         assert found.devices == ("dev/null", "dev/sda")
@@ -117,10 +118,10 @@ def test_paths_that_lead_elsewhere(path: str, tmp_path: Path) -> None:
     ("entry", "words"),
     [
         (file("f", b"", xattrs=(("system.nfs4_acl", "02000000"),)), "/f has the extended attribute system.nfs4_acl"),
-        ((Entry(path=".", type="directory", mode=0o755, xattrs=(("user.x", "00"),)), b""), "/ has the extended"),
+        ((TarEntry(path=".", type="directory", mode=0o755, xattrs=(("user.x", "00"),)), b""), "/ has the extended"),
     ],
 )  # fmt: skip
-def test_attributes_that_would_be_lost(entry: tuple[Entry, bytes], words: str, tmp_path: Path) -> None:
+def test_attributes_that_would_be_lost(entry: tuple[TarEntry, bytes], words: str, tmp_path: Path) -> None:
     layout = write_image(tmp_path / "image", [[entry]])
     with pytest.raises(BuildError, match=words) as caught:
         flat(layout, tmp_path)
@@ -172,11 +173,12 @@ def test_headers_are_those_of_gnu_tar() -> None:
     }
     entries = [entry for entry, _ in TREE if entry.type in types and not entry.xattrs]
     entries += [
-        Entry(path="x" * length, type="symlink", mode=0o777, target="y" * (length + 1))
+        TarEntry(path="x" * length, type="symlink", mode=0o777, target="y" * (length + 1))
         for length in range(98, 102)
     ]
     entries += [
-        Entry(path="n", type="file", mode=0o4755, uid=uid, gid=2**21, size=uid) for uid in (2**21 - 1, 2**32)
+        TarEntry(path="n", type="file", mode=0o4755, uid=uid, gid=2**21, size=uid)
+        for uid in (2**21 - 1, 2**32)
     ]
     assert len(entries) > 15
     for entry in entries:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.image.tree_digest import merge
-from reprobuild.infra.tar import Entry
+from reprobuild.image.layering.merge import merge
+from reprobuild.infra.tar.entries import TarEntry
 from tests.image.made import file, folder, symlink
 from tests.image.test_tree import REFUSED, listing
 
-Members = list[tuple[Entry, bytes]]
+Members = list[tuple[TarEntry, bytes]]
 Attributes = tuple[tuple[str, str], ...]
 LOW = [
     folder("tmp", 0o1777), folder("s", 0o700), file("s/key", b""), folder("s/plain"), file("s/plain/f", b""),
@@ -100,8 +100,8 @@ def test_a_whiteout_in_a_folder_that_is_not_there(entries: Members) -> None:
 
 def test_many_deep_paths_take_time_that_grows_with_their_number() -> None:
     deep = "/".join("d" * 100)
-    low = [Entry(path=f"{deep}/{number}/f", type="file", mode=0o644) for number in range(10_000)]
-    high = [Entry(path=f"{deep}/{number}/.wh.f", type="file", mode=0o644) for number in range(10_000)]
+    low = [TarEntry(path=f"{deep}/{number}/f", type="file", mode=0o644) for number in range(10_000)]
+    high = [TarEntry(path=f"{deep}/{number}/.wh.f", type="file", mode=0o644) for number in range(10_000)]
     begun = time.monotonic()
     assert len(merge([low, high, low])) == 20_101
     assert time.monotonic() - begun < 10

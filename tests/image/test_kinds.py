@@ -18,7 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.compare.images import file_formats
-from reprobuild.compare.images.classify import Finding, classify, classify_unread, first_difference, source_of
+from reprobuild.compare.images.classify import (
+    ChangeKind,
+    classify,
+    classify_unread,
+    first_difference,
+    source_of,
+)
 
 TEXT = b"one\ntwo\nthree\n"
 
@@ -48,7 +54,7 @@ def compiled(
 def test_bytecode_with_another_time(tmp_path: Path) -> None:
     one, other = (compiled(tmp_path, "x = 1\n", time=time) for time in (1_700_000_000, 1_700_000_060))
     found = classify("a/__pycache__/module.cpython-311.pyc", one, other, "same")
-    assert found == Finding(
+    assert found == ChangeKind(
         "bytecode", "the time of the source in the header, 1700000000 and 1700000060, from the same source"
     )
 
@@ -68,7 +74,7 @@ def test_bytecode_with_another_size_or_hash_in_the_header(tmp_path: Path) -> Non
     other = compiled(tmp_path, "x = 1\n# a comment\n")
     assert "the size of the source in the header, 6 and 18" in classify("m.pyc", one, other, "same").detail
     one, other = (compiled(tmp_path, source, mode="CHECKED_HASH") for source in ("x = 1\n", "x = 1\n# c\n"))
-    assert classify("m.pyc", one, other, "absent") == Finding(
+    assert classify("m.pyc", one, other, "absent") == ChangeKind(
         "bytecode", "another hash of the source in the header, its source is in no image"
     )
 
@@ -86,7 +92,7 @@ def test_bytecode_of_another_name_code_and_python(tmp_path: Path) -> None:
 
 def test_bytecode_of_another_source(tmp_path: Path) -> None:
     one, other = (compiled(tmp_path, f"x = {n}\n") for n in (1, 2))
-    assert classify("m.pyc", one, other, "different") == Finding("content", "compiled from another source")
+    assert classify("m.pyc", one, other, "different") == ChangeKind("content", "compiled from another source")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_what_only_looks_like_a_time(one: bytes, other: bytes) -> None:
 
 def test_times_and_the_order_of_lines() -> None:
     one, other = b"a 2024-01-02\nb 2024-01-02\n", b"b 2025-01-02\na 2025-01-02\n"
-    assert classify("f", one, other) == Finding("time", "only dates, times and the order of lines differ")
+    assert classify("f", one, other) == ChangeKind("time", "only dates, times and the order of lines differ")
 
 
 # --- formats ---------------------------------------------------------------------------------
@@ -172,14 +178,14 @@ def test_times_and_the_order_of_lines() -> None:
 
 def test_gzip_with_another_time_in_its_header() -> None:
     one, other = (gzip.compress(TEXT, mtime=time) for time in (1, 2))
-    assert classify("f.gz", one, other) == Finding("time", "the time in the gzip header, 1 and 2")
+    assert classify("f.gz", one, other) == ChangeKind("time", "the time in the gzip header, 1 and 2")
 
 
 def test_gzip_of_another_content_or_level() -> None:
     one, other = (gzip.compress(text, mtime=0) for text in (b"a\nb\n", b"b\na\n"))
-    assert classify("f.gz", one, other) == Finding("order", "inside, the same lines in another order")
+    assert classify("f.gz", one, other) == ChangeKind("order", "inside, the same lines in another order")
     twice = [gzip.compress(gzip.compress(b"x", mtime=time), mtime=0) for time in (1, 2)]
-    assert classify("f.gz.gz", *twice) == Finding("time", "inside, the time in the gzip header, 1 and 2")
+    assert classify("f.gz.gz", *twice) == ChangeKind("time", "inside, the time in the gzip header, 1 and 2")
     assert (
         kind("f", gzip.compress(TEXT * 1000, 1, mtime=0), gzip.compress(TEXT * 1000, 9, mtime=0)) == "content"
     )
@@ -196,7 +202,7 @@ def zipped(names: list[str], year: int = 2024, content: bytes = TEXT) -> bytes:
 
 def test_zip() -> None:
     one = zipped(["a", "b"])
-    assert classify("x.jar", one, zipped(["a", "b"], 2025)) == Finding(
+    assert classify("x.jar", one, zipped(["a", "b"], 2025)) == ChangeKind(
         "time", "the times of members of the zip, the first: 2024-01-02 03:04:06 and 2025-01-02 03:04:06"
     )
     assert classify("x.jar", one, zipped(["b", "a"])).detail == "the members of the zip in another order"
@@ -241,7 +247,7 @@ def test_a_static_library() -> None:
     one = library(("a.o", b"a", 5), ("b.o", b"bb", 5))
     order = library(("b.o", b"bb", 5), ("a.o", b"a", 5))
     assert classify("l.a", one, order).detail == "the members of the static library in another order"
-    assert classify("l.a", one, library(("a.o", b"a", 5), ("b.o", b"bb", 6))) == Finding(
+    assert classify("l.a", one, library(("a.o", b"a", 5), ("b.o", b"bb", 6))) == ChangeKind(
         "time", "the times of members of the static library, the first: 5 and 6"
     )
     assert kind("l.a", one, library(("a.o", b"a", 5), ("b.o", b"cc", 5))) == "content"
@@ -268,7 +274,7 @@ def test_a_debian_package_is_such_a_library(tmp_path: Path) -> None:
     )  # the members' own times differ as well, so it is no matter of the headers alone
     assert kind("x.deb", *made) == "content"
     stamps = made[0].replace(b"1700000000  0", b"1800000000  0")
-    assert classify("x.deb", made[0], stamps) == Finding(
+    assert classify("x.deb", made[0], stamps) == ChangeKind(
         "time", "the times of members of the static library, the first: 1700000000 and 1800000000"
     )
 
@@ -280,7 +286,9 @@ def test_build_ids() -> None:
     assert one.count(note) == 1
     at = one.index(note) + len(note)
     other = one[:at] + bytes(20) + one[at + 20 :]
-    assert classify("bin/sh", one, other) == Finding("build-id", "only the build id in the ELF note differs")
+    assert classify("bin/sh", one, other) == ChangeKind(
+        "build-id", "only the build id in the ELF note differs"
+    )
     assert kind("bin/sh", one, other[:-1] + b"?") == "content"
     assert kind("bin/sh", one, other + b"?") == "content"
     assert kind("f", b"text" + one, b"text" + other) == "content"
@@ -305,7 +313,7 @@ def keystore(time: int, *, digest: bytes, tag: int = 2) -> bytes:
 
 def test_a_java_key_store() -> None:
     one, other = keystore(1_700_000_000_000, digest=b"1"), keystore(1_700_000_060_000, digest=b"2")
-    assert classify("etc/ssl/certs/java/cacerts", one, other) == Finding(
+    assert classify("etc/ssl/certs/java/cacerts", one, other) == ChangeKind(
         "time",
         "the times of certificates of the Java key store, the first: 1700000000.000 and 1700000060.000",
     )
@@ -321,7 +329,7 @@ def test_a_shadow_file() -> None:
     one = b"root:*:19675:0:99999:7:::\ndaemon:*:19675:0:99999:7:::\n"
     other = one.replace(b"daemon:*:19675", b"daemon:*:19715")
     found = classify("etc/shadow", one, other)
-    assert found == Finding(
+    assert found == ChangeKind(
         "time", "only the days of the last change of passwords differ, the first: 19675 and 19715"
     )
     assert kind("etc/shadow", one, one.replace(b"daemon:*:", b"daemon:$6$x:")) == "content"
@@ -364,8 +372,8 @@ def test_a_log_says_what_differs_in_it() -> None:
 
 
 def test_what_was_not_read() -> None:
-    assert classify_unread("var/log/x") == Finding("log")
-    assert classify_unread("usr/lib/libtorch.so") == Finding("content")
+    assert classify_unread("var/log/x") == ChangeKind("log")
+    assert classify_unread("usr/lib/libtorch.so") == ChangeKind("content")
 
 
 # --- what nobody expects ---------------------------------------------------------------------

@@ -15,13 +15,14 @@ import pytest
 import zstandard
 
 from reprobuild.errors import BuildError, FetchError
+from reprobuild.image.layering.merge import merge
 from reprobuild.image.layers import layers as layers_module
-from reprobuild.image.layers.blobs import Layer, LayerSink, read_listing
+from reprobuild.image.layers.blobs import Layer, LayerWriter, read_listing
 from reprobuild.image.layers.layers import make_layer, make_layers, settle_overlaps
 from reprobuild.image.layers.plan import Recipe, TarPart, WheelPart, files_recipe, plan
-from reprobuild.image.tree_digest import merge
-from reprobuild.infra.tar import Entry, list_tar
-from reprobuild.lock.lock import encode
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
+from reprobuild.lock.model import encode
 from reprobuild.recipe.layer_order import LARGE, MOST, order_wheels
 from reprobuild.store.store import Store, hash_file
 from tests.conftest import ROOT
@@ -153,7 +154,7 @@ def test_sources_are_normalised_and_stand_at_their_place(made: Made) -> None:
             folder("deep", 0o775, uid=1000),
             file("deep/a.py", b"a", 0o664, uid=1000, gid=7),
             file("run.sh", b"#!/bin/sh", 0o775),
-            (Entry(path="again.py", type="hardlink", mode=0o664, target="deep/a.py"), b""),
+            (TarEntry(path="again.py", type="hardlink", mode=0o664, target="deep/a.py"), b""),
             symlink("data", "../../elsewhere"),
             file("bytes-\udcff", b""),
         ],
@@ -186,11 +187,11 @@ def test_sources_are_normalised_and_stand_at_their_place(made: Made) -> None:
         ([file("../evil", b"")], "'../evil'"),
         ([file("a/.wh.b", b"")], "deletion"),
         ([symlink("a", "/etc"), file("a/passwd", b"")], "both write /src/proj/a"),
-        ([(Entry(path="null", type="char", mode=0o666, device=(1, 3)), b"")], "null is a char"),
-        ([(Entry(path="h", type="hardlink", mode=0o644, target="nowhere"), b"")], "nowhere"),
+        ([(TarEntry(path="null", type="char", mode=0o666, device=(1, 3)), b"")], "null is a char"),
+        ([(TarEntry(path="h", type="hardlink", mode=0o644, target="nowhere"), b"")], "nowhere"),
     ],
 )
-def test_hostile_sources_are_refused(made: Made, entries: list[tuple[Entry, bytes]], words: str) -> None:
+def test_hostile_sources_are_refused(made: Made, entries: list[tuple[TarEntry, bytes]], words: str) -> None:
     made.source("proj", entries)
     with pytest.raises(BuildError, match="the source proj") as caught:
         make_layer(plan(made.lock(), made.store)[-1], made.store)
@@ -395,7 +396,7 @@ import os, sys
 from pathlib import Path
 from reprobuild.image.layers.layers import make_layers
 from reprobuild.image.layers.plan import plan
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.store.store import Store
 os.umask(int(sys.argv[3], 8))
 store = Store(Path(sys.argv[2]))
@@ -428,7 +429,7 @@ def test_how_bytes_arrive_does_not_change_the_blob(tmp_path: Path) -> None:
     content = os.urandom(3_000_000) + bytes(3_000_000)
     found = set()
     for step in (997, 1 << 20, len(content)):
-        with (tmp_path / "blob").open("wb") as target, LayerSink(target) as sink:
+        with (tmp_path / "blob").open("wb") as target, LayerWriter(target) as sink:
             for start in range(0, len(content), step):
                 sink.write(content[start : start + step])
             found.add(sink.finish())
@@ -439,7 +440,7 @@ def test_how_bytes_arrive_does_not_change_the_blob(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-def fill(sink: LayerSink) -> None:
+def fill(sink: LayerWriter) -> None:
     with sink:
         for _ in range(64):
             sink.write(os.urandom(1 << 20))
@@ -448,7 +449,7 @@ def fill(sink: LayerSink) -> None:
 
 def test_a_full_disk_is_no_hang() -> None:
     with Path("/dev/full").open("wb", buffering=0) as target, pytest.raises(OSError, match="No space left"):
-        fill(LayerSink(target))
+        fill(LayerWriter(target))
 
 
 def test_scratch_is_empty_afterwards(made: Made) -> None:
@@ -470,4 +471,4 @@ def test_progress_names_every_layer_and_ends_at_one(made: Made) -> None:
 def test_content_that_is_not_as_long_as_stated_is_refused() -> None:
     for content in (b"12", b"1234"):
         with pytest.raises(ValueError, match=r"f is (shorter|longer) than its 3 bytes"):
-            make_tar([(Entry(path="f", type="file", mode=0o644, size=3), content)])
+            make_tar([(TarEntry(path="f", type="file", mode=0o644, size=3), content)])

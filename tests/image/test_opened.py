@@ -23,7 +23,7 @@ from reprobuild.image.oci.indexes import MOST_DESCRIPTORS
 from reprobuild.image.oci.open import DEEPEST_JSON, LARGEST_JSON, open_path
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.image.oci.write import names
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import most_bytes
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
 from tests.image.made import BASE, file, folder, symlink
@@ -437,7 +437,7 @@ def test_members_that_lead_out(path: str, tmp_path: Path) -> None:
 def test_links_that_lead_out_are_only_text(tmp_path: Path) -> None:
     found = read(make_layout(tmp_path / "layout", [symlink("a", "../../../etc/shadow")]), tmp_path / "s")
     assert found.tree["a"].target == "../../../etc/shadow"
-    out = tar_of([(Entry(path="h", type="hardlink", mode=0o644, target="../../etc/shadow"), b"")])
+    out = tar_of([(TarEntry(path="h", type="hardlink", mode=0o644, target="../../etc/shadow"), b"")])
     fails(make_layout(tmp_path / "hard", out), tmp_path, "leads out of the image")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.image.tree_digest import merge
-from reprobuild.infra.tar import Entry
+from reprobuild.image.layering.merge import merge
+from reprobuild.infra.tar.entries import TarEntry
 from tests.image.made import file, folder, symlink
 from tests.image.test_tree import REFUSED, listing
 
-Members = list[tuple[Entry, bytes]]
+Members = list[tuple[TarEntry, bytes]]
 LOW = [
     folder("d"), file("d/good", b"g"), file("d/bad", b"b"), folder("d/s"), file("d/s/t", b""), folder("empty"),
     folder("usr"), folder("usr/lib"), file("usr/lib/a", b""), symlink("lib", "usr/lib"), file("f", b""),
@@ -81,7 +81,7 @@ def test_a_folder_below_one_beside_its_whiteout() -> None:
         [file("lib/.wh..wh..opq", b"")],
         [file("lib/x", b""), symlink("lib", "usr/lib")],
         [symlink("own", "lib"), file("own/x", b"")],
-        [(Entry(path="h", type="hardlink", mode=0o644, target="lib/a"), b"")],
+        [(TarEntry(path="h", type="hardlink", mode=0o644, target="lib/a"), b"")],
     ],
 )
 def test_a_path_through_a_link_of_a_lower_layer(entries: Members) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.image.oci.members import Folder
+from reprobuild.image.oci.members import DirectoryFiles
 from reprobuild.image.oci.open import open_path
 from reprobuild.image.oci.read import layout_digest, open_layer, read_layout
 from tests.image.images import archived, make_layout, saved, tar_of
@@ -91,7 +91,7 @@ def test_a_file_that_manifest_json_repeats_is_read_once(
     (layout / "manifest.json").write_text(json.dumps([row]))
     (layout / "y").write_bytes(tar)
     opened: list[str] = []
-    opener = Folder.open
-    monkeypatch.setattr(Folder, "open", lambda self, name: opened.append(name) or opener(self, name))
+    opener = DirectoryFiles.open
+    monkeypatch.setattr(DirectoryFiles, "open", lambda self, name: opened.append(name) or opener(self, name))
     assert open_path(layout, tmp_path).form == "OCI layout"
     assert opened.count("y") == 1

@@ -23,10 +23,11 @@ from reprobuild.image.formats.enroot import enroot_files
 from reprobuild.image.formats.sif import read_sif
 from reprobuild.image.formats.single_file import kept_singles, remember_singles, write_singles
 from reprobuild.image.formats.squashfs_write import find_program
+from reprobuild.image.layering.merge import Tree
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, layout_tree
-from reprobuild.image.tree_digest import Tree, runtime_part
-from reprobuild.infra.tar import Entry
+from reprobuild.image.tree_digest import runtime_part
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.store.store import Store
 from tests.image.layouts import RUNTIME, image_of, write_image
 from tests.image.made import BASE, file, folder, symlink
@@ -38,7 +39,7 @@ INSTALL = (
 )
 REPOSITORY = Path(__file__).parent.parent.parent
 DEFINITION = "Bootstrap: scratch\n"
-ROOT = (Entry(path=".", type="directory", mode=0o751), b"")
+ROOT = (TarEntry(path=".", type="directory", mode=0o751), b"")
 # Blocks, tails and equal files, as a real image has.
 BIG = [file(f"opt/big{n}", hashlib.sha256(b"%d" % (n % 7)).digest() * (n * 977)) for n in range(30)]
 
@@ -332,7 +333,7 @@ def test_a_mount_point_below_a_link(tmp_path: Path, squashfs: dict[str, str]) ->
 
 
 def test_device_nodes_are_said_to_be_left_out(tmp_path: Path, squashfs: dict[str, str]) -> None:
-    null = (Entry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b"")
+    null = (TarEntry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b"")
     layout = write_image(tmp_path / "out" / "image", [[*BASE, null]])
     said: list[str] = []
     write_singles(image_of(layout), layout.folder.parent, ["sqsh"], DEFINITION, squashfs, said.append)
@@ -394,7 +395,7 @@ def test_a_mksquashfs_that_fails(layout: Layout, shim: Callable[[str], dict[str,
 def test_a_root_that_is_not_roots(
     tmp_path: Path, squashfs: dict[str, str], shim: Callable[[str], dict[str, str]]
 ) -> None:
-    root = (Entry(path=".", type="directory", mode=0o755, uid=3, gid=4), b"")
+    root = (TarEntry(path=".", type="directory", mode=0o755, uid=3, gid=4), b"")
     layout = write_image(tmp_path / "out" / "image", [[root, *BASE]])
     env = shim("echo 'mksquashfs version 4.5.1 (2022/03/17)'")
     hint = failing(layout, env, EngineError, "the image's / belongs to 3:4, which `mksquashfs` cannot write")

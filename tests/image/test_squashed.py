@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.compare.images.explain import Explanation, explain
+from reprobuild.compare.images.explain import ImageDiff, explain
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.formats.single_file import write_singles
 from reprobuild.image.formats.squashfs_read import is_squashed
 from reprobuild.image.oci.read import Layout
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.report.difference import render_explanation
 from tests.image.layouts import image_of, write_image
 from tests.image.made import BASE, file, folder
@@ -23,13 +23,13 @@ CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
 TREE = [folder(""), *BASE, file("opt/a.txt", b"one\ntwo\n", uid=7)]
 
 
-def singles(root: Path, entries: list[tuple[Entry, bytes]], env: Mapping[str, str]) -> Layout:
+def singles(root: Path, entries: list[tuple[TarEntry, bytes]], env: Mapping[str, str]) -> Layout:
     layout = write_image(root / "image", [entries])
     write_singles(image_of(layout), root, ("sif", "sqsh"), "Bootstrap: scratch\n", env, lambda text: None)
     return layout
 
 
-def explained(one: Path, other: Path, env: Mapping[str, str]) -> Explanation:
+def explained(one: Path, other: Path, env: Mapping[str, str]) -> ImageDiff:
     return explain(str(one), str(other), env, lambda text: None)
 
 

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
-from reprobuild.image.tree_digest import merge, runtime_part, tree_digest
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.image.layering.merge import merge
+from reprobuild.image.tree_digest import runtime_part, tree_digest
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.store.tar_listing import decode_listing, encode_listing
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
@@ -24,11 +26,11 @@ CONFIG = {
 }
 
 
-def listing(*entries: tuple[Entry, bytes]) -> list[Entry]:
+def listing(*entries: tuple[TarEntry, bytes]) -> list[TarEntry]:
     return list(list_tar(io.BytesIO(make_tar(entries))))
 
 
-def digest(*layers: list[Entry]) -> str:
+def digest(*layers: list[TarEntry]) -> str:
     return tree_digest(merge(layers), CONFIG)
 
 
@@ -36,8 +38,8 @@ def test_the_digest_is_of_these_lines() -> None:
     entries = listing(
         file("f", b"x", 0o4755, uid=1, gid=2, xattrs=(("user.a", "00ff"),)),
         symlink("l", "f"),
-        (Entry(path="h", type="hardlink", mode=0o4755, uid=1, gid=2, target="f"), b""),
-        (Entry(path="null", type="char", mode=0o666, device=(1, 3)), b""),
+        (TarEntry(path="h", type="hardlink", mode=0o4755, uid=1, gid=2, target="f"), b""),
+        (TarEntry(path="null", type="char", mode=0o666, device=(1, 3)), b""),
         file("d/é", b""),
     )
     x, empty = (
@@ -63,7 +65,7 @@ def test_the_digest_is_of_these_lines() -> None:
 def test_the_split_into_layers_and_hard_links_do_not_count(layers: list[int], random: object) -> None:
     entries = listing(*BASE, *(file(f"opt/f{n}", b"%d" % n) for n in range(10)))
     copied = merge([entries]).values()  # hard links are files there
-    split: list[list[Entry]] = [[], [], [], []]
+    split: list[list[TarEntry]] = [[], [], [], []]
     for index, entry in enumerate(entry for entry in copied if entry.path):
         split[layers[index % 20]].append(entry)
     for part in split:
@@ -84,10 +86,10 @@ def test_the_split_into_layers_and_hard_links_do_not_count(layers: list[int], ra
         symlink("etc/shadow", "x"),
         folder("tmp", 0o755),
         folder("empty"),
-        (Entry(path="usr/bin/python3.11", type="fifo", mode=0o755), b""),
+        (TarEntry(path="usr/bin/python3.11", type="fifo", mode=0o755), b""),
     ],
 )
-def test_any_change_of_a_path_changes_the_digest(changed: tuple[Entry, bytes]) -> None:
+def test_any_change_of_a_path_changes_the_digest(changed: tuple[TarEntry, bytes]) -> None:
     assert digest(listing(*BASE), listing(changed)) != digest(listing(*BASE))
 
 
@@ -165,8 +167,8 @@ def test_a_path_below_a_link_of_its_layer_is_where_the_link_leads_and_never_outs
         symlink("lib", "usr/lib"), symlink("out", "../../../usr/lib"), symlink("top", "/"),
         symlink("new", "made/later"),
         file("lib/x", b"1"), symlink("out/l", "x"), file("top/y", b""), file("new/z", b""),
-        (Entry(path="lib/null", type="char", mode=0o666, device=(1, 3)), b""),
-        (Entry(path="lib/h", type="hardlink", mode=0o644, target="out/x"), b""),
+        (TarEntry(path="lib/null", type="char", mode=0o666, device=(1, 3)), b""),
+        (TarEntry(path="lib/h", type="hardlink", mode=0o644, target="out/x"), b""),
     )  # fmt: skip
     tree = merge([low, high])
     assert sorted(tree.keys() - {"", "usr", "usr/lib"}) == [
@@ -189,9 +191,9 @@ def test_a_place_that_no_file_system_can_hold_is_refused() -> None:
 
 def test_many_whiteouts_take_time_that_grows_with_their_number() -> None:
     names = [f"d{number}" for number in range(20_000)]
-    low = [Entry(path=f"{name}/f", type="file", mode=0o644) for name in names]
-    opaque = [Entry(path=f"{name}/.wh..wh..opq", type="file", mode=0o644) for name in names]
-    whole = [Entry(path=f".wh.{name}", type="file", mode=0o644) for name in names]
+    low = [TarEntry(path=f"{name}/f", type="file", mode=0o644) for name in names]
+    opaque = [TarEntry(path=f"{name}/.wh..wh..opq", type="file", mode=0o644) for name in names]
+    whole = [TarEntry(path=f".wh.{name}", type="file", mode=0o644) for name in names]
     begun = time.monotonic()
     assert sorted(merge([low, opaque])) == sorted(["", *names])
     assert sorted(merge([low, whole])) == [""]
@@ -201,14 +203,14 @@ def test_many_whiteouts_take_time_that_grows_with_their_number() -> None:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ([(Entry(path="h", type="hardlink", mode=0o644, target="nowhere"), b"")], "hard link to /nowhere"),
+        ([(TarEntry(path="h", type="hardlink", mode=0o644, target="nowhere"), b"")], "hard link to /nowhere"),
         ([file("a", b""), file("a/x", b"")], "below /a, which is a file"),
         ([symlink("b", "a"), file("a", b""), file("b/x", b"")], "below /a, which is a file"),
         ([symlink("a", "b"), symlink("b", "a"), file("a/x", b"")], "below /a, whose links have no end"),
         ([symlink("a", "a/a"), file("a/x", b"")], "below /a, whose links have no end"),
     ],
 )
-def test_layers_that_no_engine_can_unpack(entries: list[tuple[Entry, bytes]], words: str) -> None:
+def test_layers_that_no_engine_can_unpack(entries: list[tuple[TarEntry, bytes]], words: str) -> None:
     with pytest.raises(BuildError, match=words) as caught:
         merge([listing(*entries)])
     assert caught.value.hint == (
@@ -216,9 +218,9 @@ def test_layers_that_no_engine_can_unpack(entries: list[tuple[Entry, bytes]], wo
     )
 
 
-def linked(**fields: object) -> tuple[Entry, bytes]:
+def linked(**fields: object) -> tuple[TarEntry, bytes]:
     values = {"mode": 0o755, "uid": 1, "gid": 2, "target": "f", **fields}
-    return Entry(path="h", type="hardlink", **values), b""  # type: ignore[arg-type]  # fields by name
+    return TarEntry(path="h", type="hardlink", **values), b""  # type: ignore[arg-type]  # fields by name
 
 
 CAPABLE = (("security.capability", "01"),)
@@ -246,7 +248,7 @@ def test_a_hard_link_as_builders_write_it_is_its_file() -> None:
     for fields in ({}, {"xattrs": CAPABLE}):
         tree = merge([listing(target, linked(**fields))])
         assert msgspec.structs.replace(tree["h"], path="f") == tree["f"]
-    link = (Entry(path="h", type="hardlink", mode=0o755, target="s"), b"")
+    link = (TarEntry(path="h", type="hardlink", mode=0o755, target="s"), b"")
     assert merge([listing(symlink("s", "x"), link)])["h"].type == "symlink"
 
 
@@ -288,12 +290,12 @@ OLD = [
         [symlink("m", "etc"), file("m/x", b""), file("etc/.wh.x", b"")],
         [
             file("e", b""),
-            (Entry(path="etc/h", type="hardlink", mode=0o644, target="e"), b""),
+            (TarEntry(path="etc/h", type="hardlink", mode=0o644, target="e"), b""),
             file("etc/.wh.h", b""),
         ],
     ],
 )
-def test_a_whiteout_behind_what_it_deletes_is_refused(entries: list[tuple[Entry, bytes]]) -> None:
+def test_a_whiteout_behind_what_it_deletes_is_refused(entries: list[tuple[TarEntry, bytes]]) -> None:
     """The specification keeps the entry, and containerd and moby delete it."""
     with pytest.raises(BuildError, match=r"\.wh\..* behind an entry that engines delete by it") as caught:
         merge([listing(*OLD), listing(*entries)])
@@ -314,21 +316,21 @@ def test_a_whiteout_behind_what_it_deletes_is_refused(entries: list[tuple[Entry,
         ([file("d-b", b""), file(".wh.d", b"")], "d-b etc etc/s etc/x l"),
     ],
 )  # fmt: skip
-def test_whiteouts_as_builders_order_them(entries: list[tuple[Entry, bytes]], paths: str) -> None:
+def test_whiteouts_as_builders_order_them(entries: list[tuple[TarEntry, bytes]], paths: str) -> None:
     assert sorted(merge([listing(*OLD), listing(*entries)])) == ["", *paths.split()]
 
 
 def test_whiteouts_behind_many_entries_take_time_that_grows_with_their_number() -> None:
     deep = "/".join("d" * 40)
-    entries = [Entry(path=f"{deep}/{number}/f", type="file", mode=0o644) for number in range(20_000)]
-    whiteouts = [Entry(path=f"{deep}/{number}/.wh.g", type="file", mode=0o644) for number in range(20_000)]
+    entries = [TarEntry(path=f"{deep}/{number}/f", type="file", mode=0o644) for number in range(20_000)]
+    whiteouts = [TarEntry(path=f"{deep}/{number}/.wh.g", type="file", mode=0o644) for number in range(20_000)]
     begun = time.monotonic()
     assert len(merge([[*entries, *whiteouts]])) == 40_041
     assert time.monotonic() - begun < 10
 
 
 def test_a_listing_comes_back_as_it_was() -> None:
-    entries = [*listing(*BASE), Entry(path="not-utf8-\udcff", type="file", mode=0o644, sha256="0" * 64)]
+    entries = [*listing(*BASE), TarEntry(path="not-utf8-\udcff", type="file", mode=0o644, sha256="0" * 64)]
     assert list(decode_listing(encode_listing(entries))) == entries
     assert json.loads(json.dumps(digest(entries)))
 
@@ -336,7 +338,9 @@ def test_a_listing_comes_back_as_it_was() -> None:
 @given(st.text(min_size=1, max_size=20), st.integers(0, 0o7777), st.integers(0, 70_000), st.booleans())
 def test_a_line_is_json_as_documented(path: str, mode: int, owner: int, capable: bool) -> None:
     xattrs = (("security.capability", "01"),) if capable else ()
-    entry = Entry(path=path, type="file", mode=mode, uid=owner, gid=3, size=5, sha256="a" * 64, xattrs=xattrs)
+    entry = TarEntry(
+        path=path, type="file", mode=mode, uid=owner, gid=3, size=5, sha256="a" * 64, xattrs=xattrs
+    )
     pairs = [list(pair) for pair in xattrs]
     fields = [path, "file", mode, owner, 3, "", pairs, "a" * 64, [0, 0]]
     runtime = {"Cmd": [], "Entrypoint": [], "Env": [], "ExposedPorts": [], "StopSignal": "", "User": "",

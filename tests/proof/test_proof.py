@@ -11,7 +11,7 @@ from proof import ablation, evidence, factors, leftovers, page, recorded
 from proof.circumstances import FAR, LEVELS, PLAIN, environment, module, prefix
 from proof.kinds import KINDS
 from reprobuild.builders.leftovers import LABELS, OF_THE_BUILD, PATHS
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.realise.cleanup import LEFTOVERS
 from tests.conftest import ROOT
 
@@ -122,7 +122,7 @@ def test_what_a_configuration_needs_is_seen() -> None:
         "order of variables",
     ]
     assert recorded.seen({"Env": ["A=1"], "Labels": {label: "1"}}, "docker") == []
-    assert any(line.describes(Entry(path="etc/hosts", type="file", mode=0o644, size=0)) for line in PATHS)
+    assert any(line.describes(TarEntry(path="etc/hosts", type="file", mode=0o644, size=0)) for line in PATHS)
 
 
 def test_evidence_that_is_missing_or_older_than_the_code_is_told(tmp_path: Path) -> None:

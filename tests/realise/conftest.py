@@ -7,7 +7,7 @@ import os
 import pytest
 
 from reprobuild.ecosystems.apt.index import SystemIndex
-from reprobuild.lock.lock import Base
+from reprobuild.lock.system import Base
 from reprobuild.resolve.builds.compiling import PACKAGES
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store.store import Store

@@ -10,32 +10,25 @@ from collections.abc import Mapping, Sequence
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.infra.http.client import Net
-from reprobuild.infra.sandbox import Root
-from reprobuild.lock.lock import (
-    EPOCH,
-    VERSION,
-    Artefact,
-    Base,
-    Interpreter,
-    Lock,
-    RecordedDecisions,
-    Sdist,
-    Source,
-    Wheel,
-)
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.file import VERSION
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Interpreter, Sdist, Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.realise import realise
 from reprobuild.realise.rootfs import kept_root
-from reprobuild.realise.wheels import Made, build_wheel
-from reprobuild.resolve.builds.build_requires import Shelf, resolve_buildings
-from reprobuild.resolve.python.resolve import Target
+from reprobuild.realise.wheels import BuiltWheel, build_wheel
+from reprobuild.resolve.builds.build_requires import BuildWheelSource, resolve_buildings
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.image.made import file, make_tar
 
 PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")
-TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 
 
 class Bench:
@@ -78,7 +71,7 @@ class Bench:
         def bring(artefact: Artefact) -> None:
             fetch([artefact], self.store, self.net)
 
-        shelf = Shelf(self.files, TARGET, self.store, bring, captured)
+        shelf = BuildWheelSource(self.files, TARGET, self.store, bring, captured)
         found = resolve_buildings(sources, sdists, decided or {}, shelf)
         return Lock(
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
@@ -92,7 +85,7 @@ class Bench:
         return realise(self.lock(sources), self.store)
 
 
-def rebuilt(bench: Bench, lock: Lock, name: str) -> Made:
+def rebuilt(bench: Bench, lock: Lock, name: str) -> BuiltWheel:
     """Build a project of a lock, whatever the store remembers."""
     one = next(one for one in (*lock.sdists, *lock.sources) if one.name == name)
     tree = realise_base((lock.devel if one.building.compiles else None) or lock.base, bench.store, EPOCH)

@@ -11,7 +11,9 @@ import pytest
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import BuildError
-from reprobuild.lock.lock import Artefact, Wheel, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.realise.realise import is_realised, realise
 from tests.conda_packages import Spec, locked
 from tests.image.made import make_wheel
@@ -149,7 +151,7 @@ def test_what_comes_out_otherwise_than_a_sealed_lock_says(bench: Bench) -> None:
 
 AT_TERMINAL = """
 from pathlib import Path
-from reprobuild.lock.lock import read_lock
+from reprobuild.lock.file import read_lock
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store
 realise(read_lock(Path(sys.argv[1])), Store(Path(sys.argv[2])))

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import read_tar
+from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import Interpreter
+from reprobuild.lock.python import Interpreter
 from reprobuild.realise.build_outputs import keep_parts, paths_below
 from reprobuild.realise.canonical import canonical_wheel
 from reprobuild.realise.editable import as_editable

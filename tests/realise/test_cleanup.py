@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.realise import java
 from reprobuild.realise.cleanup import LEFTOVERS, leftover_of
 from reprobuild.realise.normalise import rewrite
@@ -33,9 +34,9 @@ from tests.image.made import file, make_tar
     ],
 )
 def test_patterns(path: str, left: bool) -> None:
-    assert (leftover_of(Entry(path=path, type="file", mode=0o644)) is not None) is left
-    assert leftover_of(Entry(path=path, type="directory", mode=0o755)) is None
-    assert leftover_of(Entry(path=path, type="symlink", mode=0o777, target="x")) is None
+    assert (leftover_of(TarEntry(path=path, type="file", mode=0o644)) is not None) is left
+    assert leftover_of(TarEntry(path=path, type="directory", mode=0o755)) is None
+    assert leftover_of(TarEntry(path=path, type="symlink", mode=0o777, target="x")) is None
 
 
 def test_each_line_says_why() -> None:
@@ -46,7 +47,7 @@ def test_each_line_says_why() -> None:
 def test_files_are_removed_or_emptied_and_folders_stay(tmp_path: Path) -> None:
     found, tree = tmp_path / "found.tar", tmp_path / "tree.tar"
     entries = [
-        (Entry(path="var/log", type="directory", mode=0o775, gid=4), b""),
+        (TarEntry(path="var/log", type="directory", mode=0o775, gid=4), b""),
         file("var/log/dpkg.log", b"2026-01-02"),
         file("etc/machine-id", b"0123\n", 0o444),
         file("etc/kept", b"x"),
@@ -75,7 +76,7 @@ def test_a_large_certificate_store_is_passed_on_unread(
 
 def test_a_hard_link_to_what_is_removed_is_no_base(tmp_path: Path) -> None:
     found = tmp_path / "found.tar"
-    link = Entry(path="usr/x", type="hardlink", mode=0o644, target="var/log/x")
+    link = TarEntry(path="usr/x", type="hardlink", mode=0o644, target="var/log/x")
     found.write_bytes(make_tar([file("var/log/x", b"x"), (link, b"")]))
     with pytest.raises(BuildError, match="/usr/x, a link to /var/log/x, which is removed") as caught:
         rewrite(found, tmp_path / "tree.tar", 0)

@@ -9,8 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Bind, Root, run_in_root
-from reprobuild.lock.lock import PREFIX, Lock
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import PREFIX
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.realise import realise
 from reprobuild.realise.rootfs import kept_root

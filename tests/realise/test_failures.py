@@ -12,20 +12,13 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Root
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import (
-    Artefact,
-    BaseImage,
-    Building,
-    Interpreter,
-    Lock,
-    Realised,
-    Sdist,
-    Setting,
-    Source,
-)
+from reprobuild.lock.model import Lock, RealisedOutputs
+from reprobuild.lock.python import Building, Interpreter, Sdist, Source
+from reprobuild.lock.system import Artefact, BaseImage, EnvVar
 from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels, compiled_key
 from reprobuild.realise.normalise import rewrite
@@ -70,7 +63,7 @@ def remembered(made: Made, **realised: str) -> Lock:
     made.store.remember(_key(lock.base, EPOCH), {"tree": made.base})
     runtime = pack_runtime(made.store)
     made.store.remember(compiled_key(runtime, PLACE, lock.base, lock.interpreter), runtime)
-    sealed = Realised(**{"base": made.base, "runtime": runtime, **realised}, wheels=(), bytecode=())
+    sealed = RealisedOutputs(**{"base": made.base, "runtime": runtime, **realised}, wheels=(), bytecode=())
     return msgspec.structs.replace(lock, realised=sealed)
 
 
@@ -243,13 +236,13 @@ def test_a_runtime_package_that_is_none(made: Made) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (Entry(path="dev2/null", type="char", mode=0o666, device=(1, 3)), "holds /dev2/null, a device"),
-        (Entry(path="run2/p", type="fifo", mode=0o666), "holds /run2/p, a pipe"),
-        (Entry(path="a/../../b", type="directory", mode=0o755), "holds the unsafe path 'a/../../b'"),
-        (Entry(path="usr/.wh.bin", type="directory", mode=0o755), "which engines read as a deletion"),
+        (TarEntry(path="dev2/null", type="char", mode=0o666, device=(1, 3)), "holds /dev2/null, a device"),
+        (TarEntry(path="run2/p", type="fifo", mode=0o666), "holds /run2/p, a pipe"),
+        (TarEntry(path="a/../../b", type="directory", mode=0o755), "holds the unsafe path 'a/../../b'"),
+        (TarEntry(path="usr/.wh.bin", type="directory", mode=0o755), "which engines read as a deletion"),
     ],
 )
-def test_a_tree_of_hostile_packages(tmp_path: Path, entry: Entry, words: str) -> None:
+def test_a_tree_of_hostile_packages(tmp_path: Path, entry: TarEntry, words: str) -> None:
     found = tmp_path / "found.tar"
     found.write_bytes(make_tar([(entry, b"")]))
     with pytest.raises(BuildError, match=f"the tree that the packages made .*{words}") as caught:
@@ -343,7 +336,7 @@ def test_a_wheel_is_recalled_only_for_all_that_it_was_made_of(made: Made) -> Non
     sdist, source = Sdist(name="p", version="1.0", file=archive), made.source("p", [])
     lock = made.lock()
     image = BaseImage(reference="x", digest="sha256:" + "2" * 64, config=archive, layers=())
-    shown = replace(image, environment=(Setting(name="CFLAGS", value="-O3"),))
+    shown = replace(image, environment=(EnvVar(name="CFLAGS", value="-O3"),))
     based, told = (replace(lock, base=replace(lock.base, image=one)) for one in (image, shown))
     devel = replace(lock, devel=told.base)
     cases: list[tuple[Sdist | Source, Lock]] = [

@@ -17,12 +17,14 @@ import pytest
 from reprobuild.builders.native import build_image
 from reprobuild.compare.images.attribute import BASE, INTERPRETER, TREE, Origins, candidates
 from reprobuild.errors import BuildError
-from reprobuild.infra.sandbox import Root
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.elf import read_elf, read_search_path
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.diff import compare_locks
-from reprobuild.lock.lock import Interpreter, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Interpreter
 from reprobuild.realise.base import _key
 from reprobuild.realise.interpreter import finish_tree, realise_interpreter
 from reprobuild.realise.realise import is_realised, realise
@@ -81,7 +83,7 @@ def unsealed(made: Made, build: Path, root: Path) -> Lock:
     return lock
 
 
-def listed(made: Made, tar: str) -> dict[str, Entry]:
+def listed(made: Made, tar: str) -> dict[str, TarEntry]:
     with made.store.blob(tar).open("rb") as stream:
         return {entry.path: entry for entry in list_tar(stream)}
 
@@ -282,7 +284,7 @@ def test_what_differs_is_told_by_its_input(made: Made, build: Path) -> None:
     assert change.one != change.other
 
 
-def conda_tree(*more: tuple[Entry, bytes]) -> bytes:
+def conda_tree(*more: tuple[TarEntry, bytes]) -> bytes:
     """Return what conda's packages could be, linked into the prefix."""
     return make_tar(
         [
@@ -301,7 +303,7 @@ def conda_tree(*more: tuple[Entry, bytes]) -> bytes:
 CONDA_SITE = f"opt/env/lib/python{MINOR}/site-packages"
 
 
-def over_conda(made: Made, *more: tuple[Entry, bytes]) -> Lock:
+def over_conda(made: Made, *more: tuple[TarEntry, bytes]) -> Lock:
     python = Interpreter(
         version=VERSION, executable=f"/opt/env/bin/python{MINOR}", evidence="made", kind="conda"
     )
@@ -408,7 +410,7 @@ def test_distributions_that_wheels_replace_are_removed_whole(tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_archives_that_are_no_such_build(
-    made: Made, tmp_path: Path, content: bytes | list[tuple[Entry, bytes]], complaint: str, hint: str
+    made: Made, tmp_path: Path, content: bytes | list[tuple[TarEntry, bytes]], complaint: str, hint: str
 ) -> None:
     path = tmp_path / "python.tar.gz"
     path.write_bytes(content if isinstance(content, bytes) else gzip.compress(make_tar(content)))

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock.lock import Artefact, Base, Deb, Interpreter, Lock, Sdist
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Interpreter, Sdist
+from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.realise.bytecode import bytecode_key
 from reprobuild.realise.interpreter import _key, recall_interpreter
 from reprobuild.realise.wheels import wheel_key

@@ -8,32 +8,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.lock.lock import (
-    VERSION,
+from reprobuild.lock.file import VERSION
+from reprobuild.lock.model import BuildRecord, Bytecode, Lock, RealisedOutputs, Resolution, Workload
+from reprobuild.lock.python import Building, CondaPackage, Interpreter, Sdist, Source, Wheel
+from reprobuild.lock.recorded import RecordedArchive, RecordedBuild, RecordedDecisions, RecordedWorkload
+from reprobuild.lock.system import (
     Artefact,
     Base,
     BaseImage,
-    Building,
-    Built,
-    Bytecode,
-    CondaPackage,
     Deb,
+    EnvVar,
     ImageBlob,
     ImageLayer,
+    ImagePackage,
     InheritedSetting,
-    Installed,
-    Interpreter,
-    Lock,
-    Realised,
-    RecordedDecisions,
-    Ruling,
-    Sdist,
-    Setting,
-    Source,
-    Wheel,
-    Workload,
 )
-from reprobuild.lock.recorded import RecordedArchive, RecordedBuild, RecordedWorkload
 
 URL = "https://files.example.org/"
 # A place in a value: names of fields, numbers of items, keys of maps; ("key", K) is a key itself.
@@ -48,8 +37,8 @@ def blob(name: str, digit: str) -> ImageBlob:
     return ImageBlob(filename=name, sha256=digit * 64, size=3, url=f"{URL}v2/blobs/{digit}")
 
 
-def setting(name: str) -> Setting:
-    return Setting(name=name, value=f"of {name}", needs=(f"/usr/lib/{name}.so",))
+def setting(name: str) -> EnvVar:
+    return EnvVar(name=name, value=f"of {name}", needs=(f"/usr/lib/{name}.so",))
 
 
 def base() -> Base:
@@ -61,7 +50,7 @@ def base() -> Base:
         reference="registry.example.org/team/base:1", digest=f"sha256:{'2' * 64}",
         config=blob("team/base, config", "3"),
         layers=(ImageLayer(file=blob("team/base, layer", "4"), media_type="application/x.tar+gzip", diff_id="5" * 64),),
-        packages=(Installed(name="libtwo", version="3", architecture="amd64"),),
+        packages=(ImagePackage(name="libtwo", version="3", architecture="amd64"),),
         environment=(InheritedSetting(name="BELOW", value="of it", needs=("/usr/lib/x.so",)),),
     )  # fmt: skip
     return Base(distribution="debian", release="bookworm", packages=(deb,), tools=(deb,), image=image)
@@ -79,7 +68,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
         path="/src/project", editable=True, epoch=1_700_000_000, file=file("project-999.tar", "b"),
         subdirectory="python", building=building,
     )  # fmt: skip
-    built = Built(
+    built = BuildRecord(
         name="project", wheel="c" * 64, tools=("gcc 12",), variables=(setting("BUILT"),), parts="d" * 64,
         files=("project/fast.so",),
     )  # fmt: skip
@@ -90,7 +79,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
             file=file("cpython.tar.gz", "f"),
         ),
         base=base(), devel=base(), wheels=(wheel,), sources=(source,),
-        environment=(setting("ORDINARY"), Setting(name="LINES", value="one\ntwo")), workdir="/src/project",
+        environment=(setting("ORDINARY"), EnvVar(name="LINES", value="one\ntwo")), workdir="/src/project",
         workload=Workload(command=("python", "train.py"), outputs=("out.pt",)),
         decisions=RecordedDecisions(
             system="all", packages=("ffmpeg",),
@@ -101,7 +90,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
             build={"project": RecordedBuild(requires=("a",), packages=("b",), variables={"C": "d"})}, devel="x:1",
         ),
         rulings=(
-            Ruling(
+            Resolution(
                 file="requirements.txt", line=1, subject="second", outcome="replaced", reason="gone", kind="withdrawn",
                 captured="second==1",
             ),
@@ -118,7 +107,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
                 file=file("libthree-1!2-h1_0.conda", "1"), distributions=("three",),
             ),
         ),
-        realised=Realised(
+        realised=RealisedOutputs(
             base="2" * 64, runtime="3" * 64, interpreter="4" * 64, builds=(built,),
             wheels=(
                 Wheel(

@@ -14,10 +14,13 @@ from reprobuild.builders.native import build_image
 from reprobuild.compare.images.explain import explain
 from reprobuild.engines import docker
 from reprobuild.engines.model import Task
+from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.oci.read import Layout, layout_tree, open_layer, read_layout
-from reprobuild.image.tree_digest import Tree, merge, runtime_part, tree_digest
-from reprobuild.infra.tar import Entry, list_tar
-from reprobuild.lock.lock import Lock, Setting
+from reprobuild.image.tree_digest import runtime_part, tree_digest
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.payload import payload
 from reprobuild.recipe.render import render
@@ -63,7 +66,7 @@ class Rebuilt(NamedTuple):
     """The example, built by Docker from `Dockerfile` and `context/`: the layout, and what each layer holds."""
 
     layout: Layout
-    listings: list[list[Entry]]
+    listings: list[list[TarEntry]]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +81,7 @@ def rebuilt(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> R
     return Rebuilt(layout, listings)
 
 
-def differences(one: Tree, other: Tree) -> list[tuple[Entry | None, Entry | None]]:
+def differences(one: Tree, other: Tree) -> list[tuple[TarEntry | None, TarEntry | None]]:
     pairs = [(one.get(path), other.get(path)) for path in sorted(set(one) | set(other))]
     return [(a, b) for a, b in pairs if a != b]
 
@@ -140,7 +143,7 @@ def awkward(built_example: Built) -> Lock:
     assert lock.realised is not None
     return msgspec.structs.replace(
         lock, wheels=(), sources=(), workdir="/a b/$HOME/\"c'",
-        environment=tuple(Setting(name=name, value=value) for name, value in AWKWARD.items()),
+        environment=tuple(EnvVar(name=name, value=value) for name, value in AWKWARD.items()),
         realised=msgspec.structs.replace(lock.realised, wheels=(), bytecode=()),
     )  # fmt: skip
 

@@ -18,7 +18,8 @@ import pytest
 from dockerfile_parse import DockerfileParser
 
 from reprobuild.errors import BuildError, LockError, ReproError
-from reprobuild.lock.lock import Lock, encode, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock, encode
 from reprobuild.recipe.image_config import UNREADABLE, environ_file
 from reprobuild.recipe.render import render
 from tests.guard.types_walk import strings

@@ -17,8 +17,9 @@ import pytest
 from reprobuild.builders.native import build_image
 from reprobuild.image.layers.wheel import INSTALLER, SCRIPT
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.infra.tar import Entry
-from reprobuild.lock.lock import Lock, Setting
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import EnvVar
 from reprobuild.recipe import payload
 from reprobuild.recipe.build_context import install_facts, write_context
 from reprobuild.recipe.layer_order import LARGE
@@ -87,7 +88,7 @@ def native(made: Made, lock: Lock) -> Seen:
     build_image(lock, made.store, made.root, files={}, reference="x")
     tree = layout_tree(read_layout(made.root / "image"))
 
-    def line(entry: Entry) -> tuple[str, int, str, str]:
+    def line(entry: TarEntry) -> tuple[str, int, str, str]:
         return entry.type, entry.mode, entry.target, entry.sha256
 
     ours = {path: line(entry) for path, entry in tree.items() if f"{path}/".startswith("opt/")}
@@ -228,7 +229,7 @@ def test_the_order_of_wheels_is_the_order_of_layers(made: Made) -> None:
 
 
 def test_variables_with_line_breaks_are_in_the_payload(made: Made, tmp_path: Path) -> None:
-    lock = sealed(made, environment=(Setting(name="NOTE", value="one\ntwo"),))
+    lock = sealed(made, environment=(EnvVar(name="NOTE", value="one\ntwo"),))
     assert install(made, lock, tmp_path / "root").returncode == 0
     folder = tmp_path / "payload"
     folder.mkdir()
@@ -254,7 +255,7 @@ def test_no_two_contexts_hold_one_path_with_different_content(made: Made) -> Non
         made.base = made.store.add(make_tar([*BASE, file("etc/value", value.encode())]))
         wheel = made.built[0]
         made.compiled(wheel.file.sha256, {f"{SITE}/__pycache__/p.cpython-311.pyc": value.encode()})
-        lock = sealed(made, environment=(Setting(name="N", value=value),))
+        lock = sealed(made, environment=(EnvVar(name="N", value=value),))
         out = made.root / value
         out.mkdir()
         found.append(contents(write_context(lock, made.store, out, render(lock))))

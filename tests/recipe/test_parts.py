@@ -15,8 +15,8 @@ import pytest
 from reprobuild.builders.native import build_image
 from reprobuild.compare.images.attribute import Origins, built_paths, candidates
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.infra.tar import list_tar
-from reprobuild.lock.lock import Built, Lock
+from reprobuild.infra.tar.reading import list_tar
+from reprobuild.lock.model import BuildRecord, Lock
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.payload import origin, pack_runtime
 from reprobuild.recipe.render import render
@@ -38,7 +38,7 @@ def lock(made: Made) -> Lock:
     lock = made.lock()
     assert lock.realised is not None
     parts = made.store.add(make_tar(PARTS))
-    built = Built(name="proj", wheel="7" * 64, parts=parts, files=("pkg/_c[1].so", "top.so"))
+    built = BuildRecord(name="proj", wheel="7" * 64, parts=parts, files=("pkg/_c[1].so", "top.so"))
     runtime = pack_runtime(made.store)
     return msgspec.structs.replace(
         lock, realised=msgspec.structs.replace(lock.realised, builds=(built,), runtime=runtime)

@@ -14,7 +14,10 @@ import pytest
 from reprobuild.compare.environments.lock import from_lock
 from reprobuild.errors import BuildError
 from reprobuild.lock.diff import compare_locks
-from reprobuild.lock.lock import Artefact, Lock, Ruling, Sdist, Setting, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import Artefact, EnvVar
 from reprobuild.recipe import render as room
 from reprobuild.recipe.render import quote_dockerfile, quote_sh, quote_workdir, render
 from tests.image.made import Made, file
@@ -26,11 +29,11 @@ def lock(tmp_path: Path) -> Lock:
     made.wheel("six", {"six.py": b"pass\n"})
     made.source("project", [file("project.py", b"pass\n")], patch="9" * 64)
     settings = (
-        Setting(name="NOTE", value='say "$5" \\'),
-        Setting(name="LINES", value="one\nsecond line"),
-        Setting(name="BRACES", value="{{ name }}"),
+        EnvVar(name="NOTE", value='say "$5" \\'),
+        EnvVar(name="LINES", value="one\nsecond line"),
+        EnvVar(name="BRACES", value="{{ name }}"),
     )
-    ruling = Ruling(
+    ruling = Resolution(
         file="requirements.txt", line=1, subject="six", outcome="replaced", reason="{{ gone }}\n%post\nrm"
     )
     return made.lock(environment=settings, rulings=(ruling,))

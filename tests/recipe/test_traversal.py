@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError, LockError
-from reprobuild.lock.lock import Lock, encode, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock, encode
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.render import render
 from tests.conftest import reprobuild

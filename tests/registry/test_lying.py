@@ -13,10 +13,11 @@ import pytest
 
 from reprobuild.ecosystems.oci_registry import manifest as module
 from reprobuild.ecosystems.oci_registry.logins import Logins
-from reprobuild.ecosystems.oci_registry.manifest import Found, find_image
+from reprobuild.ecosystems.oci_registry.manifest import FoundImage, find_image
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.http.client import Manners, Net
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
@@ -64,12 +65,12 @@ def find(
     wanted: str = ":1",
     env: Mapping[str, str] | None = None,
     platform: str = "linux/amd64",
-) -> Found:
+) -> FoundImage:
     net = Net(gate=Logins(env or {"HOME": "/nonexistent"}, HUB))
     return find_image(parse_reference(f"{served.host}/{NAME}{wanted}"), "linux/amd64", net, store, HUB)
 
 
-def bring(found: Found, store: Store, env: Mapping[str, str] | None = None) -> None:
+def bring(found: FoundImage, store: Store, env: Mapping[str, str] | None = None) -> None:
     net = Net(gate=Logins(env or {"HOME": "/nonexistent"}, HUB))
     fetch([one.file for one in found.image.layers], store, net)
 
@@ -232,7 +233,7 @@ def test_a_manifest_without_end_is_cut(served: Served, store: Store, monkeypatch
 
 def test_a_registry_that_hangs_is_left(served: Served, store: Store) -> None:
     served.give(f"/v2/{NAME}/manifests/1", Reply(b"x" * 100, pause=0.5))
-    net = Net(gate=Logins({"HOME": "/nonexistent"}, HUB), manners=Manners(read=0.2, tries=2, pause=0.01))
+    net = Net(gate=Logins({"HOME": "/nonexistent"}, HUB), manners=RetryPolicy(read=0.2, tries=2, pause=0.01))
     with pytest.raises(FetchError, match="broke off"):
         find_image(parse_reference(f"{served.host}/{NAME}:1"), "linux/amd64", net, store, HUB)
 

@@ -12,7 +12,8 @@ import pytest
 
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Net, Netrc
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.netrc import Netrc
 from reprobuild.store.store import Store
 from tests.registry.conftest import PASSWORD, docker_login, encoded
 from tests.registry.test_lying import HUB, IMAGE, LAYER, NAME, bearer, bring, find, serve

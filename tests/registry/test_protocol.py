@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ecosystems.oci_registry.logins import Logins
-from reprobuild.ecosystems.oci_registry.manifest import Found, find_image
+from reprobuild.ecosystems.oci_registry.manifest import FoundImage, find_image
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.registry.conftest import PASSWORD, USER, Registry, docker_login, encoded
@@ -39,7 +40,7 @@ def net_of(env: Mapping[str, str], *, offline: bool = False) -> Net:
     return Net(gate=Logins(env, HUB), offline=offline)
 
 
-def find(reference: str, env: Mapping[str, str], store: Store, platform: str = "linux/amd64") -> Found:
+def find(reference: str, env: Mapping[str, str], store: Store, platform: str = "linux/amd64") -> FoundImage:
     return find_image(parse_reference(reference), platform, net_of(env), store, HUB)
 
 
@@ -53,7 +54,7 @@ def login(tmp_path: Path, registry: Registry) -> dict[str, str]:
     return docker_login(tmp_path / "docker", registry.host)
 
 
-def bring(found: Found, env: Mapping[str, str], store: Store) -> None:
+def bring(found: FoundImage, env: Mapping[str, str], store: Store) -> None:
     fetch([found.image.config, *(one.file for one in found.image.layers)], store, net_of(env))
 
 
@@ -130,9 +131,9 @@ def test_what_was_deleted_does_not_matter_to_a_filled_store_and_is_named_by_an_e
     wanted = [found.image.config, *(one.file for one in found.image.layers)]
     assert fetch(wanted, store, net_of(login, offline=True)) == 0
     digest = found.image.layers[0].file.sha256
-    with pytest.raises(NotFound, match=f"site/gone/blobs/sha256:{digest} does not exist"):
+    with pytest.raises(NotFoundError, match=f"site/gone/blobs/sha256:{digest} does not exist"):
         fetch([found.image.layers[0].file], Store(tmp_path / "empty"), net_of(login))
-    with pytest.raises(NotFound, match=f"{registry.host} has no site/gone with 1") as err:
+    with pytest.raises(NotFoundError, match=f"{registry.host} has no site/gone with 1") as err:
         find(reference, login, store)
     assert err.value.hint == (
         "it may have been removed; name a tag or a digest that is there, or take the lock and the store "

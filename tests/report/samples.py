@@ -9,21 +9,24 @@ from typing import Any
 import msgspec
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Base, CondaPackage, Lock, RecordedDecisions, Setting, Workload
-from reprobuild.report.html.cluster import Nodes, Odd, Peers
+from reprobuild.lock.model import Lock, Workload
+from reprobuild.lock.python import CondaPackage
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import Base, EnvVar
+from reprobuild.report.html.cluster import Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
 from reprobuild.store.availability import Forecast
 from reprobuild.verify.verdict import (
     Against,
     Collectives,
-    Comparison,
-    Control,
+    ControlVerdict,
     Deviation,
-    Difference,
     Mode,
-    Probe,
+    ProbeVerdict,
+    RoundTripDifference,
     Smoke,
     Verdict,
+    WorkComparison,
 )
 from tests.verify.samples import artefact, deb, make_lock, make_smoke, make_verdict, ruling, source, wheel
 
@@ -77,14 +80,16 @@ def hostile_smoke(bad: str) -> Smoke:
     """Return a smoke test in which all text that a container can give is this, and every answer occurs."""
     answers = ("identical", "refused", "drift", "inconclusive", "not-applicable", "informational")
     probes = tuple(
-        Probe(
+        ProbeVerdict(
             name=bad, kind=bad, dtype=bad, shape=bad, documented="refused", verdict=answer, why=bad,
             modes={"default": mode("DRIFT", bad), "strict": mode(SEEN[n % len(SEEN)], bad),
                    "warn": mode("SKIPPED", bad)},
         )
         for n, answer in enumerate(answers)
     )  # fmt: skip
-    control = Control(name=bad, device="cpu", why=bad, modes={bad: mode("ERROR", bad)}, verdict="ineffective")
+    control = ControlVerdict(
+        name=bad, device="cpu", why=bad, modes={bad: mode("ERROR", bad)}, verdict="ineffective"
+    )
     several = Collectives(
         verdict="drift", backend=bad, world=2, why=bad, probes=probes, algorithms=(bad,), controls=(control,)
     )
@@ -110,7 +115,7 @@ def full_lock(bad: str) -> Lock:
         rulings=rulings, wheels=(wheel(bad, bad, yanked=bad), wheel("b", requires=("nothere>=1",))), conda=(conda,),
         base=Base(distribution=bad, release=bad, packages=(deb(bad, bad),)),
         sources=(msgspec.structs.replace(source(bad, "7" * 40), commit=bad, patch=bad),),
-        environment=(Setting(name=bad, value=bad),), platform=bad,
+        environment=(EnvVar(name=bad, value=bad),), platform=bad,
         decisions=RecordedDecisions(accept=(bad,), bake={bad: bad}),
         workload=Workload(command=("echo", bad), outputs=(bad,)), profile=bad,
     )  # fmt: skip
@@ -121,9 +126,9 @@ def full_verdict(bad: str, **more: Any) -> Verdict:
     verdict = make_verdict(
         "inconclusive", "not-covered", "residue", made=bad, program=bad, profile=bad, engine=bad, gpus=bad,
         smoke=(hostile_smoke(bad), msgspec.structs.replace(hostile_smoke(bad), device="cuda")), notes=(bad,),
-        comparisons=(Comparison(name=bad, verdict="drift", detail=bad, details=(bad, bad)),),
-        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),
-                     Difference(list=bad, captured=bad, image=bad, reason=bad, code="decision")),
+        comparisons=(WorkComparison(name=bad, verdict="drift", detail=bad, details=(bad, bad)),),
+        differences=(RoundTripDifference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),
+                     RoundTripDifference(list=bad, captured=bad, image=bad, reason=bad, code="decision")),
         against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=(deviation(bad),),
                         beside=(deviation(bad),), platform=(deviation(bad),), other=(deviation(bad),),
                         unmatched=(deviation(bad),)),
@@ -139,7 +144,7 @@ def forecasts(bad: str) -> tuple[Forecast, ...]:
 
 
 def full_nodes(bad: str) -> Nodes:
-    odd = (Odd(node=bad, said=bad, answers=(bad, bad)),)
+    odd = (OutlierRow(node=bad, said=bad, answers=(bad, bad)),)
     peers = Peers(device=bad, title=bad, nodes=(bad,), compared=3, platform={bad: bad})
     return Nodes(verdict="differ", asked=3, wrong=odd, lacking=odd, silent=odd, groups=(peers,), notes=(bad,))
 
@@ -176,7 +181,7 @@ def large_page(packages: int = 500, system: int = 400, variables: int = 150) -> 
         base=Base(distribution="debian", release="bookworm", packages=tuple(deb(n, "2:1.0-3+deb12u1") for n in debs)),
     )  # fmt: skip
     differences = tuple(
-        Difference(list="env.txt", captured=f"SLURM_VARIABLE_{n}", image="", code="site-variable",
+        RoundTripDifference(list="env.txt", captured=f"SLURM_VARIABLE_{n}", image="", code="site-variable",
                    reason="set by the scheduler or launcher of each job")
         for n in range(variables)
     )  # fmt: skip

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.report.html.cluster import Nodes, Odd
+from reprobuild.report.html.cluster import Nodes, OutlierRow
 from reprobuild.report.html.summary import computes_the_same, same_environment, to_know
-from reprobuild.verify.verdict import Against, Comparison, Determinism, Deviation, Difference
+from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
 from tests.report.samples import forecasts, full_lock, full_verdict
 from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling, wheel
 
-UNEXPLAINED = Difference(list="env.txt", captured="A", image="", reason="", code="unexplained")
-HOST = Difference(list="env.txt", captured="B", image="", reason="host", code="host-only")
+UNEXPLAINED = RoundTripDifference(list="env.txt", captured="A", image="", reason="", code="unexplained")
+HOST = RoundTripDifference(list="env.txt", captured="B", image="", reason="host", code="host-only")
 GONE = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-version", accepted=True)
 
 
@@ -98,7 +98,7 @@ def test_what_to_know_has_its_section() -> None:
         rulings=(GONE, ruling("TOKEN", "", "excluded", "a secret", kind="secret", file="env.txt")),
         wheels=(wheel("torch", requires=("nothere>=1",)),),
     )
-    work = Comparison(
+    work = WorkComparison(
         name="model.pt",
         verdict="inconclusive",
         excused={"time": 2},
@@ -134,7 +134,7 @@ def test_the_gravest_gives_the_tone() -> None:
 
 
 def nodes(verdict: Any, *wrong: str, silent: tuple[str, ...] = ()) -> Nodes:
-    said = {name: Odd(node=name, said="x") for name in (*wrong, *silent)}
+    said = {name: OutlierRow(node=name, said="x") for name in (*wrong, *silent)}
     return Nodes(verdict=verdict, asked=8, wrong=tuple(said[name] for name in wrong), groups=(),
                  silent=tuple(said[name] for name in silent))  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_the_nodes_of_a_fleet_have_their_say() -> None:
     answer = computes_the_same(good, nodes("inconclusive"))
     assert (answer.word, answer.tone) == ("Known in part", "open")
     assert answer.sentence.endswith("; whether 8 nodes compute the same is not known.")
-    lacking = msgspec.structs.replace(nodes("inconclusive"), lacking=(Odd(node="n4", said="x"),))
+    lacking = msgspec.structs.replace(nodes("inconclusive"), lacking=(OutlierRow(node="n4", said="x"),))
     answer, remarks = to_know(make_lock(), good, (), lacking)
     assert answer.word == "2 things"
     assert [(remark.tone, remark.said) for remark in remarks] == [

@@ -8,11 +8,11 @@ import re
 
 import pytest
 
-from reprobuild.lock.lock import Setting
+from reprobuild.lock.system import EnvVar
 from reprobuild.report.html.markup import LONGEST, plain, text
 from reprobuild.report.html.page import render_html
 from reprobuild.report.html.run import job
-from reprobuild.verify.verdict import Difference
+from reprobuild.verify.verdict import RoundTripDifference
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
 from tests.verify.samples import OTHER_TORCHES, make_lock, make_smoke, make_verdict, ruling, wheel
 
@@ -151,7 +151,7 @@ def test_the_page_of_500_packages_is_under_a_megabyte() -> None:
 
 
 def test_more_rows_than_anybody_reads_are_counted() -> None:
-    differences = (Difference(list="l", captured="c", image="", reason="r", code="decision"),) * 2345
+    differences = (RoundTripDifference(list="l", captured="c", image="", reason="r", code="decision"),) * 2345
     content = render_html(make_lock(), IMAGE, make_verdict(differences=differences))
     assert "And 345 more, in the files beside this page." in content
 
@@ -194,7 +194,7 @@ def test_variables_are_told_whatever_their_file_is_called(file: str) -> None:
         ruling("LANG", "", "pinned", "it changes text", kind="locale", file=file),
         ruling("TERM", "", "excluded", "of a terminal", kind="session", file=file),
     )
-    settings = (Setting(name="LANG", value="C.UTF-8"),)
+    settings = (EnvVar(name="LANG", value="C.UTF-8"),)
     content = render_html(make_lock(rulings=lines, environment=settings), IMAGE, make_verdict())
     environment = content.partition('id="environment"')[2].partition("</section>")[0]
     assert "it changes text" in environment

@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.lock.lock import Ruling, Source
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Source
 from reprobuild.resolve.sources import missing
 from reprobuild.snapshot.model import Patch, Requirement
 from reprobuild.snapshot.parsers import git_diff, pip_freeze
@@ -29,7 +30,7 @@ FILES: dict[str, bytes] = {
 }
 
 
-def unreachable(found: tuple[Sequence[Source], Sequence[Ruling]]) -> str:
+def unreachable(found: tuple[Sequence[Source], Sequence[Resolution]]) -> str:
     """Return why the first source cannot be had; there is no other, and it stands in no lock."""
     sources, rulings = found
     assert sources == ()

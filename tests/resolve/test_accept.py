@@ -14,24 +14,28 @@ import msgspec
 import pytest
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.ecosystems.pypi.indexes import Indexes
-from reprobuild.ecosystems.pypi.simple_api import NoList
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.simple_api import NoListError
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Base, Deb, Outcome, Ruling
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve import resolver
 from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.unreachable import refuse_lost
-from reprobuild.resolve.resolver import Surroundings, lock_sources, resolve
-from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.resolve.resolver import lock_sources, resolve
+from reprobuild.snapshot.model import Snapshot, SourceLocation
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from tests.resolve.repositories import ENV, Project, patch, requirement
 from tests.system.samples import index, package, stanza
 
 
-def ruling(subject: str, outcome: Outcome, kind: str, line: int = 3) -> Ruling:
-    return Ruling(file="env.txt", line=line, subject=subject, outcome=outcome, reason="because", kind=kind)
+def ruling(subject: str, outcome: Outcome, kind: str, line: int = 3) -> Resolution:
+    return Resolution(
+        file="env.txt", line=line, subject=subject, outcome=outcome, reason="because", kind=kind
+    )
 
 
 FINE = (ruling("A", "pinned", ""), ruling("B", "excluded", "secret"), ruling("C", "in base", "added"))
@@ -104,7 +108,7 @@ def test_the_hint_for_another_patch_release_leads_to_a_capture_of_the_interprete
 def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
     names = ["torch", "numpy", "pandas", "scipy", "tqdm", "rich"]
     lost = [
-        Ruling(
+        Resolution(
             file="requirements.txt",
             line=n,
             subject=name,
@@ -136,7 +140,7 @@ def test_the_hint_for_requirements_without_versions_leads_to_a_list_that_locks(
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
     (snapshot / "requirements.txt").write_text("tool\n")
-    open_line = Ruling(
+    open_line = Resolution(
         file="requirements.txt",
         line=1,
         subject="tool",
@@ -165,14 +169,14 @@ def test_without_deviations_nothing_needs_a_word() -> None:
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Surroundings:
-    return Surroundings(
+def around(tmp_path: Path) -> ResolveContext:
+    return ResolveContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=lambda text: None,
-        indexes=Indexes(find_links=(), simple=(), credentials={}), now=1_700_000_000,
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}), now=1_700_000_000,
     )  # fmt: skip
 
 
-def test_a_platform_that_is_not_known(around: Surroundings) -> None:
+def test_a_platform_that_is_not_known(around: ResolveContext) -> None:
     with pytest.raises(LockError, match="the platform linux/riscv64 is not known") as caught:
         resolve(Snapshot(digest=""), Decisions(platform="linux/riscv64"), around)
     assert caught.value.hint == "use one of linux/amd64, linux/arm64"
@@ -190,7 +194,7 @@ def test_a_base_without_a_c_library() -> None:
 
 
 def test_a_made_system_and_a_source_become_a_lock(
-    around: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    around: ResolveContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = Project(
         tmp_path / "proj", {"pyproject.toml": b"[build-system]\nrequires = []\n", "a.py": b"1\n"}
@@ -221,7 +225,7 @@ def test_a_made_system_and_a_source_become_a_lock(
     assert [r.kind for r in rulings] == ["stray-diff"]
 
 
-def test_all_that_cannot_be_had_is_one_error(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_cannot_be_had_is_one_error(around: ResolveContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index, a repository, an address and an open version: one run names each, and one decides each."""
     closed = "http://127.0.0.1:1"
     around = msgspec.structs.replace(around, net=Net())
@@ -232,7 +236,7 @@ def test_all_that_cannot_be_had_is_one_error(around: Surroundings, monkeypatch: 
     snapshot = Snapshot(
         digest="5" * 64, packages=(package("python3.11", "3.11.2-6"), package("libc6", "2.36-9", line=3)),
         requirements=tuple(
-            msgspec.structs.replace(requirement(text), place=Place("requirements.txt", number))
+            msgspec.structs.replace(requirement(text), place=SourceLocation("requirements.txt", number))
             for number, text in enumerate(lines, 1)
         ),
     )  # fmt: skip
@@ -264,18 +268,18 @@ def test_all_that_cannot_be_had_is_one_error(around: Surroundings, monkeypatch: 
 
 
 def test_an_index_of_the_machine_is_said_with_all_else(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    around: ResolveContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine's index, a service, a repository and an open version: one run names each."""
     closed = "http://127.0.0.1:1"
     around = msgspec.structs.replace(
-        around, net=Net(), indexes=Indexes(find_links=(), simple=(f"{closed}/simple",), credentials={})
+        around, net=Net(), indexes=PackageIndexes(find_links=(), simple=(f"{closed}/simple",), credentials={})
     )
     lines = ["six==1.16.0", "torch==2.4.1+cu121", "numpy", f"-e git+{closed}/a.git@{'a' * 40}#egg=a"]
     snapshot = Snapshot(
         digest="5" * 64, packages=(package("python3.11", "3.11.2-6"), package("libc6", "2.36-9", line=3)),
         requirements=tuple(
-            msgspec.structs.replace(requirement(text), place=Place("requirements.txt", number))
+            msgspec.structs.replace(requirement(text), place=SourceLocation("requirements.txt", number))
             for number, text in enumerate(lines, 1)
         ),
     )  # fmt: skip
@@ -306,7 +310,7 @@ def test_an_index_of_the_machine_is_said_with_all_else(
 
 
 def test_an_index_that_refuses_each_project_is_told_in_short() -> None:
-    lost = [NoList(f"refused {number}", hint=f"login {number}", place="x") for number in range(9)]
+    lost = [NoListError(f"refused {number}", hint=f"login {number}", place="x") for number in range(9)]
     with pytest.raises(FetchError) as caught:
         refuse_lost(lost, FINE, ())
     assert str(caught.value).splitlines() == [

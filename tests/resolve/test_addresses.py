@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import EngineError, LockError, SnapshotError
 from reprobuild.infra.git import command as program
-from reprobuild.infra.proc import Failed, TimedOut
+from reprobuild.infra.proc.errors import ProcessFailedError, ProcessTimeoutError
 from tests.openssh import openssh_client
 from tests.resolve.repositories import ENV, Project
 
@@ -36,9 +36,9 @@ HINT = "name a path, HOST:PATH, or an address of file, git, http, https, ssh"
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
+def repository(tmp_path: Path) -> GitRepository:
     (tmp_path / "scratch").mkdir()
-    return Repository(tmp_path / "scratch", ENV)
+    return GitRepository(tmp_path / "scratch", ENV)
 
 
 @contextlib.contextmanager
@@ -64,7 +64,9 @@ def silent() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("address", [*HELPERS, *SCHEMES, *OPTIONS])
-def test_an_address_that_leads_to_a_program_is_refused_at_once(address: str, repository: Repository) -> None:
+def test_an_address_that_leads_to_a_program_is_refused_at_once(
+    address: str, repository: GitRepository
+) -> None:
     begin = time.monotonic()
     with pytest.raises(LockError, match="git is not given the address") as caught:
         repository.fetch_remote(address, "main")
@@ -91,7 +93,7 @@ def test_git_is_given_its_own_transports(address: str) -> None:
 def test_git_itself_refuses_them_too(address: str, tmp_path: Path) -> None:
     """An address may come by a way that is not looked at: a redirection of the user's settings."""
     Project(tmp_path / "own")
-    with pytest.raises(Failed, match=r"not allowed|not supported"):
+    with pytest.raises(ProcessFailedError, match=r"not allowed|not supported"):
         program.fetch(tmp_path / "own/.git", address, "main", env=program.fetching(ENV), purpose="fetch it")
     assert not (tmp_path / "MARK").exists()
 
@@ -111,7 +113,7 @@ def test_the_users_own_repository_is_not_written_to(tmp_path: Path) -> None:
         "GIT_INDEX_FILE": str(mine.path / ".git/index"),
     }  # fmt: skip
     (tmp_path / "scratch").mkdir()
-    repository = Repository(tmp_path / "scratch", env)
+    repository = GitRepository(tmp_path / "scratch", env)
     repository.fetch_remote(f"file://{other.path}", "main")
     assert repository.has(other.head)
     assert sorted((mine.path / ".git").rglob("*")) == before
@@ -131,8 +133,8 @@ def test_a_server_that_says_nothing_is_left(
     path = f"{openssh}:{os.environ['PATH']}"
     env = {**ENV, "PATH": path, "NO_PROXY": "127.0.0.1", "HOME": str(tmp_path)}
     begin = time.monotonic()
-    with silent() as place, pytest.raises(TimedOut) as caught:
-        Repository(tmp_path / "scratch", env).fetch_remote(f"{scheme}://{place}/x.git", "main")
+    with silent() as place, pytest.raises(ProcessTimeoutError) as caught:
+        GitRepository(tmp_path / "scratch", env).fetch_remote(f"{scheme}://{place}/x.git", "main")
     assert "`git` said nothing for 2 s" in str(caught.value)
     assert caught.value.hint.startswith("run the command by hand to see where it waits: git ")
     assert time.monotonic() - begin < 20
@@ -142,14 +144,14 @@ def test_a_server_that_says_nothing_is_left(
 def test_a_slow_server_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "PATIENCE", 1)
     (tmp_path / "scratch").mkdir()
-    repository = Repository(tmp_path / "scratch", {**ENV, "NO_PROXY": "127.0.0.1"})
+    repository = GitRepository(tmp_path / "scratch", {**ENV, "NO_PROXY": "127.0.0.1"})
     begin = time.monotonic()
     with silent() as place, pytest.raises(EngineError, match=program.TOO_SLOW):
         repository.fetch_remote(f"http://{place}/x.git", "main")
     assert time.monotonic() - begin < 8
 
 
-def test_progress_is_no_part_of_an_error(repository: Repository, tmp_path: Path) -> None:
+def test_progress_is_no_part_of_an_error(repository: GitRepository, tmp_path: Path) -> None:
     with pytest.raises(EngineError) as caught:
         repository.fetch_local(tmp_path / "nowhere")
     assert "does not appear to be a git repository" in str(caught.value)

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Artefact, Sdist
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.python.archives import bring_file
-from reprobuild.resolve.python.resolve import Around, Resolved
+from reprobuild.resolve.python.resolve import LineContext, ResolvedLines
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import AROUND, Index, lists, lock, resolved, sha256, taken
@@ -22,13 +24,13 @@ HASH = hashlib.sha256(BYTES).hexdigest()
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Around:
+def around(tmp_path: Path) -> LineContext:
     """Files are fetched for real, and stay in a store."""
-    store, net = Store(tmp_path / "store"), Net(manners=Manners(tries=1))
+    store, net = Store(tmp_path / "store"), Net(manners=RetryPolicy(tries=1))
     return msgspec.structs.replace(AROUND, bring=lambda url, name: bring_file(url, name, store, net))
 
 
-def one(found: Resolved) -> tuple[str, str, str]:
+def one(found: ResolvedLines) -> tuple[str, str, str]:
     (ruling,) = found.rulings
     return ruling.outcome, ruling.kind, ruling.reason
 
@@ -56,7 +58,7 @@ def test_a_yank_of_that_very_file_is_said(served: Served) -> None:
     assert ruling.reason == f"{WHEEL} from {index.url}; its publisher yanked it: no reason given"
 
 
-def test_without_a_hash_the_address_is_asked_and_that_is_said(served: Served, around: Around) -> None:
+def test_without_a_hash_the_address_is_asked_and_that_is_said(served: Served, around: LineContext) -> None:
     index = Index(served)
     index.add(WHEEL)
     url = served.give(f"/elsewhere/{WHEEL}", BYTES)
@@ -76,7 +78,7 @@ def test_an_index_that_lists_the_very_address_tells_its_hash(served: Served) -> 
 
 
 def test_a_file_of_the_same_name_elsewhere_is_a_replacement(
-    served: Served, around: Around, tmp_path: Path
+    served: Served, around: LineContext, tmp_path: Path
 ) -> None:
     index = Index(served)
     index.add(WHEEL)
@@ -96,7 +98,7 @@ def test_a_file_of_the_same_name_elsewhere_is_a_replacement(
     assert [sdist.version for sdist in found.sdists] == ["1.0.0"]
 
 
-def test_what_is_nowhere_is_unresolved(served: Served, around: Around, tmp_path: Path) -> None:
+def test_what_is_nowhere_is_unresolved(served: Served, around: LineContext, tmp_path: Path) -> None:
     index = Index(served)
     index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
     for text in (f"tool @ file:///gone/{WHEEL}#sha256={'e' * 64}", f"tool @ file:///C:/x/{WHEEL}"):
@@ -124,7 +126,7 @@ def test_what_is_nowhere_is_unresolved(served: Served, around: Around, tmp_path:
     ],
 )
 def test_a_source_at_an_address_is_built_once(
-    served: Served, around: Around, path: str, filename: str, version: str
+    served: Served, around: LineContext, path: str, filename: str, version: str
 ) -> None:
     served.give(path, BYTES)
     line = f"tool @ {served.url}{path}"
@@ -162,7 +164,7 @@ def test_a_login_in_the_address_of_an_unhashed_file_is_nowhere(served: Served, t
 OUT = "tool-1.0-1%2F..%2F..%2Fvictim-py3-none-any.whl"
 
 
-def test_an_encoded_slash_is_no_directory(served: Served, around: Around) -> None:
+def test_an_encoded_slash_is_no_directory(served: Served, around: LineContext) -> None:
     """A build tag takes any text, so that packaging reads `tool-1.0-1/../../victim-py3-none-any.whl` as a wheel."""
     index = Index(served)
     url = served.give(f"/elsewhere/{OUT}", BYTES)
@@ -185,7 +187,7 @@ def test_an_index_that_lists_a_path_lists_no_file(served: Served) -> None:
     assert one(resolved(lists(index.url), "tool==1.0"))[0] == "unresolved"
 
 
-def test_an_encoded_slash_in_the_name_of_a_source_is_left_out(served: Served, around: Around) -> None:
+def test_an_encoded_slash_in_the_name_of_a_source_is_left_out(served: Served, around: LineContext) -> None:
     url = served.give("/elsewhere/tool-1.0%2F..%2Fvictim.tar.gz", BYTES)
     (sdist,) = resolved(lists(Index(served).url), f"tool @ {url}", around=around).sdists
     assert sdist.file.filename == "tool.tar.gz"

@@ -9,15 +9,17 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.config.services import read_services
-from reprobuild.context import Session
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.context import RunContext
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Net, Netrc
-from reprobuild.lock.lock import Base, Deb
-from reprobuild.resolve.context import Surroundings
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.netrc import Netrc
+from reprobuild.lock.system import Base, Deb
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.classify import silent_places
 from reprobuild.resolve.python.context import asked_of_indexes, file_lists, known_of
-from reprobuild.resolve.python.resolve import Target, resolve_requirements
+from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
@@ -26,12 +28,14 @@ from tests.resolve.test_files import Index
 from tests.system.samples import package
 from tests.verify.samples import artefact
 
-TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 
 
-def around_of(tmp_path: Path, said: list[str], *simple: str) -> Surroundings:
-    indexes = Indexes(find_links=(), simple=simple, credentials={}, remarks=("pip is told to ask a keyring",))
-    return Surroundings(
+def around_of(tmp_path: Path, said: list[str], *simple: str) -> ResolveContext:
+    indexes = PackageIndexes(
+        find_links=(), simple=simple, credentials={}, remarks=("pip is told to ask a keyring",)
+    )
+    return ResolveContext(
         store=Store(tmp_path / "store"), net=Net(), env={}, folder=tmp_path, say=said.append, indexes=indexes,
         now=1_700_000_000,
     )  # fmt: skip
@@ -76,7 +80,7 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
     served.give(asked, served.replies.pop("/private/mylib/")[0])
     served.give(asked.replace("mylib/", f"files/{name}"), b"wheel")
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}{address}", "PIP_CONFIG_FILE": "/dev/null"}
-    session = Session(
+    session = RunContext(
         store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
@@ -102,7 +106,7 @@ def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Serv
     index.add(name, url=f"{served.url}/{name}?Signature=S3CRET")
     served.give(f"/{name}?Signature=S3CRET", b"wheel")
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"}
-    session = Session(
+    session = RunContext(
         store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
@@ -208,7 +212,7 @@ def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_p
     url = served.give("/simple/tool/", Reply(b"list", login="alice:hunter2"))
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}/simple", "PIP_CONFIG_FILE": "/dev/null"}
     env["NETRC"] = str(tmp_path / "netrc")
-    session = Session(
+    session = RunContext(
         store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip

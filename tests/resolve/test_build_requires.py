@@ -14,18 +14,19 @@ import pytest
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Sdist, Setting, Source, Wheel
+from reprobuild.lock.python import Sdist, Source, Wheel
+from reprobuild.lock.system import Artefact, EnvVar
 from reprobuild.resolve.builds.backends import requirements_of
-from reprobuild.resolve.builds.build_requires import Resolved, Shelf, resolve_buildings
+from reprobuild.resolve.builds.build_requires import BuildWheelSource, ResolvedBuilds, resolve_buildings
 from reprobuild.resolve.builds.projects import read_project
-from reprobuild.resolve.python.resolve import Target
 from reprobuild.store.fetch import fetch
 from tests.image.made import Made, file, make_wheel
 
-TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 
 NAME_A_VERSION = (
     "name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links; of a wheel that "
@@ -92,10 +93,10 @@ class Bench:
     def all(
         self, sources: Sequence[Source], sdists: Sequence[Sdist] = (), captured: Sequence[Wheel] = (),
         linked: Mapping[str, str] | None = None, **decided: BuildDecision,
-    ) -> Resolved:  # fmt: skip
-        links = Indexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
+    ) -> ResolvedBuilds:  # fmt: skip
+        links = PackageIndexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
         files = FileLists(links, Net(offline=True))
-        shelf = Shelf(files, TARGET, self.made.store, self._bring, captured, linked=linked or {})
+        shelf = BuildWheelSource(files, TARGET, self.made.store, self._bring, captured, linked=linked or {})
         return resolve_buildings(sources, sdists, decided, shelf)
 
     def resolve(self, source: Source, *captured: Wheel, **decided: BuildDecision) -> dict[str, str]:
@@ -294,7 +295,7 @@ def test_what_is_decided_for_one_project(bench: Bench) -> None:
     )
     assert {wheel.name for wheel in found.wheels} == {"setuptools", "ninja"}
     building = found.sources[0].building
-    assert (building.environment, building.variables) == (True, (Setting(name="MAX_JOBS", value="4"),))
+    assert (building.environment, building.variables) == (True, (EnvVar(name="MAX_JOBS", value="4"),))
 
 
 def test_a_decision_for_what_is_not_built(bench: Bench) -> None:

@@ -13,18 +13,20 @@ import msgspec
 import pytest
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Interpreter, Ruling, Wheel
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Interpreter, Wheel
+from reprobuild.lock.system import Artefact
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter import captured
 from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged, take_captured
 from reprobuild.resolve.system.shared_libraries import Ask
-from reprobuild.snapshot.capture_model import Captured, PackedInterpreter
-from reprobuild.snapshot.model import Place as Site
+from reprobuild.snapshot.capture_model import CaptureFacts, PackedInterpreter
 from reprobuild.snapshot.model import Snapshot, Variable
+from reprobuild.snapshot.model import SourceLocation as Site
 from reprobuild.store.store import Store
 from tests.guard.elves import elf
 from tests.snapshot.samples import SECRETS
@@ -65,7 +67,7 @@ class Scene(msgspec.Struct):
     """A snapshot with an archive, and what resolving is given."""
 
     snapshot: Snapshot
-    around: Surroundings
+    around: ResolveContext
     said: list[str]
 
     def take(self) -> Interpreter:
@@ -89,11 +91,11 @@ def place(tmp_path: Path) -> Place:
             prefix=PREFIX,
         )  # fmt: skip
         said: list[str] = []
-        around = Surroundings(
+        around = ResolveContext(
             store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, now=0, captured=folder,
-            indexes=Indexes(find_links=(), simple=(), credentials={}), say=said.append,
+            indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=said.append,
         )  # fmt: skip
-        snapshot = Snapshot(digest="", captured=Captured(repositories=(), interpreter=packed))
+        snapshot = Snapshot(digest="", captured=CaptureFacts(repositories=(), interpreter=packed))
         return Scene(snapshot, around, said)
 
     return put
@@ -118,7 +120,7 @@ def test_it_goes_into_the_store_by_its_digest(place: Place) -> None:
 
 def test_a_snapshot_without_one(place: Place) -> None:
     scene = place(archive(ORDINARY))
-    for held in (Captured(repositories=()), Captured(repositories=(), interpreter=None), None):
+    for held in (CaptureFacts(repositories=()), CaptureFacts(repositories=(), interpreter=None), None):
         assert take_captured(Snapshot(digest="", captured=held), "x86_64", scene.around) is None
 
 
@@ -249,7 +251,8 @@ def test_a_library_that_no_package_brings() -> None:
     )
     program = Ask(soname="libsite.so.2", wheel=wheel, path="python/bin/python3.11", imported=True)
     rulings = [
-        Ruling(file=file.filename, line=0, subject=ask.soname, outcome="excluded", reason="why", kind="missing-library")
+        Resolution(file=file.filename, line=0, subject=ask.soname, outcome="excluded", reason="why",
+                   kind="missing-library")
         for ask in (module, program)
     ]  # fmt: skip
     python = Interpreter(

@@ -18,14 +18,14 @@ import pytest
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.git import repository as reading
 from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
-from reprobuild.infra.tar import read_tar
+from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.recipe.render import quote_workdir
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.resolver import _workdir
 from reprobuild.resolve.sources import captured_sources
 from reprobuild.resolve.sources.captured_sources import rule_losses
-from reprobuild.snapshot.capture_model import Captured, LargeFile
+from reprobuild.snapshot.capture_model import CaptureFacts, LargeFile
 from reprobuild.snapshot.parsers.capture_json import DAMAGED, MOST_REPOSITORIES, parse
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -303,7 +303,7 @@ def test_a_long_chain_of_repositories_is_read_in_linear_time(tmp_path: Path) -> 
     def chain(count: int) -> list[dict[str, Any]]:
         return [{**one, "name": f"r{n}", "parent": f"r{n - 1}" if n else None} for n in range(count)]
 
-    def read(repositories: list[dict[str, Any]]) -> Captured:
+    def read(repositories: list[dict[str, Any]]) -> CaptureFacts:
         return parse(json.dumps({"capture": 1, "repositories": repositories}).encode(), "capture.json")
 
     long = chain(MOST_REPOSITORIES)
@@ -358,13 +358,13 @@ def nested(tmp_path: Path) -> Path:
 def asked_of_git(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that grows by the name of each command that git gets."""
     asked: list[str] = []
-    real = reading.Repository._git
+    real = reading.GitRepository._git
 
-    def git_of(self: reading.Repository, *words: str, **more: Any) -> bytes:
+    def git_of(self: reading.GitRepository, *words: str, **more: Any) -> bytes:
         asked.append(words[0])
         return real(self, *words, **more)
 
-    monkeypatch.setattr(reading.Repository, "_git", git_of)
+    monkeypatch.setattr(reading.GitRepository, "_git", git_of)
     return asked
 
 

@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Artefact, Lock, Wheel, absent
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.requirements import absent
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.python.completeness import rule_list
-from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
 from tests.verify.samples import make_lock
@@ -73,5 +76,5 @@ def test_a_base_image_may_bring_what_the_list_lacks() -> None:
 
 def test_a_list_that_capture_wrote_is_a_freeze() -> None:
     snapshot, lock = made(wheel("matplotlib", *NEEDS))
-    document = Captured(repositories=())
+    document = CaptureFacts(repositories=())
     assert rule_list(msgspec.structs.replace(snapshot, captured=document), lock) == ()

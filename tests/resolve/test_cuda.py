@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock.lock import Artefact, Base, Deb, Wheel
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve.cuda.evidence import rule_cuda, weigh
 from reprobuild.resolve.cuda.rules import (
-    Compiled,
-    Gpu,
+    CudaTarget,
+    DriverGpu,
     capability_of,
     compat_package,
     judge,
@@ -333,7 +334,7 @@ def test_the_newest_package_for_forward_compatibility() -> None:
     assert [compat_package(some) for some in (names, names[:1])] == ["cuda-compat-12-10", ""]
 
 
-A100, GEFORCE = Gpu(name="NVIDIA A100-SXM4-80GB"), Gpu(name="NVIDIA GeForce RTX 3090")
+A100, GEFORCE = DriverGpu(name="NVIDIA A100-SXM4-80GB"), DriverGpu(name="NVIDIA GeForce RTX 3090")
 C124, COMPAT = {"cuda": "12.4"}, {"cuda": "12.4", "compat": "cuda-compat-12-4"}
 ONLY_H100 = {"cuda": "12.4", "architectures": ("sm_90",)}
 ONLY_PTX = {"cuda": "12.4", "architectures": ("compute_70",)}
@@ -397,8 +398,8 @@ ONLY_PTX = {"cuda": "12.4", "architectures": ("compute_70",)}
         ({"cuda": "99.0"}, A100, "1", "", False),
         ({"cuda": ""}, A100, "1", "", False),
         (ONLY_H100, A100, "550.54.15", "compute capability 8.0: nothing of it runs there", True),
-        (ONLY_H100, Gpu(name="unknown"), "550.54.15", "", False),
-        (ONLY_H100, Gpu(name="new", capability="9.0"), "550.54.15", "", False),
+        (ONLY_H100, DriverGpu(name="unknown"), "550.54.15", "", False),
+        (ONLY_H100, DriverGpu(name="new", capability="9.0"), "550.54.15", "", False),
         (ONLY_PTX, A100, "550.54.15", "its PTX is compiled when it first runs", False),
         (ONLY_PTX, A100, "", "its PTX is compiled when it first runs", False),
         (
@@ -410,7 +411,7 @@ ONLY_PTX = {"cuda": "12.4", "architectures": ("compute_70",)}
         ),
     ],
 )
-def test_each_rule(compiled: dict[str, Any], gpu: Gpu, driver: str, said: str, certain: bool) -> None:
-    found = list(judge(Compiled(what="torch", **compiled), gpu, driver, "here"))
+def test_each_rule(compiled: dict[str, Any], gpu: DriverGpu, driver: str, said: str, certain: bool) -> None:
+    found = list(judge(CudaTarget(what="torch", **compiled), gpu, driver, "here"))
     assert len(found) == bool(said)
     assert all(said in finding.text and finding.certain == certain for finding in found)

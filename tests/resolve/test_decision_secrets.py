@@ -10,9 +10,10 @@ import pytest
 
 from reprobuild import cli
 from reprobuild.config.overrides import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import LockError, UsageError
-from reprobuild.lock.lock import Lock, Ruling, encode, write_lock, write_new_lock
+from reprobuild.lock.file import write_lock, write_new_lock
+from reprobuild.lock.model import Lock, Resolution, encode
 from reprobuild.pipeline import from_snapshot
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.snapshot.read import read_snapshot
@@ -121,7 +122,7 @@ def test_a_lock_of_an_earlier_program_is_not_used_again(tmp_path: Path, made: Lo
     captured = read_snapshot(snapshot(tmp_path))
     decisions = runs("python", "t.py", "--hf-token", TOKEN)
     write_lock(msgspec.structs.replace(made, snapshot=captured.digest), tmp_path / "reprobuild.lock")
-    session: Any = Session
+    session: Any = RunContext
     with pytest.raises(UsageError, match=r"the decision workload\.command holds a secret"):
         from_snapshot._former(tmp_path / "reprobuild.lock", captured, decisions, session)
 
@@ -132,7 +133,7 @@ def made(tmp_path: Path) -> Lock:
 
 
 def test_the_finished_lock_is_searched_before_it_is_written(tmp_path: Path, made: Lock) -> None:
-    ruling = Ruling(file="a.txt", line=1, subject="a", outcome="pinned", reason=f"it has {TOKEN}")
+    ruling = Resolution(file="a.txt", line=1, subject="a", outcome="pinned", reason=f"it has {TOKEN}")
     lock = msgspec.structs.replace(made, rulings=(ruling,))
     line = encode(lock)[: encode(lock).index(TOKEN.encode())].count(b"\n") + 1
     with pytest.raises(LockError) as err:

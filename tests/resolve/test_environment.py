@@ -9,30 +9,31 @@ import pytest
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import UsageError
 from reprobuild.infra import secrets
-from reprobuild.lock.lock import Ruling, Setting
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import EnvVar
 from reprobuild.resolve.builds.variables import build_variables
 from reprobuild.resolve.environment.environment import (
-    Surrounded,
+    PathContext,
     preload_packages,
     resolve_environment,
     rules,
 )
-from reprobuild.resolve.environment.modules import EVIDENCE, Loaded
-from reprobuild.resolve.environment.path_mapping import Places
+from reprobuild.resolve.environment.modules import EVIDENCE, LoadedModules
+from reprobuild.resolve.environment.path_mapping import PathMap
 from reprobuild.resolve.system.image_environment import inherit_environment
-from reprobuild.snapshot.model import Module, Place, Variable
+from reprobuild.snapshot.model import Module, SourceLocation, Variable
 from reprobuild.snapshot.parsers import env
 from tests.snapshot.samples import SECRETS
 from tests.snapshot.test_secrets import LOGINS
 
 
 def variable(name: str, value: str | None = "x", **more: str) -> Variable:
-    return Variable(place=Place("env.txt", 3), name=name, value=value, **more)
+    return Variable(place=SourceLocation("env.txt", 3), name=name, value=value, **more)
 
 
 def decide(
     *variables: Variable, bake: Mapping[str, str | None] | None = None, drop: Collection[str] = ()
-) -> tuple[dict[str, str], dict[str, Ruling]]:
+) -> tuple[dict[str, str], dict[str, Resolution]]:
     settings, rulings = resolve_environment(variables, bake=bake or {}, drop=drop)
     assert len(rulings) == len(variables)
     return {s.name: s.value for s in settings}, {ruling.subject: ruling for ruling in rulings}
@@ -171,7 +172,7 @@ def test_a_system_library_is_preloaded_with_its_package() -> None:
     )
     settings, (ruling,) = resolve_environment([variable("LD_PRELOAD", value)], bake={}, drop=())
     needs = ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
-    assert settings == (Setting(name="LD_PRELOAD", value=value, needs=needs),)
+    assert settings == (EnvVar(name="LD_PRELOAD", value=value, needs=needs),)
     assert ruling.outcome == "pinned"
     assert preload_packages(settings) == ["libjemalloc2", "libtcmalloc-minimal4"]
 
@@ -186,24 +187,24 @@ def test_a_library_of_the_site_is_unresolved(library: str) -> None:
     assert rulings["LD_PRELOAD"].reason.startswith(f"{library} is a library of the captured site")
 
 
-PLACES = Places(moved=(("/home/ada/lib", "/src/lib"),), environment="/home/ada/env/v")
+PLACES = PathMap(moved=(("/home/ada/lib", "/src/lib"),), environment="/home/ada/env/v")
 
 
-def loaded(modules: str = "", **distributions: str) -> Loaded:
+def loaded(modules: str = "", **distributions: str) -> LoadedModules:
     found = [name.partition("/") for name in modules.split()]
-    return Loaded(
-        modules=tuple(Module(place=Place("modules.txt", 2), name=n, version=v or None) for n, _, v in found),
+    return LoadedModules(
+        modules=tuple(Module(place=SourceLocation("modules.txt", 2), name=n, version=v or None) for n, _, v in found),
         distributions={name.replace("_", "-"): version for name, version in distributions.items()},
     )  # fmt: skip
 
 
-def listed(name: str, value: str, around: Surrounded) -> tuple[str | None, Ruling]:
+def listed(name: str, value: str, around: PathContext) -> tuple[str | None, Resolution]:
     settings, (ruling,) = resolve_environment([variable(name, value)], bake={}, drop=(), around=around)
     return (settings[0].value if settings else None), ruling
 
 
 def test_folders_of_captured_repositories_are_those_of_the_image() -> None:
-    around = Surrounded(places=PLACES)
+    around = PathContext(places=PLACES)
     value = "/home/ada/lib/src:/scratch/other::relative:/home/ada/env/v/lib/python3.11/site-packages:/home/ada/lib/src/"
     found, ruling = listed("PYTHONPATH", value, around)
     assert found == "/src/lib/src:/opt/env/lib/python3.11/site-packages"
@@ -219,10 +220,10 @@ def test_folders_of_captured_repositories_are_those_of_the_image() -> None:
 def test_a_library_of_a_captured_repository_is_preloaded_from_its_new_place() -> None:
     value = "/home/ada/lib/fast.so /usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
     settings, (ruling,) = resolve_environment(
-        [variable("LD_PRELOAD", value)], bake={}, drop=(), around=Surrounded(places=PLACES)
+        [variable("LD_PRELOAD", value)], bake={}, drop=(), around=PathContext(places=PLACES)
     )
     needs = ("/src/lib/fast.so", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
-    assert settings == (Setting(name="LD_PRELOAD", value=":".join(needs), needs=needs),)
+    assert settings == (EnvVar(name="LD_PRELOAD", value=":".join(needs), needs=needs),)
     assert (ruling.outcome, ruling.kind) == ("pinned", "preload")
 
 
@@ -262,8 +263,8 @@ BUNDLED = (
         ("/home/ada/lib/so", loaded(), "pinned", "folders of libraries, as they are in the image"),
     ],
 )  # fmt: skip
-def test_folders_of_libraries(value: str, around: Loaded, outcome: str, reason: str) -> None:
-    found, ruling = listed("LD_LIBRARY_PATH", value, Surrounded(places=PLACES, loaded=around))
+def test_folders_of_libraries(value: str, around: LoadedModules, outcome: str, reason: str) -> None:
+    found, ruling = listed("LD_LIBRARY_PATH", value, PathContext(places=PLACES, loaded=around))
     assert (ruling.outcome, ruling.reason) == (outcome, reason)
     assert ruling.kind == ("site-library-path" if outcome == "unresolved" else "path")
     assert found == ("/src/lib/so" if outcome == "pinned" else None)
@@ -302,7 +303,7 @@ def test_modules(module: str, distributions: Mapping[str, str], outcome: str, re
     ],
 )
 def test_a_library_that_was_made_with_a_compiler_is_not_the_compilers(modules: str, path: str) -> None:
-    _, ruling = listed("LD_LIBRARY_PATH", path, Surrounded(loaded=loaded(modules)))
+    _, ruling = listed("LD_LIBRARY_PATH", path, PathContext(loaded=loaded(modules)))
     assert (ruling.outcome, ruling.kind) == ("unresolved", "site-library-path")
 
 
@@ -316,10 +317,10 @@ def test_the_product_of_a_module_is_what_stands_before_its_version() -> None:
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH"])
 def test_libraries_of_the_environment_that_no_wheel_brings(name: str) -> None:
     value = "/home/ada/env/v/lib" + "/libjemalloc.so" * (name == "LD_PRELOAD")
-    found, ruling = listed(name, value, Surrounded(places=PLACES))
+    found, ruling = listed(name, value, PathContext(places=PLACES))
     assert (found, ruling.outcome) == (None, "unresolved")
     wheel = "/home/ada/env/v/lib/python3.11/site-packages/nvidia/cudnn/lib"
-    found, _ = listed("LD_LIBRARY_PATH", wheel, Surrounded(places=PLACES))
+    found, _ = listed("LD_LIBRARY_PATH", wheel, PathContext(places=PLACES))
     assert found == wheel.replace("/home/ada/env/v", "/opt/env")
 
 

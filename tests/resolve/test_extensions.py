@@ -8,7 +8,8 @@ import pytest
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Artefact, Base, Deb, Sdist
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.builds.compiling import PACKAGES, compiled
 from reprobuild.resolve.builds.devel import check_glibc

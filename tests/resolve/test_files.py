@@ -13,24 +13,29 @@ import msgspec
 import pytest
 
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.pypi.files import Distribution, FileLists, same_version
-from reprobuild.ecosystems.pypi.indexes import Index as Place
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.choose import newest
+from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution
+from reprobuild.ecosystems.pypi.indexes import PackageIndex as Place
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.simple_api import LARGEST
+from reprobuild.ecosystems.pypi.target import WheelTarget
+from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Ruling, Wheel
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.python.classify import by_rule
 from reprobuild.resolve.python.python_versions import in_words
-from reprobuild.resolve.python.resolve import Around, Resolved, Target, newest, resolve_requirements
+from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolve_requirements
 from reprobuild.resolve.python.unreachable import refuse_lost
 from reprobuild.snapshot.merge import conda_versions
 from reprobuild.snapshot.parsers import conda_list
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
 
-TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 JSON = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
 
@@ -85,7 +90,7 @@ def index(request: pytest.FixtureRequest, served: Served) -> Index:
 def lists(
     *simple: str, links: Sequence[str] = (), torch: str | None = None, net: Net | None = None, **decided: str
 ) -> FileLists:
-    found = Indexes(find_links=tuple(links), simple=simple, credentials={})
+    found = PackageIndexes(find_links=tuple(links), simple=simple, credentials={})
     services = read_services({"torch-index": torch} if torch else {})
     only = {name: Place(url) for name, url in decided.items()}
     return FileLists(
@@ -97,10 +102,12 @@ def nothing(url: str, filename: str) -> Artefact:
     raise FetchError(f"{url} was to be fetched", hint="not in this test")
 
 
-AROUND = Around(services=read_services({}), bring=nothing)
+AROUND = LineContext(services=read_services({}), bring=nothing)
 
 
-def resolved(files: FileLists, text: str, target: Target = TARGET, around: Around = AROUND) -> Resolved:
+def resolved(
+    files: FileLists, text: str, target: WheelTarget = TARGET, around: LineContext = AROUND
+) -> ResolvedLines:
     found = resolve_requirements([requirement(text)], files, target, around)
     refuse_lost(found.lost, (), ())
     assert [ruling.captured for ruling in found.rulings] == [text]
@@ -108,13 +115,13 @@ def resolved(files: FileLists, text: str, target: Target = TARGET, around: Aroun
 
 
 def lock(
-    files: FileLists, text: str, target: Target = TARGET, around: Around = AROUND
-) -> tuple[Wheel | None, Ruling]:
+    files: FileLists, text: str, target: WheelTarget = TARGET, around: LineContext = AROUND
+) -> tuple[Wheel | None, Resolution]:
     found = resolved(files, text, target, around)
     return (found.wheels[0] if found.wheels else None), found.rulings[0]
 
 
-def taken(files: FileLists, text: str, target: Target = TARGET) -> str:
+def taken(files: FileLists, text: str, target: WheelTarget = TARGET) -> str:
     wheel, ruling = lock(files, text, target)
     assert wheel is not None, ruling
     return wheel.file.filename
@@ -165,7 +172,7 @@ def test_another_machine_takes_another_wheel(served: Served) -> None:
     index = Index(served)
     for machine in ("x86_64", "aarch64"):
         index.add(f"tool-1.0-cp311-cp311-manylinux_2_17_{machine}.whl")
-    arm = Target(python="3.11.2", glibc=(2, 36), machine="aarch64")
+    arm = WheelTarget(python="3.11.2", glibc=(2, 36), machine="aarch64")
     assert taken(lists(index.url), "tool==1.0", arm).endswith("aarch64.whl")
 
 
@@ -483,7 +490,7 @@ def test_the_newest_release_that_fits(index: Index, specifier: str, version: str
 def test_files_of_another_project_are_not_taken(tmp_path: Path) -> None:
     for name in ("tool_more-1.0-py3-none-any.whl", "tool-1.0.tar.gz", "Tool-2.0-py3-none-any.whl"):
         (tmp_path / name).write_bytes(b"")
-    found: list[Distribution] = lists(links=[tmp_path.as_uri()]).releases("TOOL")
+    found: list[IndexDistribution] = lists(links=[tmp_path.as_uri()]).releases("TOOL")
     assert [item.filename for item in found] == ["Tool-2.0-py3-none-any.whl", "tool-1.0.tar.gz"]
 
 

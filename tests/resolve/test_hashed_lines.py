@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Ruling
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.archives import bring_file
 from reprobuild.resolve.python.markers import of_environment
-from reprobuild.resolve.python.resolve import Around, Resolved, resolve_requirements
+from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolve_requirements
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild.store.store import Store
@@ -27,12 +28,12 @@ BYTES = b"the bytes of a wheel"
 HASH = hashlib.sha256(BYTES).hexdigest()
 
 
-def resolved(files: FileLists, text: str, around: Around = AROUND) -> Resolved:
+def resolved(files: FileLists, text: str, around: LineContext = AROUND) -> ResolvedLines:
     lines, _ = pip_freeze.parse(text.encode())
     return resolve_requirements(lines, files, TARGET, around)
 
 
-def one(found: Resolved) -> tuple[str, str]:
+def one(found: ResolvedLines) -> tuple[str, str]:
     (ruling,) = found.rulings
     return ruling.outcome, ruling.kind
 
@@ -65,10 +66,10 @@ def test_a_file_of_which_no_hash_is_published_is_brought_and_compared(served: Se
     index = Index(served)
     index.add(WHEEL, hashes={})
     url = served.give(f"/files/{WHEEL}", BYTES)
-    store, net = Store(tmp_path / "store"), Net(manners=Manners(tries=1))
+    store, net = Store(tmp_path / "store"), Net(manners=RetryPolicy(tries=1))
 
     def listing() -> FileLists:
-        places = Indexes(find_links=(), simple=(index.url,), credentials={})
+        places = PackageIndexes(find_links=(), simple=(index.url,), credentials={})
         return FileLists(places, net, bring=lambda url, name: bring_file(url, name, store, net))
 
     around = msgspec.structs.replace(AROUND, bring=lambda url, name: bring_file(url, name, store, net))
@@ -81,7 +82,7 @@ def test_a_file_of_which_no_hash_is_published_is_brought_and_compared(served: Se
     assert one(resolved(lists(), line, around)) == ("unresolved", "other-hash")
 
 
-def told(*texts: str) -> tuple[list[str], list[Ruling]]:
+def told(*texts: str) -> tuple[list[str], list[Resolution]]:
     lines, _ = pip_freeze.parse("\n".join(texts).encode())
     snapshot, rulings = of_environment(
         Snapshot(digest="d", requirements=lines), "3.11.2", "x86_64", drop=("left",)

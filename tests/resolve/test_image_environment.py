@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.lock.lock import InheritedSetting, Setting
+from reprobuild.lock.system import EnvVar, InheritedSetting
 from reprobuild.resolve.system.image_environment import inherit_environment
 
 TOKEN = "hf_" + "a1B2c3D4e5" * 3
-OURS = (Setting(name="MKL_NUM_THREADS", value="1"),)
+OURS = (EnvVar(name="MKL_NUM_THREADS", value="1"),)
 
 
 @pytest.mark.parametrize(

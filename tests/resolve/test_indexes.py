@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ecosystems.pypi.indexes import Index, Indexes, decided_indexes, read_indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndex, PackageIndexes, decided_indexes, read_indexes
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.errors import LockError
 from tests.resolve.served import Served
@@ -58,7 +58,7 @@ find-links = {tmp_path}/wheels
     https://links.test/page.html
 """,
     )
-    assert read_indexes(env) == Indexes(
+    assert read_indexes(env) == PackageIndexes(
         find_links=((tmp_path / "wheels").as_uri(), "https://links.test/page.html"),
         simple=("https://first.test:8443/simple", "https://second.test/simple", "https://third.test/simple"),
         credentials={
@@ -103,7 +103,7 @@ default = true
 extra-index-url = ["https://pip.test/simple"]
 """,
     )
-    assert read_indexes(env) == Indexes(
+    assert read_indexes(env) == PackageIndexes(
         find_links=("file:///wheels",),
         simple=("https://extra.test/simple", "https://pip.test/simple", "https://default.test/simple"),
         named={"extra": "https://extra.test/simple"},
@@ -246,9 +246,9 @@ def test_a_decided_index_is_an_address_a_folder_or_one_of_uvs(env: dict[str, str
     }  # fmt: skip
     found, logins, _ = decided_indexes(decided, known)
     assert found == {
-        "a": Index("https://a.test/simple"), "b": Index("https://b.test/links.html", links=True),
-        "c": Index("https://w.test/explicit"), "d": Index((tmp_path / "wheels").as_uri(), links=True),
-        "e": Index(tmp_path.as_uri()),
+        "a": PackageIndex("https://a.test/simple"), "b": PackageIndex("https://b.test/links.html", links=True),
+        "c": PackageIndex("https://w.test/explicit"), "d": PackageIndex((tmp_path / "wheels").as_uri(), links=True),
+        "e": PackageIndex(tmp_path.as_uri()),
     }  # fmt: skip
     assert logins == {"https://a.test/simple": ("me", "pw")}
     with pytest.raises(LockError, match="the index nowhere of tool is no address and no folder") as caught:

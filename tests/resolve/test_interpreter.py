@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import STANDALONE, Artefact, Base, Deb, Interpreter
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import STANDALONE, Artefact, Base, Deb
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.interpreter.choice import Choice, bring, guess, resolve_interpreter, settle
+from reprobuild.resolve.interpreter.choice import InterpreterChoice, bring, guess, resolve_interpreter, settle
 from reprobuild.resolve.interpreter.evidence import not_used
-from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.snapshot.model import Package, Snapshot, Variable
+from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
+from reprobuild.snapshot.model import Snapshot, SystemPackage, Variable
 from reprobuild.snapshot.parsers import capture_json_report, collect_env, env, modules, rpm
 from reprobuild.snapshot.parsers import conda_list as conda
 from tests.resolve.repositories import requirement
@@ -22,7 +23,7 @@ APT = (package("python3.11", "3.11.2-6+deb12u3"), package("python3", "3.11.2-1+b
 BOTH = (*APT, package("python3.12", "3.12.4-1+jammy1"), package("python3.12-minimal", "3.12.4-1+jammy1"))
 
 
-def snapshot(*packages: Package, module: str = "", conda: bool = False) -> Snapshot:
+def snapshot(*packages: SystemPackage, module: str = "", conda: bool = False) -> Snapshot:
     loaded, _ = modules.parse(f"Currently Loaded Modules:\n  1) {module}\n".encode()) if module else ((), ())
     lines = (requirement("tool @ file:///croot/tool_1700000000000/work"),) if conda else ()
     return Snapshot(digest="", packages=packages, modules=loaded, requirements=lines)
@@ -113,7 +114,7 @@ def test_the_users_word_that_the_system_has_not(given: Snapshot, decided: str, v
 
 
 def seen(
-    *packages: Package,
+    *packages: SystemPackage,
     conda_list: str = "",
     report: str = "",
     capture: str = "",
@@ -206,7 +207,7 @@ def find(version: str) -> Build:
         return Build(version="3.11.18", file=BUILD)
     if version.startswith("3.11.") and int(version.rpartition(".")[2]) >= 4:
         return Build(version=version, file=BUILD)
-    raise NoBuild(f"uv knows no standalone build of Python {version} for x86_64", hint="name a mirror")
+    raise NoBuildError(f"uv knows no standalone build of Python {version} for x86_64", hint="name a mirror")
 
 
 def based(version: str, name: str = "python3.11") -> Base:
@@ -215,7 +216,7 @@ def based(version: str, name: str = "python3.11") -> Base:
     return Base(distribution="debian", release="bookworm", packages=(deb,))
 
 
-def chosen(given: Snapshot, decided: str | None, base: Base) -> Choice:
+def chosen(given: Snapshot, decided: str | None, base: Base) -> InterpreterChoice:
     return settle(bring(resolve_interpreter(given, decided), given, find), base, given, find)
 
 
@@ -312,7 +313,7 @@ def test_a_module_that_was_loaded_and_did_not_run_is_said(given: Snapshot, said:
     assert list(not_used(given)) == said
 
 
-def free(*packages: Package, listed: str = "", version: str = "3.13.1") -> Snapshot:
+def free(*packages: SystemPackage, listed: str = "", version: str = "3.13.1") -> Snapshot:
     """Return a snapshot whose capture, or list of conda, was of a free-threaded Python."""
     if listed:
         return seen(*packages, conda_list=listed)

@@ -10,16 +10,17 @@ import pytest
 
 from reprobuild.config.services import read_services
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Wheel
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.python.classify import by_rule
 from reprobuild.resolve.python.context import is_apart
 from reprobuild.resolve.python.debian_names import versions_of
-from reprobuild.resolve.python.previous_locks import Earlier
-from reprobuild.resolve.python.resolve import Around
+from reprobuild.resolve.python.previous_locks import KeptWheels
+from reprobuild.resolve.python.resolve import LineContext
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import keep
 from reprobuild.store.store import Store
@@ -31,7 +32,7 @@ from tests.verify.samples import make_lock
 
 def around(
     packages: dict[str, str] | None = None, base: dict[str, str] | None = None, image: str = ""
-) -> Around:
+) -> LineContext:
     return msgspec.structs.replace(AROUND, packages=packages or {}, base=base or {}, image=image)
 
 
@@ -44,7 +45,7 @@ def rules(served: Served, *simple: str, **services: str) -> FileLists:
     known = {name.replace("_", "-"): served.url + path for name, path in services.items()}
     shipped = read_services(known)
     only = {name: one for name, one in shipped.items() if name in known}
-    indexes = Indexes(find_links=(), simple=simple, credentials={})
+    indexes = PackageIndexes(find_links=(), simple=simple, credentials={})
     return FileLists(indexes, Net(), lambda name, version: by_rule(name, version, only))
 
 
@@ -281,7 +282,7 @@ def test_what_was_deleted_may_be_in_the_store_still(served: Served, tmp_path: Pa
     sha = store.add(b"the wheel of then")
     file = Artefact(filename=name, sha256=sha, size=17)
     keep(make_lock(wheels=(Wheel(name="tool", version="1.0", role="environment", file=file),)), path, store)
-    known = msgspec.structs.replace(AROUND, earlier=Earlier(store))
+    known = msgspec.structs.replace(AROUND, earlier=KeptWheels(store))
     files, gone = lists(f"{served.url}/simple"), "no index of this machine has tool"
     _, ruling = lock(files, "tool==1.0", around=known)
     assert ruling.kind == "unknown-project"
@@ -291,7 +292,7 @@ def test_what_was_deleted_may_be_in_the_store_still(served: Served, tmp_path: Pa
     )
     assert lock(files, "tool==1.1", around=known)[1].reason == gone
     store.blob(sha).unlink()
-    later = msgspec.structs.replace(AROUND, earlier=Earlier(store))
+    later = msgspec.structs.replace(AROUND, earlier=KeptWheels(store))
     assert lock(files, "tool==1.0", around=later)[1].reason == gone
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Interpreter
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.python import Interpreter
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.choice import bring, standalone
 from reprobuild.resolve.interpreter.local import find_local
-from reprobuild.resolve.interpreter.standalone import Build, NoBuild
+from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from tests.capture.repositories import LEAN, PROGRAM, document
@@ -43,15 +43,15 @@ class Scene(msgspec.Struct):
     """A snapshot, and what resolving is given."""
 
     folder: Path
-    around: Surroundings
+    around: ResolveContext
     said: list[str]
 
     def find(self, version: str = VERSION, machine: str = "x86_64") -> Build:
         reports = read_snapshot(self.folder).reports
-        return find_local(version, reports, machine, NoBuild(NONE, hint="name a mirror"), self.around)
+        return find_local(version, reports, machine, NoBuildError(NONE, hint="name a mirror"), self.around)
 
     def refused(self, version: str = VERSION, machine: str = "x86_64") -> str:
-        with pytest.raises(NoBuild) as caught:
+        with pytest.raises(NoBuildError) as caught:
             self.find(version, machine)
         assert caught.value.hint == "name a mirror"
         return str(caught.value)
@@ -74,10 +74,10 @@ def scene(made: Path, tmp_path: Path) -> Scene:
     folder = tmp_path / "snapshot"
     subprocess.run([python, PROGRAM, "-o", folder], env=LEAN, cwd=tmp_path, check=True, capture_output=True)
     said: list[str] = []
-    around = Surroundings(
+    around = ResolveContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env={"PYENV_ROOT": str(made.parent)},
         folder=tmp_path, now=0, captured=folder,
-        indexes=Indexes(find_links=(), simple=(), credentials={}), say=said.append,
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=said.append,
     )  # fmt: skip
     return Scene(folder, around, said)
 

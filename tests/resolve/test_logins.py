@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.cli.overrides import doubted_sources, make_decisions
-from reprobuild.context import Session
-from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.context import RunContext
+from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import EngineError, LockError
 from reprobuild.infra.git.credentials import login_for, without_netrc
 from reprobuild.infra.http.client import Net
@@ -114,7 +114,7 @@ def env(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def fetched(env: dict[str, str], tmp_path: Path, url: str, commit: str, *, configured: bool = False) -> bool:
     (tmp_path / "scratch").mkdir()
-    repository = Repository(tmp_path / "scratch", env)
+    repository = GitRepository(tmp_path / "scratch", env)
     with contextlib.suppress(EngineError):
         repository.fetch_remote(f"{url}/proj/.git", commit, configured=configured)
     return repository.has(commit)
@@ -230,7 +230,7 @@ def test_a_source_that_a_file_beside_the_snapshot_names_gets_no_login(
         file.write_text(f"sources: {{proj: {url}/proj/.git}}\n")
         named = None if doubted else file
         decisions, folder = make_decisions(snapshot, named, **NONE)
-        session = Session(
+        session = RunContext(
             store=Store(tmp_path / "store"), net=Net(offline=True), env=env, folder=folder, say=print, now=0,
             progress=lambda *_: None, doubted=doubted_sources(snapshot, named, sources=()),
         )  # fmt: skip

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.unreachable import refuse_lost
 from reprobuild.resolve.resolver import resolve
 from reprobuild.snapshot.model import Snapshot
@@ -47,11 +47,11 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reprobuild.resolve.system.base.configured_index", lambda *_, **__: made)
 
 
-def around(folder: Path, *simple: str) -> Surroundings:
+def around(folder: Path, *simple: str) -> ResolveContext:
     env = {"PATH": os.defpath, "HOME": str(folder), NO_BUILDS: os.environ[NO_BUILDS]}
-    return Surroundings(
+    return ResolveContext(
         store=Store(folder / "store"), net=Net(manners=MANNERS), env=env,
-        folder=folder, now=0, captured=folder, indexes=Indexes(find_links=(), simple=simple, credentials={}),
+        folder=folder, now=0, captured=folder, indexes=PackageIndexes(find_links=(), simple=simple, credentials={}),
         say=lambda text: None,
     )  # fmt: skip
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from reprobuild.ecosystems.pypi.choose import newest
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import LockError
-from reprobuild.infra.http.client import Net, Netrc
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.netrc import Netrc
 from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.python.resolve import Target, newest
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
 
@@ -145,7 +147,7 @@ def test_what_pip_would_have_taken_of_a_later_index_is_nobodys_choice(
 def test_uv_takes_the_first_of_its_own_indexes(one: Index, two: Index) -> None:
     one.add(WHEEL)
     two.add(BEST)
-    places = Indexes(find_links=(), simple=(one.url, two.url), uv_alone=(one.url,), credentials={})
+    places = PackageIndexes(find_links=(), simple=(one.url, two.url), uv_alone=(one.url,), credentials={})
     _, ruling = lock(FileLists(places, Net()), "tool==1.0")
     said = f"; {two.url} has {BEST}: decide it with --index tool={two.url}"
     assert (ruling.outcome, ruling.reason) == ("pinned", f"{WHEEL} from {one.url}{said}")
@@ -266,19 +268,24 @@ def test_a_login_of_netrc_reaches_its_index(one: Index, served: Served, tmp_path
 @pytest.mark.parametrize(
     ("target", "best"),
     [
-        (Target(python="3.13.1", glibc=(2, 36), machine="x86_64"), "cp313-cp313-manylinux_2_28_x86_64"),
-        (Target(python="3.13.1", glibc=(2, 27), machine="x86_64"), "cp313-cp313-manylinux2014_x86_64"),
-        (Target(python="3.13.1", glibc=(2, 36), machine="aarch64"), "cp313-cp313-manylinux_2_28_aarch64"),
-        (Target(python="3.13.1", glibc=(2, 17), machine="aarch64"), "cp313-cp313-manylinux2014_aarch64"),
+        (WheelTarget(python="3.13.1", glibc=(2, 36), machine="x86_64"), "cp313-cp313-manylinux_2_28_x86_64"),
+        (WheelTarget(python="3.13.1", glibc=(2, 27), machine="x86_64"), "cp313-cp313-manylinux2014_x86_64"),
         (
-            Target(python="3.13.1", glibc=(2, 36), machine="x86_64", free_threaded=True),
+            WheelTarget(python="3.13.1", glibc=(2, 36), machine="aarch64"),
+            "cp313-cp313-manylinux_2_28_aarch64",
+        ),
+        (WheelTarget(python="3.13.1", glibc=(2, 17), machine="aarch64"), "cp313-cp313-manylinux2014_aarch64"),
+        (
+            WheelTarget(python="3.13.1", glibc=(2, 36), machine="x86_64", free_threaded=True),
             "cp313-cp313t-manylinux_2_28_x86_64",
         ),
-        (Target(python="3.12.1", glibc=(2, 36), machine="aarch64"), "cp38-abi3-manylinux_2_17_aarch64"),
-        (Target(python="3.14.0", glibc=(2, 36), machine="x86_64", free_threaded=True), "py3-none-any"),
+        (WheelTarget(python="3.12.1", glibc=(2, 36), machine="aarch64"), "cp38-abi3-manylinux_2_17_aarch64"),
+        (WheelTarget(python="3.14.0", glibc=(2, 36), machine="x86_64", free_threaded=True), "py3-none-any"),
     ],
 )
-def test_files_are_chosen_by_interpreter_glibc_and_machine(one: Index, target: Target, best: str) -> None:
+def test_files_are_chosen_by_interpreter_glibc_and_machine(
+    one: Index, target: WheelTarget, best: str
+) -> None:
     for machine in ("x86_64", "aarch64"):
         for tags in ("cp313-cp313-manylinux_2_28", "cp313-cp313-manylinux2014", "cp38-abi3-manylinux_2_17"):
             one.add(f"tool-1.0-{tags}_{machine}.whl")
@@ -294,12 +301,12 @@ def test_files_are_chosen_by_interpreter_glibc_and_machine(one: Index, target: T
 def test_the_flag_of_pymalloc_was_in_the_abi_until_3_7(one: Index, python: str, tag: str) -> None:
     for abi in ("cp36-cp36m", "cp37-cp37m", "cp37-cp37", "cp38-cp38", "cp38-cp38m"):
         one.add(f"tool-1.0-{abi}-manylinux_2_17_x86_64.whl")
-    target = Target(python=python, glibc=(2, 36), machine="x86_64")
+    target = WheelTarget(python=python, glibc=(2, 36), machine="x86_64")
     assert taken(lists(one.url), "tool==1.0", target) == f"tool-1.0-{tag}-manylinux_2_17_x86_64.whl"
 
 
 def test_a_manylinux2010_is_for_intel_alone() -> None:
-    arm = Target(python="3.11.2", glibc=(2, 36), machine="aarch64")
+    arm = WheelTarget(python="3.11.2", glibc=(2, 36), machine="aarch64")
     platforms = {tag.platform for tag in arm.tags()}
     assert {"manylinux2014_aarch64", "linux_aarch64", "manylinux_2_36_aarch64"} <= platforms
     assert not {"manylinux2010_aarch64", "manylinux1_aarch64"} & platforms

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
-from reprobuild.infra.http.client import Net, Page
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import Page
 from reprobuild.infra.http.retry import fresh_for
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
@@ -23,7 +24,7 @@ NOW = 1_700_000_000
 
 def lists(served: Served, folder: Path, now: int = NOW, net: Net | None = None) -> FileLists:
     net = net or Net()
-    indexes = Indexes(find_links=(), simple=(f"{served.url}/simple",), credentials={})
+    indexes = PackageIndexes(find_links=(), simple=(f"{served.url}/simple",), credentials={})
     return FileLists(indexes, net, pages=Pages(net, PageMemory(Store(folder), now)))
 
 

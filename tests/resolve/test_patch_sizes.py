@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted import names
 from reprobuild.infra.untrusted.names import HOSTILE
@@ -153,7 +153,7 @@ def test_what_a_diff_unpacks_to_allows_no_more(
 ) -> None:
     """The objects that git makes of a diff are not counted for the repository."""
     (tmp_path / "scratch").mkdir()
-    repository = Repository(tmp_path / "scratch", ENV)
+    repository = GitRepository(tmp_path / "scratch", ENV)
     repository.fetch_local(project.path)
     before = repository.packed()
     monkeypatch.setattr(names, "ALLOWANCE", 0)

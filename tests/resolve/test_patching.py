@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError
 from reprobuild.resolve.sources.patching import AGAIN, patched
 from reprobuild.snapshot.model import Patch
@@ -22,7 +22,7 @@ def tree(project: Project, captured: Patch, commit: str, place: str = "") -> str
     """Return the tree of a commit with a diff, of a repository that was fetched."""
     folder = project.path.parent / "scratch"
     folder.mkdir()
-    repository = Repository(folder, ENV)
+    repository = GitRepository(folder, ENV)
     repository.fetch_local(Path(place) if place else project.path)
     return patched(repository, commit, captured)
 

@@ -11,15 +11,19 @@ import pytest
 
 from reprobuild.config.overrides import BuildDecision, Decisions
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import BuildError
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Artefact, Lock, Sdist, Wheel
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.builds import prebuilt
 from reprobuild.resolve.builds.prebuilt import with_prebuilt
-from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.torch_build import read_torch_build
-from reprobuild.resolve.python.resolve import Resolved, Target
+from reprobuild.resolve.python.resolve import ResolvedLines
 from reprobuild.resolve.python.rulings import BUILT, rule
 from reprobuild.resolve.resolver import resolve
 from reprobuild.snapshot.model import Snapshot
@@ -30,7 +34,7 @@ from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import Index
 from tests.system.samples import index, package, stanza
 
-TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 ERROR = "_ZN3c105ErrorC1ENS_14SourceLocationE"
 OLD, NEW = (f"{ERROR}{end}" for end in ("Ss", "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"))
 SDIST = "flash_attn-2.6.3.tar.gz"
@@ -63,7 +67,7 @@ class Place:
     def give(self, name: str, reply: Reply | bytes) -> str:
         return self.served.give(f"/v2.6.3/{name}", reply)
 
-    def found(self, torch: Path | None) -> Resolved:
+    def found(self, torch: Path | None) -> ResolvedLines:
         wheels = []
         if torch is not None:
             file = Artefact(filename=torch.name, sha256=self.store.add(torch.read_bytes()), size=1)
@@ -73,15 +77,15 @@ class Place:
         )
         reasons = {"torch==2.4.1": "a wheel", "Flash_attn==2.6.3": f"the source is there{BUILT}"}
         rulings = [rule(requirement(text), "pinned", reason) for text, reason in reasons.items()]
-        return Resolved(wheels=tuple(wheels), sdists=(source,), rulings=tuple(rulings))
+        return ResolvedLines(wheels=tuple(wheels), sdists=(source,), rulings=tuple(rulings))
 
     def ask(
-        self, torch: Path | None, target: Target = TARGET, *names: str, offline: bool = False
+        self, torch: Path | None, target: WheelTarget = TARGET, *names: str, offline: bool = False
     ) -> tuple[Wheel | None, str]:
         """Return the wheel, if one was found, and what the ruling says more."""
-        around = Surroundings(
-            store=self.store, net=Net(offline=offline, manners=Manners(tries=1)), env={}, folder=self.folder, now=0,
-            indexes=Indexes(find_links=(), simple=(), credentials={}), say=lambda text: None,
+        around = ResolveContext(
+            store=self.store, net=Net(offline=offline, manners=RetryPolicy(tries=1)), env={}, folder=self.folder, now=0,
+            indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=lambda text: None,
         )  # fmt: skip
         given = self.found(torch)
         got = with_prebuilt(given, names or ("flash-attn",), target, read_services(self.services), around)
@@ -169,7 +173,7 @@ def test_a_wheel_of_something_else_is_not_taken(place: Place, tmp_path: Path) ->
 
 
 def test_where_nothing_is_looked_for(place: Place, tmp_path: Path) -> None:
-    free = Target(python="3.13.1", glibc=(2, 36), machine="x86_64", free_threaded=True)
+    free = WheelTarget(python="3.13.1", glibc=(2, 36), machine="x86_64", free_threaded=True)
     assert place.ask(None) == (None, "")
     assert place.ask(torch(tmp_path), TARGET, "other") == (None, "")
     assert place.ask(torch(tmp_path), free) == (None, "")
@@ -230,9 +234,9 @@ def test_a_whole_lock(
         stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
     )  # fmt: skip
     monkeypatch.setattr("reprobuild.resolve.system.base.configured_index", lambda *_, **__: made)
-    around = Surroundings(
+    around = ResolveContext(
         store=place.store, net=Net(), env={}, folder=tmp_path, now=0, say=lambda text: None,
-        indexes=Indexes(find_links=(), simple=(simple.url,), credentials={}),
+        indexes=PackageIndexes(find_links=(), simple=(simple.url,), credentials={}),
     )  # fmt: skip
     lock: Lock = resolve(
         snapshot, Decisions(base="debian/bookworm", services=place.services, build=build), around

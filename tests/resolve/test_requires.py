@@ -13,19 +13,21 @@ from packaging.markers import Marker
 
 from reprobuild.ecosystems.pypi import requires
 from reprobuild.ecosystems.pypi.requires import LONGEST, MOST, read_requires, with_requires
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import CondaPackage, Lock, Ruling, Wheel, conflicts, in_short
+from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.python import CondaPackage, Wheel
+from reprobuild.lock.requirements import conflicts, in_short
 from reprobuild.recipe.render import render_pylock
 from reprobuild.report.text import render_rulings
-from reprobuild.resolve.python.resolve import Target
 from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.test_shared_libraries import made_wheel
 from tests.verify.samples import make_lock
 from tests.verify.samples import wheel as sample_wheel
 
-TARGET = Target(python="3.8.19", glibc=(2, 36), machine="aarch64")  # surely not what runs this test
+TARGET = WheelTarget(python="3.8.19", glibc=(2, 36), machine="aarch64")  # surely not what runs this test
 
 NESTED = "other; " + "(" * 900 + "a"
 
@@ -123,7 +125,7 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
     conda = CondaPackage(
         name="conda-made", version="2.0", build="0", subdir="noarch", channel="made", file=file
     )
-    debian = Ruling(
+    debian = Resolution(
         file="pip-freeze.txt", line=1, subject="Debians", outcome="in base", reason="python3-debians"
     )
     lock = locked(tmp_path, wheels, conda=(conda,), rulings=(debian,))

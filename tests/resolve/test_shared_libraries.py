@@ -12,11 +12,12 @@ import pytest
 
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import Artefact, Base, BaseImage, Deb, Installed, Wheel
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact, Base, BaseImage, Deb, ImagePackage
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import candidates, glibc_of, newest_glibcxx, package_of
-from reprobuild.resolve.system.wheel_libraries import File, open_wheels, read_libraries
-from reprobuild.snapshot.model import Package, Snapshot
+from reprobuild.resolve.system.wheel_libraries import ElfFile, open_wheels, read_libraries
+from reprobuild.snapshot.model import Snapshot, SystemPackage
 from reprobuild.snapshot.parsers import conda_list as conda_lists
 from reprobuild.store.store import Store
 from tests.guard.elves import AARCH64, elf
@@ -101,8 +102,8 @@ def test_a_wheel_is_read_once(store: Store) -> None:
         },
     )  # fmt: skip
     expected = (
-        File(path="a.libs/libq-1.so", names=("libq-1.so", "libq.so.1"), needed=()),
-        File(
+        ElfFile(path="a.libs/libq-1.so", names=("libq-1.so", "libq.so.1"), needed=()),
+        ElfFile(
             path=MODULE,
             names=(MODULE.rpartition("/")[2],),
             needed=("libc.so.6",),
@@ -166,7 +167,7 @@ def test_names_of_files_cannot_mislead(store: Store) -> None:
     assert all(ruling.reason.isprintable() for ruling in (*rulings, *too_new(opened, base)))
 
 
-def found(store: Store, **wheels: Mapping[str, bytes]) -> list[tuple[Wheel, tuple[File, ...]]]:
+def found(store: Store, **wheels: Mapping[str, bytes]) -> list[tuple[Wheel, tuple[ElfFile, ...]]]:
     made = [made_wheel(store, name, files) for name, files in wheels.items()]
     return open_wheels(made, "x86_64", store)
 
@@ -227,7 +228,7 @@ ALWAYS = {
     ],
 )  # fmt: skip
 def test_which_package_comes(
-    packages: tuple[Package, ...],
+    packages: tuple[SystemPackage, ...],
     conda: str,
     drop: tuple[str, ...],
     roots: set[str],
@@ -271,7 +272,7 @@ def test_what_a_newer_library_is_needed_for(store: Store) -> None:
 def test_what_an_image_below_has_is_there(store: Store) -> None:
     opened = found(store, cv={MODULE: elf(["libGL.so.1", "libasound.so.2"])})
     below = tuple(
-        Installed(name=name, version="1", architecture="amd64")
+        ImagePackage(name=name, version="1", architecture="amd64")
         for name in ("libc6", "libgl1", "libasound2t64")
     )
     config = Artefact(filename="config", sha256="0" * 64, size=1)

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from reprobuild.config.overrides import Decisions, stated
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import LockError, ReproError, SnapshotError, UsageError
-from reprobuild.infra.git.addresses import Origin, of_this_machine, read_origin
+from reprobuild.infra.git.addresses import RepositoryAddress, of_this_machine, read_origin
 from reprobuild.infra.http.client import Net
-from reprobuild.infra.tar import Entry, read_tar
-from reprobuild.lock.lock import Ruling, Source
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Source
 from reprobuild.resolve.resolver import lock_sources
-from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.snapshot.model import Patch
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -50,9 +52,11 @@ def store(tmp_path: Path) -> Store:
 def resolve(
     store: Store, *lines: str, patches: tuple[Patch, ...] = (), origins: Mapping[str, str] | None = None,
     folder: Path = Path("/nonexistent"), env: Mapping[str, str] = ENV, accept: Collection[str] = (),
-) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:  # fmt: skip
-    found: dict[str, Origin] = {name: read_origin(place, folder) for name, place in (origins or {}).items()}
-    given = Given(patches=patches, origins=found, store=store, env=env, accept=accept)
+) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:  # fmt: skip
+    found: dict[str, RepositoryAddress] = {
+        name: read_origin(place, folder) for name, place in (origins or {}).items()
+    }
+    given = SourceInputs(patches=patches, origins=found, store=store, env=env, accept=accept)
     return resolve_sources(tuple(map(requirement, lines)), given)
 
 
@@ -60,7 +64,7 @@ def line(commit: str) -> str:
     return f"-e git+https://example.invalid/org/proj.git@{commit}#egg=proj"
 
 
-def content(store: Store, source: Source) -> dict[str, tuple[Entry, bytes]]:
+def content(store: Store, source: Source) -> dict[str, tuple[TarEntry, bytes]]:
     with store.verified(source.file.sha256, source.name).open("rb") as stream:
         return {e.path: (e, read() if e.type == "file" else b"") for e, read in read_tar(stream)}
 
@@ -288,7 +292,7 @@ def test_a_revision_beside_the_captured_commit_must_be_the_same(project: Project
 )
 def test_an_origin_is_read(text: str, place: str, local: str | None, revision: str | None) -> None:
     found = read_origin(text, Path("/f"))
-    assert found == Origin(place=place, local=Path(local) if local else None, revision=revision)
+    assert found == RepositoryAddress(place=place, local=Path(local) if local else None, revision=revision)
 
 
 @pytest.mark.parametrize("place", ["git+file:///srv/private", "file:///srv/private", "git@/srv/private"])
@@ -319,7 +323,7 @@ def test_what_is_taken_from_this_machine_is_said(
     """A decision for a server is no such place."""
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
-    session = Session(
+    session = RunContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip

@@ -15,11 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Interpreter, Lock
-from reprobuild.resolve.context import Surroundings
-from reprobuild.resolve.interpreter.standalone import NoBuild, find_build, mirrored
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import Artefact
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.interpreter.standalone import NoBuildError, find_build, mirrored
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.image.made import Made
@@ -29,11 +31,11 @@ NAME = "cpython-3.11.7+20240107-x86_64-unknown-linux-gnu-install_only.tar.gz"
 TAIL = f"/python-build-standalone/releases/download/20240107/{NAME.replace('+', '%2B')}"
 
 
-def around(store: Path, variables: dict[str, str], *, offline: bool = False) -> Surroundings:
+def around(store: Path, variables: dict[str, str], *, offline: bool = False) -> ResolveContext:
     store.mkdir(exist_ok=True)
-    return Surroundings(
+    return ResolveContext(
         store=Store(store), net=Net(offline=offline), env={**os.environ, **variables}, folder=store, now=0,
-        indexes=Indexes(find_links=(), simple=(), credentials={}), say=lambda text: None,
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=lambda text: None,
     )  # fmt: skip
 
 
@@ -81,7 +83,7 @@ def test_it_is_brought_once(tmp_path: Path, variables: dict[str, str]) -> None:
     first = find_build("3.11.7", "x86_64", around(tmp_path / "store", variables))
     shutil.rmtree(tmp_path / "mirror" / "20240107")
     assert find_build("3.11.7", "x86_64", around(tmp_path / "store", variables, offline=True)) == first
-    with pytest.raises(NoBuild, match=r"could not bring the standalone build of Python 3\.11\.4"):
+    with pytest.raises(NoBuildError, match=r"could not bring the standalone build of Python 3\.11\.4"):
         find_build("3.11.4", "x86_64", around(tmp_path / "store", variables))
 
 
@@ -96,7 +98,7 @@ def test_nothing_of_the_user_is_changed(tmp_path: Path, variables: dict[str, str
 def test_other_bytes_than_uv_knows_are_refused(tmp_path: Path, variables: dict[str, str]) -> None:
     fake_build(tmp_path / "mirror" / "20240107" / NAME, "3.12")
     here = around(tmp_path / "store", variables)
-    with pytest.raises(NoBuild, match="Hash mismatch") as caught:
+    with pytest.raises(NoBuildError, match="Hash mismatch") as caught:
         find_build("3.11.7", "x86_64", here)
     assert caught.value.hint == (
         "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`; "
@@ -109,7 +111,7 @@ def test_other_bytes_than_uv_knows_are_refused(tmp_path: Path, variables: dict[s
     ("version", "machine"), [("3.11.6", "x86_64"), ("3.12", "x86_64"), ("3.11.7", "aarch64")]
 )
 def test_what_uv_does_not_know(tmp_path: Path, variables: dict[str, str], version: str, machine: str) -> None:
-    with pytest.raises(NoBuild, match=f"uv knows no standalone build of Python {version} for {machine}"):
+    with pytest.raises(NoBuildError, match=f"uv knows no standalone build of Python {version} for {machine}"):
         find_build(version, machine, around(tmp_path / "store", variables))
 
 
@@ -121,7 +123,7 @@ def test_a_free_threaded_build_is_another_one(tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
     offered = offer(mirror, {"3.13.1": ordinary}, machine="x86_64")
     others = json.loads((mirror / "builds.json").read_text())
-    with pytest.raises(NoBuild, match=r"uv knows no standalone build of Python 3\.13\.1t for x86_64"):
+    with pytest.raises(NoBuildError, match=r"uv knows no standalone build of Python 3\.13\.1t for x86_64"):
         find_build("3.13.1t", "x86_64", around(tmp_path / "store", offered))
     variables = offer(mirror, {"3.13.1": archive, "3.13.0": archive}, machine="x86_64", free=True)
     known = others | json.loads((mirror / "builds.json").read_text())
@@ -139,7 +141,7 @@ def test_without_a_network_the_password_of_a_mirror_is_not_told(
     tmp_path: Path, variables: dict[str, str], served: str
 ) -> None:
     mirror = {"UV_PYTHON_INSTALL_MIRROR": f"http://user:s3cret-word@{served}"}
-    with pytest.raises(NoBuild, match=r"3\.11\.7") as caught:
+    with pytest.raises(NoBuildError, match=r"3\.11\.7") as caught:
         find_build("3.11.7", "x86_64", around(tmp_path / "store", {**variables, **mirror}, offline=True))
     assert "s3cret" not in str(caught.value) + caught.value.hint
     build = find_build("3.11.7", "x86_64", around(tmp_path / "store", {**variables, **mirror}))

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.ecosystems.pypi.choose import newest
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Artefact, Ruling
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.python.archives import bring_file
-from reprobuild.resolve.python.resolve import Resolved, newest, resolve_requirements
+from reprobuild.resolve.python.resolve import ResolvedLines, resolve_requirements
 from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Served
@@ -37,20 +40,20 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def listing(store: Store) -> Listing:
     """Give lists of places whose files are fetched for real, and stay in a store."""
-    net = Net(manners=Manners(tries=1))
+    net = Net(manners=RetryPolicy(tries=1))
 
     def make(*simple: str, links: tuple[str, ...] = ()) -> FileLists:
-        places = Indexes(find_links=links, simple=simple, credentials={})
+        places = PackageIndexes(find_links=links, simple=simple, credentials={})
         return FileLists(places, net, bring=lambda url, name: bring_file(url, name, store, net))
 
     return make
 
 
-def locked(files: FileLists, *texts: str) -> Resolved:
+def locked(files: FileLists, *texts: str) -> ResolvedLines:
     return resolve_requirements([requirement(text) for text in texts], files, TARGET, AROUND)
 
 
-def of(found: Resolved, name: str) -> Ruling:
+def of(found: ResolvedLines, name: str) -> Resolution:
     return next(ruling for ruling in found.rulings if ruling.subject == name)
 
 

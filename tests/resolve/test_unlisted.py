@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.resolver import without_unlisted
 from reprobuild.snapshot import unlisted
 from reprobuild.snapshot.model import Snapshot
@@ -17,7 +17,7 @@ from tests.snapshot.test_unlisted import document, one
 )
 def test_only_lines_beside_the_freeze_are_left_out(file: str, outcome: str) -> None:
     snapshot = Snapshot(digest="", unlisted=unlisted.parse(document(one("setuptools", "59.9.9"))))
-    lost = Ruling(
+    lost = Resolution(
         file=file, line=1, subject="setuptools", outcome="unresolved", reason="no index has it",
         kind="gone", captured="setuptools==59.9.9",
     )  # fmt: skip

@@ -13,13 +13,14 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.resolver import Surroundings, resolve
+from reprobuild.resolve.resolver import resolve
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -208,10 +209,10 @@ def test_show_names_the_image(tmp_path: Path) -> None:
     ) in done.stdout + done.stderr
 
 
-def around(folder: Path) -> Surroundings:
-    return Surroundings(
+def around(folder: Path) -> ResolveContext:
+    return ResolveContext(
         store=Store(folder / "store"), net=Net(offline=True), env={"PATH": "/usr/bin:/bin"}, folder=folder,
-        say=lambda text: None, indexes=Indexes(find_links=(), simple=(), credentials={}), now=1_700_000_000,
+        say=lambda text: None, indexes=PackageIndexes(find_links=(), simple=(), credentials={}), now=1_700_000_000,
     )  # fmt: skip
 
 
@@ -330,8 +331,8 @@ def test_where_no_image_of_cuda_is_known(tmp_path: Path) -> None:
 
 
 def test_cuda_among_lines_that_are_summed_up_is_seen() -> None:
-    def refused(name: str) -> Ruling:
-        return Ruling(
+    def refused(name: str) -> Resolution:
+        return Resolution(
             file="apt-packages.txt", line=3, subject=name, outcome="unresolved", reason="gone", kind="unknown-package"
         )  # fmt: skip
 

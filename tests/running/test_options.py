@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.engines.model import Limit
 from reprobuild.errors import UsageError
-from reprobuild.run.options import Wanted, read_limits, read_size, read_user, read_variables, read_volumes
+from reprobuild.run.options import RunOptions, read_limits, read_size, read_user, read_variables, read_volumes
 from reprobuild.run.run import prepare
 from tests.verify.samples import make_lock
 
@@ -59,11 +59,11 @@ def test_users() -> None:
         (lambda: read_limits(("core=unlimited:5",)), "--limit core=unlimited:5: not", "for example --limit nofile="),
         (lambda: read_user("root"), "--user root: not a user", USERS),
         (
-            lambda: read_variables(Wanted(hidden=("GONE",)), {}),
+            lambda: read_variables(RunOptions(hidden=("GONE",)), {}),
             "--secret GONE: it is not set here, or empty", "export it before: read -rs GONE; export GONE",
         ),
         (
-            lambda: prepare(make_lock(), (), Wanted(workdir="data"), {}),
+            lambda: prepare(make_lock(), (), RunOptions(workdir="data"), {}),
             "--workdir data: not a path in the container",
             "it begins with /; mount a folder of this machine with -v HOST:CONTAINER",
         ),
@@ -78,6 +78,6 @@ def test_what_cannot_be(read: Callable[[], object], what: str, hint: str) -> Non
 
 def test_a_secret_on_the_command_line_is_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError, match="--secret takes the name of a variable alone") as failed:
-        read_variables(Wanted(hidden=(f"HF_TOKEN={TOKEN}",)), {})
+        read_variables(RunOptions(hidden=(f"HF_TOKEN={TOKEN}",)), {})
     assert TOKEN not in str(failed.value)
     assert failed.value.hint == "export the variable first, and give its name: --secret WANDB_API_KEY"

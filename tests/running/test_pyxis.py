@@ -14,8 +14,9 @@ import pytest
 
 from reprobuild.engines import gpu
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Setting, write_lock
-from reprobuild.run.options import Wanted
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.system import EnvVar
+from reprobuild.run.options import RunOptions
 from reprobuild.run.pyxis import _sha256
 from reprobuild.run.slurm import own_command, words_of
 from reprobuild.store.store import Store
@@ -44,7 +45,7 @@ def plant_srun(folder: Path, helped: str) -> None:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     """A folder of results that says to hold a squashfs."""
-    lock = make_lock(environment=(Setting(name="OMP_NUM_THREADS", value="4"),))
+    lock = make_lock(environment=(EnvVar(name="OMP_NUM_THREADS", value="4"),))
     folder = tmp_path / "out"
     folder.mkdir()
     write_lock(lock, folder / "reprobuild.lock")
@@ -200,9 +201,7 @@ def test_whether_the_job_has_gpus_and_not_this_machine(
 
 
 def test_what_the_user_or_the_image_says_of_gpus_is_kept(out: Path) -> None:
-    lock = make_lock(
-        environment=(Setting(name=VISIBLE, value="all"), Setting(name=CAPABILITIES, value="all"))
-    )
+    lock = make_lock(environment=(EnvVar(name=VISIBLE, value="all"), EnvVar(name=CAPABILITIES, value="all")))
     write_lock(lock, out / "reprobuild.lock")
     image = json.loads((out / "image.json").read_bytes())
     (out / "image.json").write_text(json.dumps({**image, "lock": lock.digest}))
@@ -294,7 +293,7 @@ def test_a_rank_finds_the_folders_that_are_meant_here(out: Path) -> None:
 
 
 def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
-    wanted = Wanted(
+    wanted = RunOptions(
         seed=0, variables=("A=b",), hidden=("T",), volumes=("/a:/b:ro",), workdir="/w", user="1:2", shm_size="8g",
         limits=("core=0",), network="host", engine="podman", gpus="none",
     )  # fmt: skip
@@ -302,4 +301,4 @@ def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
         "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none --env A=b --secret T "
         "--volume /a:/b:ro --limit core=0"
     )
-    assert own_command(Path("/o"), ["x"], Wanted(), [])[-3:] == ["auto", "--", "x"]
+    assert own_command(Path("/o"), ["x"], RunOptions(), [])[-3:] == ["auto", "--", "x"]

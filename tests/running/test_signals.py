@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from reprobuild.image.model import Image
-from reprobuild.infra.proc import Handing, hand_on, handed_on, stream
-from reprobuild.infra.proc.signals import LAST_SECONDS
-from reprobuild.lock.lock import write_lock
+from reprobuild.infra.proc import stream
+from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, hand_on, handed_on
+from reprobuild.lock.file import write_lock
 from tests.conftest import PROGRAM, ROOT
 from tests.fleet.planted import PACKAGES, SLURM
 from tests.verify.samples import make_lock
@@ -133,12 +133,13 @@ def test_the_ranks_of_a_real_srun_may_save(signum: signal.Signals, tmp_path: Pat
 SHORT = """
 import sys, time
 from reprobuild.cli.interrupt import listen
-from reprobuild.infra.proc import Handing, stream
+from reprobuild.infra.proc.signals import SignalForwarding
+from reprobuild.infra.proc.stream import stream
 listen()
 def sink(number, data):
     sys.stdout.buffer.write(data)
     sys.stdout.flush()
-handing = Handing(seconds=0.2)
+handing = SignalForwarding(seconds=0.2)
 code = stream(["sh", "-c", sys.argv[1]], env={"PATH": sys.argv[2]}, purpose="try", sink=sink, handing=handing)
 print(code, flush=True)
 """
@@ -158,7 +159,7 @@ def test_a_job_that_will_not_end_is_made_to() -> None:
 
 def test_where_it_cannot_be_made_to_end_the_program_itself_is_meant() -> None:
     told: list[int] = []
-    with handed_on(told.append, lambda: None, Handing(seconds=0)):
+    with handed_on(told.append, lambda: None, SignalForwarding(seconds=0)):
         assert hand_on(signal.SIGTERM)
         assert hand_on(signal.SIGTERM)
         time.sleep(LAST_SECONDS + 0.1)
@@ -177,7 +178,7 @@ def test_a_signal_that_comes_while_a_job_begins_is_the_jobs(monkeypatch: pytest.
         assert hand_on(signal.SIGTERM)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", late)
-    handing = Handing(seconds=60)
+    handing = SignalForwarding(seconds=60)
     assert (
         stream(["sleep", "60"], env=dict(os.environ), purpose="try", sink=lambda *_: None, handing=handing)
         == -15

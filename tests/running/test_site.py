@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.engines.model import Task
 from reprobuild.resolve.environment.environment import rules as captured
-from reprobuild.run.options import Wanted
+from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.run.site_env import (
     JOB,
@@ -220,13 +220,13 @@ def test_who_has_started_several_tells_the_rank(env: dict[str, str], rank: int) 
     assert is_first(env) == (rank == 0)
 
 
-def task(wanted: Wanted, **env: str) -> tuple[Task, tuple[str, ...]]:
+def task(wanted: RunOptions, **env: str) -> tuple[Task, tuple[str, ...]]:
     ready = prepare(make_lock(), ("python", "x.py"), wanted, env)
     return ready.task, ready.said
 
 
 def test_what_a_command_has_when_nothing_is_asked() -> None:
-    found, said = task(Wanted(seed=7, gpus="none"))
+    found, said = task(RunOptions(seed=7, gpus="none"))
     assert (found.arguments, found.bypass, found.environment) == (
         ("python", "x.py"),
         False,
@@ -237,24 +237,24 @@ def test_what_a_command_has_when_nothing_is_asked() -> None:
 
 
 def test_a_process_of_several_has_the_host_s_network() -> None:
-    found, said = task(Wanted(gpus="none"), SLURM_STEP_NUM_TASKS="3", SLURM_PROCID="1")
+    found, said = task(RunOptions(gpus="none"), SLURM_STEP_NUM_TASKS="3", SLURM_PROCID="1")
     assert (found.network, found.environment["SLURM_PROCID"]) == ("host", "1")
     assert said == (
         "network: the host's, since this is one of several processes of a job; --network none cuts it off",
     )
-    assert task(Wanted(gpus="none", network="none"), SLURM_STEP_NUM_TASKS="3")[0].network == "none"
+    assert task(RunOptions(gpus="none", network="none"), SLURM_STEP_NUM_TASKS="3")[0].network == "none"
 
 
 def test_who_writes_to_a_mounted_folder() -> None:
-    assert task(Wanted(volumes=("/a:/b",)))[0].user == "caller"
-    assert task(Wanted(volumes=("/a:/b:ro",)))[0].user == ""
-    assert task(Wanted(volumes=("/a:/b:ro", "c:/d:rw")))[0].user == "caller"
-    assert task(Wanted(volumes=("/a:/b",), user="image"))[0].user == ""
-    assert task(Wanted(user="12:13"))[0].user == "12:13"
+    assert task(RunOptions(volumes=("/a:/b",)))[0].user == "caller"
+    assert task(RunOptions(volumes=("/a:/b:ro",)))[0].user == ""
+    assert task(RunOptions(volumes=("/a:/b:ro", "c:/d:rw")))[0].user == "caller"
+    assert task(RunOptions(volumes=("/a:/b",), user="image"))[0].user == ""
+    assert task(RunOptions(user="12:13"))[0].user == "12:13"
 
 
 def test_another_folder_keeps_the_entrypoint() -> None:
-    found, _ = task(Wanted(workdir="/data"))
+    found, _ = task(RunOptions(workdir="/data"))
     assert found.bypass
     assert found.workdir == "/data"
     assert found.arguments[-2:] == ("python", "x.py")
@@ -262,9 +262,9 @@ def test_another_folder_keeps_the_entrypoint() -> None:
 
 
 def test_secrets_stand_in_no_words() -> None:
-    found, said = task(Wanted(hidden=("WANDB_API_KEY",)), WANDB_API_KEY=TOKEN)
+    found, said = task(RunOptions(hidden=("WANDB_API_KEY",)), WANDB_API_KEY=TOKEN)
     assert found.environment["WANDB_API_KEY"] == TOKEN
     assert found.hidden == {"WANDB_API_KEY"}
-    found, said = task(Wanted(variables=(f"HF_TOKEN={TOKEN}",)))
+    found, said = task(RunOptions(variables=(f"HF_TOKEN={TOKEN}",)))
     assert found.hidden == {"HF_TOKEN"}
     assert said == ("--env HF_TOKEN: its value stands on the command line; --secret HF_TOKEN keeps it off",)

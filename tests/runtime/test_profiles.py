@@ -97,11 +97,11 @@ def test_what_replaced_inductors_deterministic_mode_before_it_was_there(tmp_path
 
 def test_the_first_folder_with_a_distribution_counts(tmp_path: Path) -> None:
     path = [site(tmp_path / "a", "torch-2.9.0.dist-info"), site(tmp_path / "b", "Torch-2.13.0.dist-info")]
-    finder = versions.Finder(DATA["consumers"], [str(tmp_path / "none"), *path])
+    finder = versions.VersionFinder(DATA["consumers"], [str(tmp_path / "none"), *path])
     assert finder.version("torch") == "2.9.0"
     assert finder.version("jax") is None
     old = site(tmp_path / "c", "megatron.core-0.18.0-py3.11.egg-info", "torch.dist-info", "torch")
-    finder = versions.Finder(DATA["consumers"], [old])
+    finder = versions.VersionFinder(DATA["consumers"], [old])
     assert (finder.version("megatron"), finder.version("torch")) == ("0.18.0", None)
 
 

@@ -194,8 +194,8 @@ def test_what_nccl_says_that_it_used(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def rank(*lines: dict[str, Any]) -> processes.Answer:
-    answer = processes.Answer()
+def rank(*lines: dict[str, Any]) -> processes.ChildOutput:
+    answer = processes.ChildOutput()
     answer.lines = [{"probe": "p", **line} for line in lines]
     return answer
 
@@ -219,7 +219,7 @@ GOOD, SKIP = {"digests": ["a", "a"]}, {"skipped": "not applicable here: no"}
         ([rank(), rank(GOOD)], "ERROR", "rank 0 said nothing of it"),
     ],
 )  # fmt: skip
-def test_what_ranks_told_is_kept(ranks: list[processes.Answer], verdict: str, why: str) -> None:
+def test_what_ranks_told_is_kept(ranks: list[processes.ChildOutput], verdict: str, why: str) -> None:
     found = judge([collectives._of_all(ranks, "probe")["p"]] * 2, "none", ())
     assert (found["verdict"], found["why"]) == (verdict, why)
 

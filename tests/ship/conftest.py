@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.distribute.bundle import Bundled, Wanted, bundle
+from reprobuild.distribute.bundle import BundleOptions, BundleResult, bundle
 from reprobuild.image.engine_name import own_name
-from reprobuild.infra.tar import TarWriter
-from reprobuild.lock.lock import EPOCH, Artefact, Deb, write_lock
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.system import EPOCH, Artefact, Deb
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.render import render
@@ -36,9 +37,9 @@ class Results:
     out: Path
     store: Store
 
-    def bundle(self, target: Path, **more: object) -> Bundled:
+    def bundle(self, target: Path, **more: object) -> BundleResult:
         """Write its bundle, with all inputs."""
-        wanted = msgspec.convert({"parts": EVERY, **more}, Wanted)
+        wanted = msgspec.convert({"parts": EVERY, **more}, BundleOptions)
         target.parent.mkdir(exist_ok=True)
         return bundle(self.out, target, self.store, wanted, os.environ, say=lambda text: None)
 

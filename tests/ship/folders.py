@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Lock, Realised, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock, RealisedOutputs
 from reprobuild.recipe.image_config import image_config
 from reprobuild.store.store import Store
 from tests.image.layouts import image_of, write_image
@@ -34,7 +35,7 @@ def make_results(
     """Write a folder of results whose image has a layer for each content, and return what it holds."""
     found = {"etc/one": noise(300_000, 1), "etc/two": noise(200_000, 2)} if contents is None else contents
     out.mkdir(parents=True)
-    realised = Realised(base="1" * 64, runtime="2" * 64, wheels=(), bytecode=())
+    realised = RealisedOutputs(base="1" * 64, runtime="2" * 64, wheels=(), bytecode=())
     lock = make_lock(realised=realised, seed=seed)
     write_lock(lock, out / "reprobuild.lock")
     layers = [layer([file(path, content)]) for path, content in found.items()]
@@ -56,9 +57,9 @@ def certificate_of(lock: Lock, image: Image, made: str = "2026-11-22T05:00:00Z")
     return msgspec.json.encode(verdict)
 
 
-def make_session(store: Path, env: Mapping[str, str] = NOWHERE) -> Session:
+def make_session(store: Path, env: Mapping[str, str] = NOWHERE) -> RunContext:
     """Return a session that says nothing."""
-    return Session(
+    return RunContext(
         store=Store(store), net=Net(), env=env, folder=store.parent, say=lambda _: None,
         progress=lambda *_: None, now=0,
     )  # fmt: skip

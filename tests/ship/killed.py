@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from reprobuild.distribute.bundle import Wanted, bundle
+from reprobuild.distribute.bundle import BundleOptions, bundle
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.store.store import Store
 from tests.ship.conftest import EVERY
@@ -21,7 +21,7 @@ from tests.ship.conftest import EVERY
 def work(verb: str, one: Path, two: Path, store: Store) -> None:
     """Do it."""
     if verb == "bundle":
-        bundle(one, two, store, Wanted(parts=EVERY, split=1 << 20), os.environ, say=lambda text: None)
+        bundle(one, two, store, BundleOptions(parts=EVERY, split=1 << 20), os.environ, say=lambda text: None)
     else:
         unbundle(one, two, store, os.environ, signers=None, say=lambda text: None)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.distribute.bundle import parse_size
-from reprobuild.distribute.bundle_contents import File, _refuse_secrets, parse_parts, program
+from reprobuild.distribute.bundle_contents import BundleFile, _refuse_secrets, parse_parts, program
 from reprobuild.distribute.secret_files import beside, refuse_secret_files
 from reprobuild.distribute.standalone import unbundle as form
-from reprobuild.distribute.unbundle import Unbundled, unbundle
-from reprobuild.errors import FetchError, ShipError, UsageError
-from reprobuild.lock.lock import Ruling
+from reprobuild.distribute.unbundle import UnbundleResult, unbundle
+from reprobuild.errors import DistributionError, FetchError, UsageError
+from reprobuild.lock.model import Resolution
 from reprobuild.output.directory import read_image
 from reprobuild.recipe.render import source_file
 from reprobuild.store.store import Store, hash_file
@@ -39,7 +39,7 @@ def alone(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subpr
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
 
 
-def take(file: Path, out: Path, store: Path, signers: Path | None = None) -> Unbundled:
+def take(file: Path, out: Path, store: Path, signers: Path | None = None) -> UnbundleResult:
     return unbundle(file, out, Store(store), os.environ, signers=signers, say=lambda text: None)
 
 
@@ -104,7 +104,7 @@ def test_there_and_back(results: Results, tmp_path: Path) -> None:
     """By both programs; the folder that comes out makes the same bundle again."""
     sent = results.bundle(tmp_path / "b.tar")
     done = take(tmp_path / "b.tar", tmp_path / "by us", tmp_path / "store")
-    assert done == Unbundled(
+    assert done == UnbundleResult(
         out=str(tmp_path / "by us"), new=True, strangers=(), members=sent.members, inputs=4, signed=False, signer="",
         lock=sent.lock, manifest=sent.manifest, certified=True, doubted=(), origin=form.origin("b.tar", False, ""),
     )  # fmt: skip
@@ -182,7 +182,7 @@ def test_a_damaged_input_is_not_brought_from_the_bundle_again(results: Results, 
     data = bytearray(file.read_bytes())
     data[offset + len(head)] ^= 1
     file.write_bytes(data)
-    with pytest.raises(ShipError, match=f"{member.path} is damaged: sha256 ") as caught:
+    with pytest.raises(DistributionError, match=f"{member.path} is damaged: sha256 ") as caught:
         take(file, out, tmp_path / "other")
     assert caught.value.hint == form.AGAIN
     assert set(blobs(tmp_path / "other")) == inputs - {member.sha256}  # what is whole is kept
@@ -234,14 +234,14 @@ def test_files_of_others_are_not_taken_for_parts(results: Results, tmp_path: Pat
     for name in ("results.001", "results.002", "more.001"):
         (tmp_path / name).write_text("precious")
     for name in ("results", "more"):
-        with pytest.raises(ShipError, match="which is no part of a bundle") as caught:
+        with pytest.raises(DistributionError, match="which is no part of a bundle") as caught:
             results.bundle(tmp_path / name)
         assert caught.value.hint == "write the bundle into another folder, or name it otherwise with -o"
     (tmp_path / "more.001").rename(tmp_path / "more.002")
-    with pytest.raises(ShipError, match=r"more\.002 is there, and is no part of a bundle"):
+    with pytest.raises(DistributionError, match=r"more\.002 is there, and is no part of a bundle"):
         bundle_in_two(results, tmp_path / "more")
     for name in ("frozen.2026", "train-v1.100"):
-        with pytest.raises(ShipError, match="has the name of a part of a bundle") as caught:
+        with pytest.raises(DistributionError, match="has the name of a part of a bundle") as caught:
             results.bundle(tmp_path / name)
         assert caught.value.hint == "name it with -o so that it ends in no number"
     assert {path.read_text() for path in tmp_path.glob("*.00*")} == {"precious"}
@@ -260,7 +260,7 @@ def test_the_sif_travels_where_it_is_asked_for(results: Results, tmp_path: Path)
         assert read_image(out)[1].sif == (told["sif"] if there else "")
         assert ("apptainer run --containall image.sif" in (out / "README.md").read_text()) is there
     (results.out / "image.sif").write_bytes(b"another")
-    with pytest.raises(ShipError, match=r"image\.sif is damaged"):
+    with pytest.raises(DistributionError, match=r"image\.sif is damaged"):
         results.bundle(tmp_path / "b.tar", parts=frozenset({"sif"}))
 
 
@@ -282,16 +282,16 @@ def test_a_second_time_nothing_is_done(results: Results, tmp_path: Path) -> None
     assert not take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s").new
     assert "whole, and there already" in alone(tmp_path / "b.tar", "-o", tmp_path / "o").stderr
     (tmp_path / "o" / "Dockerfile").write_text("changed")
-    with pytest.raises(ShipError, match=r"o/Dockerfile is missing or changed") as caught:
+    with pytest.raises(DistributionError, match=r"o/Dockerfile is missing or changed") as caught:
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
     assert caught.value.hint == f"remove {tmp_path / 'o'}, and run it again"
     (tmp_path / "o" / "bundle.json").write_text("{}")
-    with pytest.raises(ShipError, match="holds another bundle") as caught:
+    with pytest.raises(DistributionError, match="holds another bundle") as caught:
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
     assert caught.value.hint == "name another folder, or remove it"
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(ShipError, match="is there, and holds something else"):
+    with pytest.raises(DistributionError, match="is there, and holds something else"):
         take(tmp_path / "b.tar", tmp_path / "full", tmp_path / "s")
     (tmp_path / "empty").mkdir()
     assert take(tmp_path / "b.tar", tmp_path / "empty", tmp_path / "s").new
@@ -363,7 +363,7 @@ def test_what_is_wrong_with_a_folder_of_results_is_said(
         shutil.rmtree(place)
     else:
         place.unlink()
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         results.bundle(tmp_path / "to" / "b.tar")
     assert what in str(caught.value)
     assert hint in caught.value.hint
@@ -376,7 +376,7 @@ def test_a_damaged_layer_does_not_travel(results: Results, tmp_path: Path) -> No
     data[1000] ^= 1
     blob.unlink()
     blob.write_bytes(data)
-    with pytest.raises(ShipError, match=f"{blob.name} is damaged: sha256 ") as caught:
+    with pytest.raises(DistributionError, match=f"{blob.name} is damaged: sha256 ") as caught:
         results.bundle(tmp_path / "to" / "b.tar")
     assert caught.value.hint == "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
     assert list((tmp_path / "to").iterdir()) == []
@@ -391,7 +391,7 @@ def test_what_the_image_does_not_name_does_not_travel(results: Results, tmp_path
 
 def test_a_name_that_no_bundle_can_have(tmp_path: Path) -> None:
     results = make_results(tmp_path / "odd", 2000, "odd\u202ename.tar")
-    with pytest.raises(ShipError, match="no path below a folder") as caught:
+    with pytest.raises(DistributionError, match="no path below a folder") as caught:
         results.bundle(tmp_path / "b.tar")
     assert caught.value.hint == "give the file another name, and build again"
 
@@ -404,7 +404,7 @@ def test_a_linked_context_is_refused(whole: bool, results: Results, tmp_path: Pa
     place.rename(private)
     (private / "diary.txt").write_text("my diary\n")
     place.symlink_to(private)
-    with pytest.raises(ShipError, match=r" is missing, or a link leads to it$") as caught:
+    with pytest.raises(DistributionError, match=r" is missing, or a link leads to it$") as caught:
         results.bundle(tmp_path / "to" / "b.tar")
     assert caught.value.hint == AGAIN
     assert list((tmp_path / "to").iterdir()) == []
@@ -423,7 +423,7 @@ def test_a_file_of_the_context_is_held_against_the_lock(results: Results, tmp_pa
     (wheel,) = (results.out / "context" / "wheels").iterdir()
     wheel.unlink()
     wheel.write_bytes(b"another")
-    with pytest.raises(ShipError, match=" is damaged: the lock names the sha256 "):
+    with pytest.raises(DistributionError, match=" is damaged: the lock names the sha256 "):
         results.bundle(tmp_path / "to" / "b.tar")
     assert list((tmp_path / "to").iterdir()) == []
 
@@ -431,7 +431,7 @@ def test_a_file_of_the_context_is_held_against_the_lock(results: Results, tmp_pa
 def test_a_file_of_the_context_has_a_bound(results: Results, tmp_path: Path) -> None:
     with own_file(results.out, "install.json").open("wb") as stream:
         stream.truncate((64 << 20) + 1)
-    with pytest.raises(ShipError, match=r"install\.json has more than 64 MB"):
+    with pytest.raises(DistributionError, match=r"install\.json has more than 64 MB"):
         results.bundle(tmp_path / "b.tar")
 
 
@@ -439,7 +439,7 @@ def test_a_secret_in_the_context_does_not_travel(results: Results, tmp_path: Pat
     place = own_file(results.out, "requirements.txt")
     place.write_text("first\nAWS_ACCESS_KEY_ID=AKIAIOSFODNN7PLANTED\n")
     with pytest.raises(
-        ShipError, match=r"^context/lock-\w+/requirements.txt:2: this looks like a secret "
+        DistributionError, match=r"^context/lock-\w+/requirements.txt:2: this looks like a secret "
     ) as caught:
         results.bundle(tmp_path / "to" / "b.tar")
     assert caught.value.hint == (
@@ -451,8 +451,8 @@ def test_a_secret_in_the_context_does_not_travel(results: Results, tmp_path: Pat
 
 def test_a_file_that_is_a_secret_by_name_does_not_travel() -> None:
     """No lock names one, and no program makes one: this is the last of several gates."""
-    with pytest.raises(ShipError, match=r"^context/\.env: files of this name hold secrets") as caught:
-        _refuse_secrets([File(path="context/.env", content=b"MODE=plain\n")])
+    with pytest.raises(DistributionError, match=r"^context/\.env: files of this name hold secrets") as caught:
+        _refuse_secrets([BundleFile(path="context/.env", content=b"MODE=plain\n")])
     assert "take the file away" in caught.value.hint
 
 
@@ -466,13 +466,15 @@ def test_a_secret_by_name_in_a_source_travels_where_it_was_accepted(tmp_path: Pa
     place.parent.mkdir(parents=True)
     shutil.copy(made.store.verified(source.file.sha256, "lib"), place)
     for store in (made.store, Store(tmp_path / "empty")):
-        with pytest.raises(ShipError, match=r"^lib/conf/\.env: files of this name hold secrets") as caught:
+        with pytest.raises(
+            DistributionError, match=r"^lib/conf/\.env: files of this name hold secrets"
+        ) as caught:
             refuse_secret_files(made.lock(), beside(out, made.lock(), store))
         assert (
             caught.value.hint
             == "take it out of the source, or accept it with `reprobuild lock --accept lib/conf/.env`"
         )
-    accepted = Ruling(
+    accepted = Resolution(
         file="", line=0, subject="lib/conf/.env", outcome="pinned", kind="secret-file", accepted=True, reason="x"
     )  # fmt: skip
     refuse_secret_files(made.lock(rulings=(accepted,)), beside(out, made.lock(), made.store))
@@ -484,28 +486,28 @@ def test_a_secret_in_the_certificate_does_not_travel(results: Results, tmp_path:
     verdict = results.out / "verdict.json"
     told = {**json.loads(verdict.read_bytes()), "x": f"{' ' * padding}AKIAIOSFODNN7PLANTED"}
     verdict.write_text(json.dumps(told))
-    with pytest.raises(ShipError, match=r"^verdict\.json:1: this looks like a secret ") as caught:
+    with pytest.raises(DistributionError, match=r"^verdict\.json:1: this looks like a secret ") as caught:
         results.bundle(tmp_path / "to" / "b.tar")
     assert "PLANTED" not in str(caught.value)
     assert list((tmp_path / "to").iterdir()) == []
 
 
 def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
-    with pytest.raises(ShipError, match="holds no SIF") as caught:
+    with pytest.raises(DistributionError, match="holds no SIF") as caught:
         results.bundle(tmp_path / "b.tar", parts=frozenset({"sif"}))
     assert caught.value.hint.startswith("write it: `reprobuild build ")
     (tmp_path / "taken").mkdir()
-    with pytest.raises(ShipError, match="is a folder") as caught:
+    with pytest.raises(DistributionError, match="is a folder") as caught:
         results.bundle(tmp_path / "taken")
     assert caught.value.hint == "name a file with -o"
     (tmp_path / "unbundle.py").write_text("print('mine')")
-    with pytest.raises(ShipError, match="is another program") as caught:
+    with pytest.raises(DistributionError, match="is another program") as caught:
         results.bundle(tmp_path / "b.tar")
     assert caught.value.hint == "write the bundle into another folder"
     (tmp_path / "unbundle.py").unlink()
     verdict = results.out / "verdict.json"
     verdict.write_text(verdict.read_text().replace(read_image(results.out)[1].tree, "sha256:" + "0" * 64))
-    with pytest.raises(ShipError, match="is the certificate of another image") as caught:
+    with pytest.raises(DistributionError, match="is the certificate of another image") as caught:
         results.bundle(tmp_path / "b.tar")
     assert caught.value.hint == "check this one: `reprobuild verify OUT`"
     verdict.unlink()

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from reprobuild.distribute.bundle_contents import File
+from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.distribute.bundle_writer import manifest_of, write_bundle
 from reprobuild.distribute.standalone import unbundle as form
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.store.store import hash_file
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
@@ -43,7 +43,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refused(file: Path, out: Path) -> tuple[str, str]:
     """Return what both programs say of a bundle that neither takes, and the hint; nothing may come of it."""
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         take(file, out, out.parent / "store")
     said = alone(file, "-o", out)
     assert (said.returncode, said.stdout) == (11, "")
@@ -215,17 +215,19 @@ def test_a_part_that_is_missing_or_cut_is_named(
 
 def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> None:
     """`cat FILE.*` takes .1000 before .101."""
-    files = [File(path="context/x", content=b"x" * 1_000_000)]
+    files = [BundleFile(path="context/x", content=b"x" * 1_000_000)]
     manifest = manifest_of(files, STATED)
-    with pytest.raises(ShipError, match=r"the bundle has \d+ bytes: more than 999 parts of 1000") as caught:
+    with pytest.raises(
+        DistributionError, match=r"the bundle has \d+ bytes: more than 999 parts of 1000"
+    ) as caught:
         write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1000)
     assert caught.value.hint == "make larger parts: --split 1M, or more"
     assert list(tmp_path.iterdir()) == []
     huge = tmp_path / "huge"
     huge.touch()
     os.truncate(huge, 1 << 40)  # a terabyte that is not there
-    many = [File(path="context/x", content=huge, sha256="0" * 64)]
-    with pytest.raises(ShipError) as caught:
+    many = [BundleFile(path="context/x", content=huge, sha256="0" * 64)]
+    with pytest.raises(DistributionError) as caught:
         write_bundle(tmp_path / "b.tar", many, manifest_of(many, STATED), b"", 0, split=1 << 30)
     assert caught.value.hint == "make larger parts: --split 1050M, or more"
     huge.unlink()
@@ -235,7 +237,7 @@ def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> No
     assert hash_file(tmp_path / "whole") == done.sha256
 
 
-def in_two(folder: Path, *files: File) -> tuple[Path, list[int]]:
+def in_two(folder: Path, *files: BundleFile) -> tuple[Path, list[int]]:
     """Write a bundle of two parts, and return how long they are."""
     manifest = manifest_of(files, STATED)
     done = write_bundle(folder / "b.tar", files, manifest, b"", 0, split=2_000_000)
@@ -264,7 +266,7 @@ def test_of_two_parts_the_one_that_was_cut_is_named(
 ) -> None:
     """The first one is as long as the other parts are, and there is none."""
     chance = random.Random(7)
-    files = [File(path=f"context/{length}", content=chance.randbytes(length)) for length in sizes]
+    files = [BundleFile(path=f"context/{length}", content=chance.randbytes(length)) for length in sizes]
     file, _ = in_two(tmp_path, *files)
     short = tmp_path / f"b.tar.{part:03d}"
     data = short.read_bytes()
@@ -280,7 +282,7 @@ def test_of_two_parts_the_one_that_was_cut_is_named(
 
 
 def test_two_parts_that_are_shorter_than_what_names_the_rest(tmp_path: Path) -> None:
-    many = [File(path=f"context/{number:0240d}", content=b"x") for number in range(1200)]
+    many = [BundleFile(path=f"context/{number:0240d}", content=b"x") for number in range(1200)]
     file, sizes = in_two(tmp_path, *many)
     for path in (tmp_path / "b.tar.001", tmp_path / "b.tar.002"):
         path.write_bytes(path.read_bytes()[:100_000])

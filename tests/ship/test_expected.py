@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.distribute.unbundle import unbundle
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.store.store import Store
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
@@ -71,7 +71,7 @@ def test_what_does_not_follow_from_the_lock_is_refused(
     harm: Callable[[Files], None], results: Results, tmp_path: Path
 ) -> None:
     remade(results, tmp_path, harm)
-    with pytest.raises(ShipError, match=SAID) as caught:
+    with pytest.raises(DistributionError, match=SAID) as caught:
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "new")
     assert (
         caught.value.hint
@@ -88,7 +88,7 @@ def test_what_does_not_follow_from_the_lock_is_refused(
         "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared"
         in said.stderr
     )
-    with pytest.raises(ShipError, match=SAID):  # nor where the other program unpacked it
+    with pytest.raises(DistributionError, match=SAID):  # nor where the other program unpacked it
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "new")
 
 
@@ -148,7 +148,7 @@ def test_more_in_a_folder_that_is_there_is_refused(results: Results, tmp_path: P
         out = tmp_path / "out"
         take(tmp_path / "b.tar", out, tmp_path / "store")
         prepare(out)
-        with pytest.raises(ShipError, match="evil"):
+        with pytest.raises(DistributionError, match="evil"):
             take(tmp_path / "b.tar", out, tmp_path / "store")
         shutil.rmtree(out)
 
@@ -194,7 +194,7 @@ def test_the_other_program_takes_layers_that_are_refused_here_and_says_so(
         del files["verdict.json"]
 
     remade(results, tmp_path, harm, image=stated)
-    with pytest.raises(ShipError, match=r"holds /etc/\.wh\.evil behind an entry that engines delete"):
+    with pytest.raises(DistributionError, match=r"holds /etc/\.wh\.evil behind an entry that engines delete"):
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "new")
     said = alone(tmp_path / "bad.tar", "-o", tmp_path / "theirs")
     assert said.returncode == 0
@@ -214,7 +214,9 @@ def test_folders_deeper_than_the_stack_are_refused(
     take(tmp_path / "b.tar", out, tmp_path / "store")
     deep(out / top / "e")
     if not top.startswith("image"):
-        with pytest.raises(ShipError, match=f"{top}/e/d/.* of the bundle does not follow from its lock"):
+        with pytest.raises(
+            DistributionError, match=f"{top}/e/d/.* of the bundle does not follow from its lock"
+        ):
             take(tmp_path / "b.tar", out, tmp_path / "store")
         return
     said = alone(tmp_path / "b.tar", "-o", out)
@@ -237,5 +239,5 @@ def test_a_linked_context_that_the_bundle_does_not_have_is_refused(results: Resu
     take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "o" / "context").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ShipError, match="'context' of the bundle does not follow from its lock"):
+    with pytest.raises(DistributionError, match="'context' of the bundle does not follow from its lock"):
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")

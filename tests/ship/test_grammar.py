@@ -9,7 +9,7 @@ import pytest
 
 from reprobuild.distribute.manifest import read_manifest
 from reprobuild.distribute.standalone import unbundle as form
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.infra.untrusted.strings import (
     BundlePath,
     Digest,
@@ -105,13 +105,13 @@ def _both(document: dict[str, Any]) -> tuple[bool, bool]:
         try:
             read(raw)
             taken.append(True)
-        except (ShipError, form.Refused):
+        except (DistributionError, form.Refused):
             taken.append(False)
     return taken[0], taken[1]
 
 
 def test_an_error_names_the_field() -> None:
-    with pytest.raises(ShipError, match=r"at `\$\.image\.tree`") as caught:
+    with pytest.raises(DistributionError, match=r"at `\$\.image\.tree`") as caught:
         read_manifest(
             form.encode({"form": 1, "members": [], **STATED, "image": {**STATED["image"], "tree": "x"}})
         )

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from reprobuild.distribute import bundle as bundling
-from reprobuild.distribute.bundle_contents import File
+from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.distribute.bundle_writer import write_bundle
 from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.distribute.unbundle import unbundle
-from reprobuild.errors import ShipError
-from reprobuild.lock.lock import Lock
+from reprobuild.errors import DistributionError
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, read_image
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
@@ -47,7 +47,7 @@ def write(path: Path, manifest: bytes, content: bytes = b"x" * 4096) -> Path:
 
 def refused_by_us(file: Path, out: Path) -> tuple[str, str]:
     """Return what is said of a bundle that is not taken, and the hint; the other program has the same lines."""
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         take(file, out, out.parent / "store")
     assert not out.exists()
     return str(caught.value), caught.value.hint
@@ -301,7 +301,7 @@ def remade(
     members = [item(name, hashlib.sha256(data).hexdigest(), len(data)) for name, data in files.items()]
     told["image"] |= {**(image or {}), "reference": reference or told["image"]["reference"]}
     raw = form.encode({**told, "members": members})
-    given = [File(path=name, content=data) for name, data in files.items()]
+    given = [BundleFile(path=name, content=data) for name, data in files.items()]
     write_bundle(tmp_path / "bad.tar", given, raw, b"", 0)
     assert check_bundle(tmp_path / "bad.tar") == len(files)
 
@@ -318,14 +318,14 @@ def test_files_that_do_not_belong_together(
 ) -> None:
     """Each byte is as its manifest says; what the manifest says is wrong."""
     remade(results, tmp_path, harm)
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
     assert caught.value.hint == "whoever made this bundle made it wrong, or to harm: ask for another one"
     assert not (tmp_path / "bad").exists()
     # The other program compares bytes, and the names of the image.
     named = harm in (other_lock, no_lock, deep, other_for_docker, other_lock_beside)
     assert alone(tmp_path / "bad.tar", "-o", tmp_path / "bad").returncode == (11 if named else 0)
-    with pytest.raises(ShipError):
+    with pytest.raises(DistributionError):
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
 
 
@@ -348,7 +348,7 @@ def test_a_bundle_of_a_lock_whose_names_lead_out_is_refused(
         sender.setattr(bundling, "read_image", lambda out: own)
         (liar.out / LOCK).write_bytes(evil)
         liar.bundle(tmp_path / "bad.tar", parts=frozenset())
-    with pytest.raises(ShipError, match=r"is not a lock: .*`\$\.wheels\[0\]\.file\.filename`"):
+    with pytest.raises(DistributionError, match=r"is not a lock: .*`\$\.wheels\[0\]\.file\.filename`"):
         take(tmp_path / "bad.tar", tmp_path / "out", tmp_path / "store")
     assert not (tmp_path / "out").exists()
     theirs, again = tmp_path / "theirs", tmp_path / "again"

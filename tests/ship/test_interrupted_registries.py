@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.output.directory import read_image
@@ -182,7 +182,7 @@ def test_a_full_disk_of_the_registry(program: Path, tmp_path: Path) -> None:
     ):
         image = make_results(tmp_path / "out")[1]
         env = docker_login(tmp_path / "docker", registry.host)
-        with pytest.raises(ShipError, match="answered HTTP 5"):
+        with pytest.raises(DistributionError, match="answered HTTP 5"):
             sent(tmp_path / "out", registry, env=env)
         grow(place)
         sent(tmp_path / "out", registry, env=env)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.store.store import Store, hash_file
 from tests.conftest import ROOT, reprobuild
 from tests.ship.conftest import Results, make_results
@@ -155,7 +155,7 @@ def test_a_disk_without_room(large: Results, full: Path, tmp_path: Path) -> None
     assert "hint: make room there" in done.stderr
     assert list(full.iterdir()) == []
     large.bundle(tmp_path / "b.tar")
-    with pytest.raises(ShipError, match=r"bytes are to be unpacked, and \d+ are free in ") as caught:
+    with pytest.raises(DistributionError, match=r"bytes are to be unpacked, and \d+ are free in ") as caught:
         take(tmp_path / "b.tar", full / "out", tmp_path / "store")
     assert caught.value.hint == "make room, or name another folder with -o; what is unpacked already is kept"
     assert alone(tmp_path / "b.tar", "-o", full / "out").returncode == 11
@@ -169,7 +169,7 @@ def test_a_disk_that_fills_while_it_is_written(large: Results, full: Path, tmp_p
     """The room was there when it was asked for; of names there was none. What was whole is gone on with."""
     large.bundle(tmp_path / "b.tar")
     subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=20", str(full)], check=True)
-    with pytest.raises(ShipError, match="No space left on device") as caught:
+    with pytest.raises(DistributionError, match="No space left on device") as caught:
         take(tmp_path / "b.tar", full / "out", tmp_path / "store")
     assert caught.value.hint.startswith("mend that, and run it again: it goes on with what stands in ")
     said = subprocess.run(
@@ -187,7 +187,7 @@ def test_a_disk_that_fills_while_it_is_written(large: Results, full: Path, tmp_p
 def test_the_store_has_no_room(large: Results, full: Path, tmp_path: Path) -> None:
     """The folder of results is only there when its inputs are in the store."""
     large.bundle(tmp_path / "b.tar")
-    with pytest.raises(ShipError, match="No space left on device"):
+    with pytest.raises(DistributionError, match="No space left on device"):
         take(tmp_path / "b.tar", tmp_path / "out", full / "store")
     assert not (tmp_path / "out").exists()
     assert all(hash_file(path) == path.name for path in (full / "store" / "blobs").glob("*/*"))

@@ -20,11 +20,11 @@ from reprobuild.ecosystems.oci_registry.repository import (
     MOST_PAGES,
     MOST_REFERRERS,
     Descriptor,
-    Repository,
+    OciRepository,
 )
-from reprobuild.errors import FetchError, ShipError
+from reprobuild.errors import DistributionError, FetchError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import read_image
 from tests.registry.pushing import sha256
 from tests.ship.folders import certificate_of, make_results
@@ -61,8 +61,8 @@ def largest(held: Held) -> str:
     return max(held.blobs, key=lambda digest: len(held.blobs[digest]))
 
 
-def refused(held: Held, tmp_path: Path, match: str) -> ShipError:
-    with pytest.raises(ShipError, match=match) as err:
+def refused(held: Held, tmp_path: Path, match: str) -> DistributionError:
+    with pytest.raises(DistributionError, match=match) as err:
         brought(held, tmp_path / "back")
     assert not (tmp_path / "back" / "image.json").exists()
     assert "\x1b" not in f"{err.value}{err.value.hint}"
@@ -87,7 +87,7 @@ def test_a_manifest_with_other_bytes_is_refused(held: Held, tmp_path: Path) -> N
     told = sent(tmp_path / "out", held)
     kind, true = held.manifests[image.manifest]
     held.manifests[image.manifest] = (kind, true + b" ")
-    with pytest.raises(ShipError, match="gives other bytes for"):
+    with pytest.raises(DistributionError, match="gives other bytes for"):
         brought(held, tmp_path / "back", str(told["reference"]))
 
 
@@ -135,7 +135,7 @@ def test_a_registry_without_lists_may_say_so_in_many_ways(said: Said, held: Held
 def test_a_registry_that_refuses_its_list_is_told(held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "out")
     held.lie("GET", f"/v2/{NAME}/referrers/", Said(403))
-    with pytest.raises(ShipError, match="refuses access"):
+    with pytest.raises(DistributionError, match="refuses access"):
         sent(tmp_path / "out", held)
 
 
@@ -181,7 +181,7 @@ def test_a_list_that_breaks_off_is_refused(held: Held, tmp_path: Path) -> None:
 def test_nothing_is_sent_to_another_host(location: str, told: str, held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "out")
     held.lie("POST", f"/v2/{NAME}/blobs/uploads/", Said(202, headers={"Location": location}))
-    with pytest.raises(ShipError, match="wants what is sent to it elsewhere") as err:
+    with pytest.raises(DistributionError, match="wants what is sent to it elsewhere") as err:
         sent(tmp_path / "out", held)
     assert told in str(err.value)
     assert err.value.hint == ELSEWHERE
@@ -194,7 +194,7 @@ def test_what_is_sent_follows_no_redirection(method: str, held: Held, tmp_path: 
     make_results(tmp_path / "out")
     with Held() as other:
         held.lie(method, f"/v2/{NAME}/", Said(307, headers={"Location": f"http://{other.host}/v2/x"}))
-        with pytest.raises(ShipError, match="answered HTTP 307"):
+        with pytest.raises(DistributionError, match="answered HTTP 307"):
             sent(tmp_path / "out", held)
         assert other.asked == []
 
@@ -202,7 +202,7 @@ def test_what_is_sent_follows_no_redirection(method: str, held: Held, tmp_path: 
 def test_a_registry_that_takes_nothing_is_told(held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "out")
     held.lie("PUT", f"/v2/{NAME}/blobs/", Said(400, b"\x1b[2J"))
-    with pytest.raises(ShipError, match="answered HTTP 400") as err:
+    with pytest.raises(DistributionError, match="answered HTTP 400") as err:
         sent(tmp_path / "out", held)
     assert err.value.hint == (
         "the server, or a proxy before it, does not take what was sent; its own log says why"
@@ -341,11 +341,11 @@ def test_a_paper_that_cannot_be_had_is_passed_over(held: Held, tmp_path: Path) -
         if number < MOST_FAILED:
             brought(held, tmp_path / f"back{number}")
             assert len(list((tmp_path / f"back{number}").glob("verdict-*.json"))) == 1
-    with pytest.raises(ShipError, match="gives more than"):
+    with pytest.raises(DistributionError, match="gives more than"):
         brought(held, tmp_path / "back")
     make_results(tmp_path / "other", {"etc/x": b"1"})
     sent(tmp_path / "other", held, f"{held.host}/{NAME}:2")
-    with pytest.raises(ShipError, match="is there, and holds something else"):
+    with pytest.raises(DistributionError, match="is there, and holds something else"):
         brought(held, tmp_path / "back", f"{held.host}/{NAME}:2")
     del held.manifests[wanted]
     brought(held, tmp_path / "back")  # and what the first of the three left is gone on with
@@ -368,7 +368,7 @@ def test_no_size_is_no_leave_to_send_without_end(held: Held, tmp_path: Path) -> 
     layer = {"mediaType": "", "digest": sha256(b"x"), "size": 0}
     attach(held, image.manifest, TYPES["sbom"], b"x", layers=[layer])
     held.lie("GET", f"/v2/{NAME}/blobs/{sha256(b'x')}", Said(body=b" " * (1 << 20), endless=True))
-    repository = Repository(parse_reference(f"{held.host}/{NAME}:1"), Net(), "https://hub.test")
+    repository = OciRepository(parse_reference(f"{held.host}/{NAME}:1"), Net(), "https://hub.test")
     with pytest.raises(FetchError, match="gives more than 1 bytes"):
         repository.blob(Descriptor(media_type="", digest=sha256(b"x"), size=0), 1 << 20)
 

@@ -18,7 +18,7 @@ import pytest
 from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.engines import docker, podman
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.image.engine_name import local_name, named_index, own_name
 from reprobuild.image.oci.read import read_layout
 from reprobuild.image.oci.write import names
@@ -101,7 +101,7 @@ def test_a_bundle_whose_image_takes_a_foreign_name_is_refused(
     harm: Callable[[dict[str, bytes]], None], results: Results, tmp_path: Path
 ) -> None:
     remade(results, tmp_path, harm)
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         take(tmp_path / "bad.tar", tmp_path / "ours", tmp_path / "store")
     assert caught.value.hint
     done = alone(tmp_path / "bad.tar", "-o", tmp_path / "theirs")
@@ -156,7 +156,7 @@ def test_a_bundle_whose_image_docker_reads_in_its_oldest_form(
 ) -> None:
     remade(results, tmp_path, harm)
     if harm is not no_layout_file:  # which names nothing
-        with pytest.raises(ShipError):
+        with pytest.raises(DistributionError):
             take(tmp_path / "bad.tar", tmp_path / "ours", tmp_path / "store")
     done = alone(tmp_path / "bad.tar", "-o", tmp_path / "theirs", "--load", "docker")
     assert (done.returncode, words in done.stderr) == (11, True), done.stderr
@@ -171,7 +171,7 @@ def test_a_bundle_that_states_the_foreign_name_itself(foreign: str, results: Res
 
     remade(results, tmp_path, in_files(foreign), foreign)
     said = f"the image of the bundle names itself {foreign}, which could hide another image"
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         take(tmp_path / "bad.tar", tmp_path / "ours", tmp_path / "store")
     assert str(caught.value) == said.replace(foreign, repr(foreign))
     assert (

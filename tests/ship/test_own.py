@@ -14,7 +14,7 @@ import pytest
 
 from reprobuild.distribute import own_wheels as own
 from reprobuild.distribute.own_wheels import own_wheels
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from reprobuild.store.store import hash_file
 
 
@@ -100,7 +100,7 @@ def test_what_pip_did_not_install_is_said(tmp_path: Path, monkeypatch: pytest.Mo
 
     real = importlib.metadata.distribution
     monkeypatch.setattr(own, "distribution", lambda name: real(name) if name == "reprobuild" else Bare())
-    with pytest.raises(ShipError, match="which files bare has is not known") as caught:
+    with pytest.raises(DistributionError, match="which files bare has is not known") as caught:
         own_wheels(tmp_path / "a")
     assert (
         caught.value.hint
@@ -111,5 +111,5 @@ def test_what_pip_did_not_install_is_said(tmp_path: Path, monkeypatch: pytest.Mo
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(own, "distribution", gone)
-    with pytest.raises(ShipError, match="reprobuild is not installed"):
+    with pytest.raises(DistributionError, match="reprobuild is not installed"):
         own_wheels(tmp_path / "b")

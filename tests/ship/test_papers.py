@@ -21,19 +21,9 @@ from in_toto_attestation.v1.statement import Statement
 from reprobuild.distribute.provenance import provenance
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import (
-    Artefact,
-    Base,
-    BaseImage,
-    CondaPackage,
-    ImageLayer,
-    Installed,
-    Interpreter,
-    Lock,
-    Realised,
-    Sdist,
-    canonical,
-)
+from reprobuild.lock.model import Lock, RealisedOutputs, canonical
+from reprobuild.lock.python import CondaPackage, Interpreter, Sdist
+from reprobuild.lock.system import Artefact, Base, BaseImage, ImageLayer, ImagePackage
 from tests.verify.samples import artefact, deb, make_lock, source, wheel
 
 SHA = "b" * 64
@@ -47,8 +37,8 @@ def rich_lock(name: str = "numpy") -> Lock:
     below = BaseImage(
         reference="registry.example:5000/site/base:1", digest=f"sha256:{SHA}", config=artefact("config"),
         layers=(ImageLayer(file=artefact("layer"), media_type="x", diff_id=SHA),),
-        packages=(Installed(name="bash", version="0-1", architecture="amd64"),
-                  Installed(name="dash", version="0-2", architecture="amd64")),
+        packages=(ImagePackage(name="bash", version="0-1", architecture="amd64"),
+                  ImagePackage(name="dash", version="0-2", architecture="amd64")),
     )  # fmt: skip
     return make_lock(
         interpreter=Interpreter(
@@ -70,7 +60,7 @@ def rich_lock(name: str = "numpy") -> Lock:
             ),
         ),
         sources=(msgspec.structs.replace(source("mylib", "7" * 40), url=login, patch=SHA),),
-        realised=Realised(
+        realised=RealisedOutputs(
             base="1" * 64, runtime="2" * 64, bytecode=(), wheels=(wheel("made", "1", requires=("mkl_service",)),)
         ),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from reprobuild.distribute import pull
 from reprobuild.distribute.attachments import papers
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from tests.ship.folders import make_results
 
 
@@ -25,7 +25,9 @@ def test_a_certificate_that_is_no_plain_file(kind: str, tmp_path: Path) -> None:
         place.mkdir()
     else:
         place.symlink_to(tmp_path / ("aside" if kind == "link" else "nothing"))
-    with pytest.raises(ShipError, match=r"verdict\.json is no plain file, or cannot be read") as caught:
+    with pytest.raises(
+        DistributionError, match=r"verdict\.json is no plain file, or cannot be read"
+    ) as caught:
         papers(lock, image, out)
     assert caught.value.hint == "take it away, and make a certificate with `reprobuild verify OUT`"
 
@@ -43,7 +45,7 @@ def test_the_mark_of_a_pull_is_made_through_no_link(target: str, tmp_path: Path)
     there.write_bytes(b"precious")
     there.chmod(0o600)
     mark.symlink_to(tmp_path / target)
-    with pytest.raises(ShipError, match="is no plain file, and no pull left it") as caught:
+    with pytest.raises(DistributionError, match="is no plain file, and no pull left it") as caught:
         pull._begin(out, digest)
     assert caught.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
     assert not (tmp_path / "elsewhere").exists()

@@ -18,8 +18,9 @@ from reprobuild.distribute.registry_session import open_net
 from reprobuild.distribute.text import render_pulled
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.oci_registry.repository import INDEX, MANIFEST
-from reprobuild.errors import FetchError, ShipError, UsageError
-from reprobuild.infra.http.client import Body, Net
+from reprobuild.errors import DistributionError, FetchError, UsageError
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.request import Body
 from reprobuild.output.directory import REPORT, VERDICT, read_image
 from reprobuild.store.roots import kept_locks
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
@@ -150,7 +151,7 @@ def test_a_login_goes_to_its_registry_alone(tmp_path: Path) -> None:
     with Held(login=(USER, PASSWORD)) as held, Held() as other:
         env = docker_login(tmp_path / "docker", held.host)
         sent(tmp_path / "out", held, env=env)
-        with pytest.raises(ShipError, match="refuses access") as err:
+        with pytest.raises(DistributionError, match="refuses access") as err:
             sent(tmp_path / "out", held)
         assert "no login for" in err.value.hint
         blob = next(digest for digest, content in held.blobs.items() if len(content) > 100_000)
@@ -179,7 +180,7 @@ def test_a_registry_in_the_place_of_docker_s_own_is_given_its_own_login(tmp_path
         del config["auths"][held.host]
         (tmp_path / "docker/config.json").write_text(json.dumps(config))
         held.asked.clear()
-        with pytest.raises(ShipError, match="refuses access") as err:
+        with pytest.raises(DistributionError, match="refuses access") as err:
             pull(text, tmp_path / "again", make_session(tmp_path / "other", env), services)
         assert f"no login for {held.host} was found" in err.value.hint
         assert {one.login for one in held.asked} == {None}
@@ -210,7 +211,7 @@ def test_a_login_of_a_repository_is_for_no_other_place(away: str, tmp_path: Path
         login = f"Basic {encoded()}"
         held.lie("PATCH", "/", Said(401, headers={"WWW-Authenticate": held.challenge}))
         held.lie("POST", f"/v2/{NAME}/", Said(202, headers={"Location": away}))
-        with pytest.raises(ShipError, match="refuses access"):
+        with pytest.raises(DistributionError, match="refuses access"):
             sent(tmp_path / "out", held, env=docker_login(tmp_path / "docker", held.host))
         assert {one.login for one in held.asked if one.method == "PATCH"} == {None}
         assert login in {one.login for one in held.asked}
@@ -250,18 +251,18 @@ def test_what_cannot_be_pushed_is_told(held: Held, tmp_path: Path) -> None:
     out, text = tmp_path / "out", f"{held.host}/{NAME}"
     with pytest.raises(UsageError, match="tells neither a tag nor a digest"):
         sent(out, held, text)
-    with pytest.raises(ShipError, match="is to be another image") as err:
+    with pytest.raises(DistributionError, match="is to be another image") as err:
         sent(out, held, f"{text}@sha256:{'0' * 64}")
     assert err.value.hint == "leave the digest out, or push the folder that has it"
     (out / "verdict.json").write_bytes(b"{}")
-    with pytest.raises(ShipError, match="is no certificate of this image") as err:
+    with pytest.raises(DistributionError, match="is no certificate of this image") as err:
         sent(out, held)
     assert err.value.hint == (
         "make one with `reprobuild verify OUT`, or take the file away and push without one"
     )
     planted = b'{"a": "hf_' + b"aZ3kq9XvT2mLw8RbNc5dYpQf7HsJuGe1Ko" + b'"}'
     (out / "verdict.json").write_bytes(certificate_of(lock, image)[:-1] + b',"x":' + planted + b"}")
-    with pytest.raises(ShipError, match=r"verdict.json:1: this looks like a secret") as err:
+    with pytest.raises(DistributionError, match=r"verdict.json:1: this looks like a secret") as err:
         sent(out, held)
     assert "aZ3kq" not in str(err.value)
     assert err.value.hint == "leave what it comes from out, with --drop NAME, and build again"
@@ -269,7 +270,7 @@ def test_what_cannot_be_pushed_is_told(held: Held, tmp_path: Path) -> None:
     (out / "verdict.json").unlink()
     blob = max((out / "image/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
     blob.write_bytes(blob.read_bytes()[:-1] + b"x")
-    with pytest.raises(ShipError, match="is not there, or damaged") as err:
+    with pytest.raises(DistributionError, match="is not there, or damaged") as err:
         sent(out, held)
     assert err.value.hint == "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
     assert held.manifests == {}
@@ -279,23 +280,23 @@ def test_an_image_that_names_no_lock_is_not_pushed(held: Held, tmp_path: Path) -
     lock, image = make_results(tmp_path / "out", certificate=False)
     other = msgspec.structs.replace(lock, seed=7)
     session = make_session(tmp_path / "store")
-    with pytest.raises(ShipError, match=r"does not name its lock in the label org\.reprobuild\.lock"):
+    with pytest.raises(DistributionError, match=r"does not name its lock in the label org\.reprobuild\.lock"):
         push(other, image, tmp_path / "out", f"{held.host}/{NAME}:1", session, {})
     assert held.asked == []
 
 
 def test_what_cannot_be_pulled_is_told(held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "out")
-    with pytest.raises(ShipError, match=f"has no {NAME} with 1"):
+    with pytest.raises(DistributionError, match=f"has no {NAME} with 1"):
         brought(held, tmp_path / "back")
     told = sent(tmp_path / "out", held)
     make_results(tmp_path / "other", {"etc/x": b"1"})
-    with pytest.raises(ShipError, match="holds another image") as err:
+    with pytest.raises(DistributionError, match="holds another image") as err:
         brought(held, tmp_path / "other")
     assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
     for one in told["attached"]:
         del held.manifests[one["digest"]]
-    with pytest.raises(ShipError, match="has no lock of reprobuild") as err:
+    with pytest.raises(DistributionError, match="has no lock of reprobuild") as err:
         brought(held, tmp_path / "back")
     assert err.value.hint == (
         "it was pushed by another tool, or copied without what belongs to it: `docker pull` takes it as it is; push "
@@ -314,7 +315,7 @@ def test_nothing_of_others_is_replaced(name: str, held: Held, tmp_path: Path) ->
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(b"mine\n")
     for out in (tmp_path / "project", tmp_path / "file"):
-        with pytest.raises(ShipError, match="is there, and holds something else") as err:
+        with pytest.raises(DistributionError, match="is there, and holds something else") as err:
             brought(held, out)
         assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
     found = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
@@ -399,7 +400,7 @@ def test_an_image_of_several_platforms_is_chosen_or_asked_for(held: Held, tmp_pa
     brought(held, tmp_path / "one", f"{held.host}/{NAME}:one")
     assert read_image(tmp_path / "one")[1].manifest == image.manifest
     with pytest.raises(
-        ShipError, match="has no image for one platform alone; it has linux/amd64, linux/arm64"
+        DistributionError, match="has no image for one platform alone; it has linux/amd64, linux/arm64"
     ):
         brought(held, tmp_path / "many", f"{held.host}/{NAME}:many")
     session = make_session(tmp_path / "store")

@@ -13,7 +13,7 @@ import pytest
 from reprobuild.distribute import signing
 from reprobuild.distribute.signing import sign
 from reprobuild.distribute.standalone import unbundle as form
-from reprobuild.errors import ShipError
+from reprobuild.errors import DistributionError
 from tests.openssh import openssh_client
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
@@ -53,7 +53,7 @@ def test_a_signed_bundle(results: Results, tmp_path: Path) -> None:
     said = alone(file, "--check", "--signers", signers)
     assert (said.returncode, said.stderr.splitlines()[0]) == (0, "signed by ann@example.org")
     assert "signed by somebody: nobody looked by whom" in alone(file, "--check").stderr
-    with pytest.raises(ShipError, match=r"none of those whom .* names signed the bundle") as caught:
+    with pytest.raises(DistributionError, match=r"none of those whom .* names signed the bundle") as caught:
         take(file, tmp_path / "p", tmp_path / "s", others)
     assert caught.value.hint == "ask for the key of whoever signed it, by another way than the bundle came"
     argv = [
@@ -79,7 +79,7 @@ def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None
     signers = tmp_path / "signers"
     signers.write_text(make_key(tmp_path / "key", "ann@example.org"))
     plain = results.bundle(tmp_path / "plain.tar")
-    with pytest.raises(ShipError, match="the bundle is not signed") as caught:
+    with pytest.raises(DistributionError, match="the bundle is not signed") as caught:
         take(tmp_path / "plain.tar", tmp_path / "o", tmp_path / "s", signers)
     assert caught.value.hint == "leave --signers out to take it all the same"
     file = tmp_path / "b.tar"
@@ -109,7 +109,7 @@ def test_who_signed_is_looked_at_before_the_manifest_is_read(tmp_path: Path) -> 
     (tmp_path / "signers").write_text(make_key(tmp_path / "key", "ann@example.org"))
     head = form.header("bundle.json", 1, 0)
     (tmp_path / "b.tar").write_bytes(head + b"{" + bytes(4096 + 511))
-    with pytest.raises(ShipError, match="the bundle is not signed"):
+    with pytest.raises(DistributionError, match="the bundle is not signed"):
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s", tmp_path / "signers")
 
 
@@ -129,7 +129,7 @@ def test_a_program_of_signatures_that_never_ends(
     planted(tmp_path, "exec /bin/sleep 600", monkeypatch)
     monkeypatch.setattr(form, "KEYGEN_TIME", 0.2)
     monkeypatch.setattr(signing, "KEYGEN_TIME", 0.2)
-    with pytest.raises(ShipError, match="`ssh-keygen` did not end within") as caught:
+    with pytest.raises(DistributionError, match="`ssh-keygen` did not end within") as caught:
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
     assert caught.value.hint == "run it again; `command -v ssh-keygen` names the program that waits"
     with pytest.raises(form.Refused, match="ssh-keygen did not end within") as alone:
@@ -150,10 +150,10 @@ def test_a_look_at_a_signature_gets_little_of_the_environment(
     assert {"PATH", "LC_ALL"} <= names <= {"PATH", "LC_ALL", "HOME", "TMPDIR", "PWD"}
     (tmp_path / "bin" / "ssh-keygen").unlink()
     assert take(tmp_path / "b.tar", tmp_path / "p", tmp_path / "s").signed  # nobody asks by whom
-    with pytest.raises(ShipError, match="`ssh-keygen` is not on PATH") as caught:
+    with pytest.raises(DistributionError, match="`ssh-keygen` is not on PATH") as caught:
         take(tmp_path / "b.tar", tmp_path / "q", tmp_path / "s", tmp_path / "key.pub")
     assert caught.value.hint == "install OpenSSH 8.2 or newer"
-    with pytest.raises(ShipError, match=r"none is no file of allowed signers") as caught:
+    with pytest.raises(DistributionError, match=r"none is no file of allowed signers") as caught:
         take(tmp_path / "b.tar", tmp_path / "q", tmp_path / "s", tmp_path / "none")
     assert caught.value.hint == "see ALLOWED SIGNERS in ssh-keygen(1)"
 
@@ -181,13 +181,13 @@ def test_a_program_of_signatures_that_is_too_old(
     assert said.returncode == 0
     assert "signed by somebody: nobody looked by whom" in said.stderr
     told = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         take(file, tmp_path / "p", tmp_path / "s", tmp_path / "signers")
     assert (str(caught.value), caught.value.hint) == (told, "install OpenSSH 8.2 or newer")
     said = alone(file, "--check", "--signers", tmp_path / "signers")
     assert said.returncode == 11
     assert said.stderr == f"error: {told}\n\nhint: install OpenSSH 8.2 or newer\n"
-    with pytest.raises(ShipError) as caught:
+    with pytest.raises(DistributionError) as caught:
         sign(b"x", tmp_path / "key", os.environ)
     assert caught.value.hint == "install OpenSSH 8.2 or newer, or leave --sign out"
 
@@ -205,9 +205,9 @@ def test_no_room_for_a_look_at_a_signature(results: Results, tmp_path: Path) -> 
 def test_what_cannot_sign(tmp_path: Path) -> None:
     (tmp_path / "none").write_text("no key")
     (tmp_path / "none").chmod(0o600)
-    with pytest.raises(ShipError, match="could not sign the bundle") as caught:
+    with pytest.raises(DistributionError, match="could not sign the bundle") as caught:
         sign(b"x", tmp_path / "none", os.environ)
     assert caught.value.hint == "--sign takes a key of ssh: make one with `ssh-keygen -t ed25519 -f KEY`"
-    with pytest.raises(ShipError, match="`ssh-keygen` is not on PATH") as caught:
+    with pytest.raises(DistributionError, match="`ssh-keygen` is not on PATH") as caught:
         sign(b"x", tmp_path / "none", {"PATH": str(tmp_path)})
     assert caught.value.hint == "install OpenSSH 8.2 or newer, or leave --sign out"

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from reprobuild.snapshot.model import Remark
+from reprobuild.snapshot.model import ParseNote
 from tests.snapshot.samples import facts
 
 CLASSES: dict[str, Counter[str]] = {}
 
 
-def count(kind: str, values: Iterable[Any], remarks: Iterable[Remark]) -> None:
+def count(kind: str, values: Iterable[Any], remarks: Iterable[ParseNote]) -> None:
     """Add what one file gave."""
     counts = CLASSES.setdefault(kind, Counter())
     counts["files"] += 1

@@ -65,7 +65,7 @@ _ODD = (
 # fmt: on
 
 
-class Found(Exception):
+class FoundError(Exception):
     """An outcome that must not be."""
 
 
@@ -153,7 +153,7 @@ def one(target: str, seed: int, number: int) -> str:
     """Do one case, and return `accepted` or `refused`.
 
     Raises:
-        Found: its outcome must not be.
+        FoundError: its outcome must not be.
     """
     random = Random(f"{seed}/{target}/{number}")
     try:
@@ -162,13 +162,13 @@ def one(target: str, seed: int, number: int) -> str:
             _folder(random) if target == "folder" else _file(random, target)
         except ReproError as err:
             if not err.hint or not f"{err}{err.hint}".isprintable():
-                raise Found(f"the error has no hint, or cannot be printed: {err!r}") from err
+                raise FoundError(f"the error has no hint, or cannot be printed: {err!r}") from err
             return "refused"
         return "accepted"
-    except Found:
+    except FoundError:
         raise
     except Exception as err:
-        raise Found("".join(traceback.format_exception(err)[-4:])) from err
+        raise FoundError("".join(traceback.format_exception(err)[-4:])) from err
     finally:
         signal.alarm(0)
 
@@ -184,16 +184,16 @@ def check(read: tuple[Sequence[Any], Sequence[Any]], data: bytes, file: str) -> 
     """Check what a reader gave.
 
     Raises:
-        Found: it cannot be written or printed, or misses a line.
+        FoundError: it cannot be written or printed, or misses a line.
     """
     values, remarks = read
     msgspec.json.encode((values, remarks))
     if not all(remark.text.isprintable() and remark.reason.isprintable() for remark in remarks):
-        raise Found("a remark cannot be printed")
+        raise FoundError("a remark cannot be printed")
     if file not in ("x.diff", "capture.json"):  # of which headers alone, and one field, are read
         missed = written(data) - covered(values, remarks)
         if missed:
-            raise Found(f"no value and no remark for lines {sorted(missed)[:5]}")
+            raise FoundError(f"no value and no remark for lines {sorted(missed)[:5]}")
 
 
 def _folder(random: Random) -> None:
@@ -204,16 +204,16 @@ def _folder(random: Random) -> None:
         snapshot = read_snapshot(Path(scratch))
     again = msgspec.json.decode(msgspec.json.encode(snapshot), type=type(snapshot))
     if again != snapshot:
-        raise Found("the snapshot reads back differently")
+        raise FoundError("the snapshot reads back differently")
     if not render_snapshot(snapshot).replace("\n", "").isprintable():
-        raise Found("the snapshot cannot be shown")
+        raise FoundError("the snapshot cannot be shown")
 
 
 TARGETS = (*FILES, "folder")
 
 
 def hang(signum: int, frame: object) -> None:
-    raise Found(f"not done after {SECONDS} s:\n{''.join(traceback.format_stack()[-6:])}")
+    raise FoundError(f"not done after {SECONDS} s:\n{''.join(traceback.format_stack()[-6:])}")
 
 
 def fuzz(seed: int, *, seconds: float = 1e9, cases: int = 1 << 60) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def fuzz(seed: int, *, seconds: float = 1e9, cases: int = 1 << 60) -> dict[str, 
             target = TARGETS[number % len(TARGETS)]
             try:
                 outcomes[one(target, seed, number)] += 1
-            except Found as err:
+            except FoundError as err:
                 found.append({"target": target, "number": number, "what": str(err)})
             done[target] += 1
             if time.monotonic() - began > seconds:

@@ -7,7 +7,7 @@ from typing import Any
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Remark
+from reprobuild.snapshot.model import ParseNote
 
 ALNUM = "a1B2c3D4e5F6g7H8i9J0"
 SECRETS = {
@@ -42,7 +42,7 @@ def facts(values: Iterable[Any]) -> Iterator[Any]:
         yield from getattr(value, "facts", None) or getattr(value, "files", None) or (value,)
 
 
-def covered(values: Iterable[Any], remarks: Iterable[Remark]) -> set[int]:
+def covered(values: Iterable[Any], remarks: Iterable[ParseNote]) -> set[int]:
     """Return the numbers of the lines that ended in a value or a remark."""
     lines: set[int] = set()
     for item in (*facts(values), *remarks):

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 from reprobuild.snapshot.parsers import apt
 
 
-def one(line: str) -> Package:
+def one(line: str) -> SystemPackage:
     packages, _ = apt.parse(line.encode())
     assert len(packages) == 1
     return packages[0]

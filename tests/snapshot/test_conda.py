@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.model import CondaPackage
+from reprobuild.snapshot.model import CapturedCondaPackage
 from reprobuild.snapshot.parsers import conda_list, environment_yml
 
 MD5, SHA256 = "0123456789abcdef" * 2, "0123456789abcdef" * 4
@@ -13,7 +13,7 @@ PLACE = "https://conda.example/forge/linux-64/six-1.16.0-pyh6c4a22f_0.conda"
 YAML_HINT = "write it again with `conda env export`, or take it out of the folder"
 
 
-def one(line: str) -> CondaPackage:
+def one(line: str) -> CapturedCondaPackage:
     (found,), remarks = conda_list.parse(line.encode())
     assert remarks == ()
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.infra import secrets
-from reprobuild.snapshot.model import Remark, Variable
+from reprobuild.snapshot.model import ParseNote, Variable
 from reprobuild.snapshot.parsers import env as environ
 from reprobuild.snapshot.parsers.shell_quoting import unquote
 from tests.snapshot.samples import SECRETS, covered, written
@@ -16,7 +16,7 @@ FUNCTION = "BASH_FUNC_f%%=() {  if true; then\n VALUE=notavar;\n fi\n}\n"
 PEM = f"{SECRETS['private-key']}\nMIIEowIBAAKCAQEA+/aZ\nQm9nK==\n-----END RSA PRIVATE KEY-----"
 
 
-def read(text: str) -> tuple[dict[str, Variable], tuple[Remark, ...]]:
+def read(text: str) -> tuple[dict[str, Variable], tuple[ParseNote, ...]]:
     variables, remarks = environ.parse(text.encode())
     assert covered(variables, remarks) == written(text.encode())
     return {v.name: v for v in variables}, remarks

@@ -11,9 +11,9 @@ from proof import evidence
 from proof.page import TABLES
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import file_kinds
-from reprobuild.snapshot.model import Place, Remark
+from reprobuild.snapshot.model import ParseNote, SourceLocation
 from tests.snapshot import fuzz
-from tests.snapshot.fuzz import Found
+from tests.snapshot.fuzz import FoundError
 
 CASES = int(os.environ.get("REPROBUILD_FUZZ_CASES", "280"))
 
@@ -36,7 +36,7 @@ def test_samples_that_are_not_changed_are_read(monkeypatch: pytest.MonkeyPatch) 
         assert "accepted" in outcomes, target
 
 
-ROW = Remark(place=Place("rpm-packages.txt", 1), text="x", reason="y")
+ROW = ParseNote(place=SourceLocation("rpm-packages.txt", 1), text="x", reason="y")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ ROW = Remark(place=Place("rpm-packages.txt", 1), text="x", reason="y")
         (SnapshotError("it is bad"), "has no hint"),
         (SnapshotError("it is \x1b[31m", hint="do"), "cannot be printed"),
         (((), ()), "no value and no remark for lines [1"),
-        (((), (Remark(place=ROW.place, text="\x1b", reason="y"),)), "a remark cannot be printed"),
+        (((), (ParseNote(place=ROW.place, text="\x1b", reason="y"),)), "a remark cannot be printed"),
         ((("\ud800",), (ROW,)), "Unicode"),
     ],
 )
@@ -56,9 +56,9 @@ def test_every_check_can_fail(monkeypatch: pytest.MonkeyPatch, gives: Any, words
             raise gives
         return gives
 
-    kind = file_kinds.Kind("rpm-packages.txt", "rpms", parse)
+    kind = file_kinds.FileKind("rpm-packages.txt", "rpms", parse)
     monkeypatch.setattr(file_kinds, "kind_of", lambda name: kind)
     monkeypatch.setattr(fuzz, "changed", lambda random, data: data)
-    with pytest.raises(Found) as caught:
+    with pytest.raises(FoundError) as caught:
         fuzz.one("rpm-packages.txt", 1, 1)
     assert words in str(caught.value)

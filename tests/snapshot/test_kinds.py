@@ -10,7 +10,7 @@ import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.file_kinds import KINDS, kind_of
-from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.snapshot.model import Snapshot, SourceLocation
 from reprobuild.snapshot.read import read_snapshot
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "cpu-train" / "snapshot"
@@ -117,7 +117,10 @@ def test_env_nul_is_taken_before_env_txt(snapshot: Write) -> None:
     assert {name: variable.value for name, variable in known.items()} == {
         "A": "1\nB=x", "C": "2", "D": "4", "_": "/bin/env", "HF_TOKEN": None,
     }  # fmt: skip
-    assert (known["A"].place, known["HF_TOKEN"].place) == (Place("env.nul", 1), Place("env.txt", 4))
+    assert (known["A"].place, known["HF_TOKEN"].place) == (
+        SourceLocation("env.nul", 1),
+        SourceLocation("env.txt", 4),
+    )
     said = {(remark.place.line, remark.text): remark.reason for remark in found.remarks}
     assert said == {
         (1, ""): "it lacks 1 variables of env.nul: D",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.model import Patch, PatchedFile, Remark
+from reprobuild.snapshot.model import ParseNote, Patch, PatchedFile
 from reprobuild.snapshot.parsers import git_diff
 from reprobuild.snapshot.parsers.diff_names import header_names, safe
 from tests.snapshot.samples import SECRETS
@@ -14,7 +14,7 @@ HUNK = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@ def f():\n a\n-b\n+c\n"
 DIFF = "diff --git a/x.py b/x.py\nindex 0123456..89abcde 100644\n" + HUNK
 
 
-def read(text: str, file: str = "x.diff") -> tuple[Patch, tuple[Remark, ...]]:
+def read(text: str, file: str = "x.diff") -> tuple[Patch, tuple[ParseNote, ...]]:
     found, remarks = git_diff.parse(text.encode("utf-8", "surrogateescape"), file)
     assert found[0].content == text.encode("utf-8", "surrogateescape")
     return found[0], remarks

@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatc
     def refuse(path: Path, largest: int) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("reprobuild.snapshot.read_plain", refuse)
+    monkeypatch.setattr("reprobuild.snapshot.read.read_plain", refuse)
     with pytest.raises(SnapshotError, match="cannot be read: Permission denied") as err:
         read_snapshot(folder)
     assert err.value.hint == "check who owns it, and what it links to"

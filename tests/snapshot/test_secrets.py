@@ -434,14 +434,14 @@ def test_a_secret_in_a_long_line_is_found(before: int) -> None:
 
 
 def test_a_search_ends_where_there_is_no_time() -> None:
-    class Late(Exception):
+    class LateError(Exception):
         """The time is over."""
 
     def look() -> None:
-        raise Late
+        raise LateError
 
     for text in (b"x " * (1 << 18) + SECRETS["gitlab"].encode(), SECRETS["gitlab"].encode()):
-        with pytest.raises(Late):
+        with pytest.raises(LateError):
             secrets.find(text, look=look)
 
 

@@ -22,27 +22,29 @@ from reprobuild.doctor import host
 from reprobuild.doctor.preflight import gpus
 from reprobuild.ecosystems.apt import apt_config
 from reprobuild.ecosystems.conda import linking
-from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.ecosystems.git.restore.restore import _Restored
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.engines import apptainer, apptainer_gpus, podman
 from reprobuild.engines.model import Task
 from reprobuild.image.formats import squashfs_read, squashfs_write
-from reprobuild.infra import proc, sandbox
+from reprobuild.infra import proc
 from reprobuild.infra.http.client import Net
-from reprobuild.infra.tar import Entry
-from reprobuild.resolve.context import Surroundings
+from reprobuild.infra.sandbox import command, namespaces
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter import local, standalone
 from reprobuild.run import slurm as running_slurm
+from reprobuild.snapshot.capture_model import CapturedRepository as Captured
 from reprobuild.snapshot.capture_model import Diff
-from reprobuild.snapshot.capture_model import Repository as Captured
 from reprobuild.store.store import Store
 from tests.starts.scene import Scene
 
-JOB = slurm_step.Job(number="7", nodes=("n1",))
+JOB = slurm_step.SlurmJob(number="7", nodes=("n1",))
 TASK = Task(arguments=("true",))
-ROOT = Entry(path="", type="dir", mode=0o755)
+ROOT = TarEntry(path="", type="dir", mode=0o755)
 
 
 def nothing(*_: object) -> None:
@@ -56,11 +58,11 @@ class Row(Struct, frozen=True):
     call: Callable[[Scene], object]
 
 
-def around(scene: Scene) -> Surroundings:
+def around(scene: Scene) -> ResolveContext:
     """Return what resolving is given."""
-    return Surroundings(
+    return ResolveContext(
         store=Store(scene.folder / "store"), net=Net(offline=True), env=scene.env, folder=scene.folder, now=0,
-        indexes=Indexes(find_links=(), simple=(), credentials={}), say=nothing,
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=nothing,
     )  # fmt: skip
 
 
@@ -90,7 +92,7 @@ def list_builds(scene: Scene) -> None:
 
 def listen(scene: Scene) -> object:
     """Fetch from a repository of git."""
-    repository = Repository(empty(scene, "scratch"), scene.env)
+    repository = GitRepository(empty(scene, "scratch"), scene.env)
     return repository.fetch_local(scene.decoys.place)
 
 
@@ -131,8 +133,8 @@ def look_deeper(scene: Scene) -> object:
 
 def run_in_root(scene: Scene) -> object:
     """Run a command in the machine's own root."""
-    root = sandbox.Root(folder=empty(scene, "root"))
-    return sandbox.run_in_root(root, ["true"], epoch=0, purpose="test")
+    root = Root(folder=empty(scene, "root"))
+    return command.run_in_root(root, ["true"], epoch=0, purpose="test")
 
 
 def feed(scene: Scene) -> object:
@@ -163,7 +165,7 @@ def run_capture(scene: Scene) -> None:
 
 def granted(scene: Scene) -> None:
     """Ask Slurm for a node."""
-    with slurm_allocation.granted(slurm_allocation.Wanted(nodes=1), scene.env, nothing):
+    with slurm_allocation.granted(slurm_allocation.JobRequest(nodes=1), scene.env, nothing):
         pass
 
 
@@ -185,9 +187,9 @@ def build_apptainer(scene: Scene) -> object:
     return building._build("apptainer", scene.folder / "root", scene.folder, (), scene.env)
 
 
-def apt_target() -> apt_config.Target:
+def apt_target() -> apt_config.AptTarget:
     """Return a source of apt."""
-    return apt_config.Target(
+    return apt_config.AptTarget(
         uri="http://example.org/debian", release="stable", codename="", component="main", path="", entry=""
     )
 
@@ -271,9 +273,9 @@ ROWS = {
         "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)
     ),
     "reprobuild/infra/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
-    "reprobuild/infra/sandbox/namespaces.py:can_layer": Row("unshare", lambda s: sandbox.can_layer()),
+    "reprobuild/infra/sandbox/namespaces.py:can_layer": Row("unshare", lambda s: namespaces.can_layer()),
     "reprobuild/infra/sandbox/namespaces.py:check_namespaces": Row(
-        "unshare", lambda s: sandbox.check_namespaces()
+        "unshare", lambda s: namespaces.check_namespaces()
     ),
     "reprobuild/distribute/standalone/unbundle.py:_engine": Row("podman", load),
     "reprobuild/distribute/standalone/unbundle.py:run_keygen": Row(

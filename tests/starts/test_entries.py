@@ -12,14 +12,14 @@ import pytest
 from reprobuild.capture import launch
 from reprobuild.cli import cluster
 from reprobuild.infra import proc
-from reprobuild.lock.lock import read_lock
-from reprobuild.run.options import Wanted
+from reprobuild.lock.file import read_lock
+from reprobuild.run.options import RunOptions
 from reprobuild.run.slurm import own_command
 from tests.conftest import EXAMPLE
 from tests.starts.decoys import RELATIVE, Decoys
 
 SCRIPT = Path(sys.executable).parent / "reprobuild"
-WANTED = Wanted()
+WANTED = RunOptions()
 # How this machine's own indexes are reached.
 CERTIFICATES = (
     "SSL_CERT_FILE",

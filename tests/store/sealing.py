@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import read_image
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.store.store import Store

@@ -14,8 +14,9 @@ import pytest
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.flock import machine
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Artefact
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import APT, Caches, user_caches
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
@@ -191,7 +192,8 @@ def test_what_is_wrong_in_a_cache_is_fetched(tmp_path: Path, monkeypatch: pytest
         in_pip(tmp_path / "pip", item.url).write_bytes(CONTENT[::-1])
         store = Store(tmp_path / "store")
         assert (
-            fetch([item], store, Net(manners=Manners(tries=1)), caches=Caches(pip=(tmp_path / "pip",))) == 1
+            fetch([item], store, Net(manners=RetryPolicy(tries=1)), caches=Caches(pip=(tmp_path / "pip",)))
+            == 1
         )
     assert store.blob(item.sha256).read_bytes() == CONTENT
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError, UsageError
-from reprobuild.lock.lock import Artefact, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.system import Artefact
 from reprobuild.store.gc import check, collect
 from reprobuild.store.roots import keep
 from reprobuild.store.store import Store, hash_file, hash_open

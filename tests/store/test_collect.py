@@ -12,10 +12,10 @@ import pytest
 
 from reprobuild.errors import FetchError, UsageError
 from reprobuild.infra.flock import machine
-from reprobuild.lock.lock import write_lock
-from reprobuild.realise.rootfs import root_key
+from reprobuild.lock.file import write_lock
 from reprobuild.report.store import render_checked, render_collected
-from reprobuild.store.gc import Amount, Checked, Collected, Damaged, check, collect
+from reprobuild.store.gc import Amount, Damaged, GcResult, StoreCheck, check, collect
+from reprobuild.store.rootfs_key import root_key
 from reprobuild.store.roots import keep
 from reprobuild.store.store import Store, Used
 from tests.conftest import ROOT, reprobuild
@@ -224,7 +224,7 @@ def test_another_machine_at_work_is_respected(place: str, made: Made, tmp_path: 
 
 
 def test_what_people_read() -> None:
-    found = Collected(
+    found = GcResult(
         dry_run=False, locks=("/a\x1b[2J/x.lock",), gone=("/b",), kept=Amount(files=2, bytes=1500),
         removed=Amount(files=1, bytes=2_500_000_000, freed=999), young=Amount(),
     )  # fmt: skip
@@ -236,7 +236,7 @@ def test_what_people_read() -> None:
         Damaged(sha256="ab", size=1_000_000, names=("x of /y",)),
         Damaged(sha256="cd", size=1, names=(), aside="/z"),
     )
-    assert render_checked(Checked(files=3, bytes=5, damaged=damaged)).splitlines() == [
+    assert render_checked(StoreCheck(files=3, bytes=5, damaged=damaged)).splitlines() == [
         "damaged: ab, 1 MB: x of /y; removed",
         "damaged: cd, 1 B: nothing that a known lock names; set aside as /z",
         "the next `reprobuild fetch` or `build` brings again what stands at an address",

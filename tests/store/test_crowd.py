@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.measure import peak_of
 from reprobuild.infra.flock import machine
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store, hash_file
 from tests.conftest import ROOT
 from tests.dying import Dying, Generated, Weather
@@ -30,11 +30,12 @@ import json, sys
 from pathlib import Path
 import msgspec
 from reprobuild.store.fetch import fetch
-from reprobuild.lock.lock import Artefact
-from reprobuild.infra.http.client import Manners, Net
+from reprobuild.lock.system import Artefact
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.store.store import Store
 wanted = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=list[Artefact])
-manners = Manners(tries=40, pause=0.01, longest=0.1, read=20)
+manners = RetryPolicy(tries=40, pause=0.01, longest=0.1, read=20)
 print("begins", flush=True)
 fetch(wanted, Store(Path(sys.argv[1])), Net(manners=manners))
 """

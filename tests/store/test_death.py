@@ -10,8 +10,9 @@ import pytest
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.flock import machine
-from reprobuild.infra.http.client import Manners, Net
-from reprobuild.lock.lock import Artefact
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store, hash_file
 from tests.dying import FAULTS, PAGE, Dying, Fault, Weather
@@ -23,8 +24,8 @@ CONTENTS = {
     "snapshot/Packages.xz": random.Random(4).randbytes(5000),
 }
 # Only a server that is silent is to be given up soon: on a busy machine the others are slow, too.
-PATIENT = Net(manners=Manners(read=20, tries=3, pause=0.01))
-IMPATIENT = Net(manners=Manners(read=0.3, tries=3, pause=0.01))
+PATIENT = Net(manners=RetryPolicy(read=20, tries=3, pause=0.01))
+IMPATIENT = Net(manners=RetryPolicy(read=0.3, tries=3, pause=0.01))
 # What the failure says beside the file, its hash and its size.
 SAYS: dict[Fault, str] = {
     "deleted": "does not exist (HTTP 404)",
@@ -101,7 +102,7 @@ def test_a_dead_file(path: str, fault: Fault, begun: bool, tmp_path: Path) -> No
 def test_a_dead_file_of_unknown_size(fault: Fault, tmp_path: Path) -> None:
     """Not every index says how large a file is."""
     store = Store(tmp_path / "store")
-    net = Net(manners=Manners(tries=1, file=2_000_000))
+    net = Net(manners=RetryPolicy(tries=1, file=2_000_000))
     with Dying(CONTENTS) as server:
         items = [
             Artefact(filename=i.filename, sha256=i.sha256, size=0, url=i.url) for i in locked(server).values()
@@ -118,7 +119,7 @@ def test_a_dead_file_of_unknown_size(fault: Fault, tmp_path: Path) -> None:
 
 def test_bad_weather_delays_and_harms_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    patient = Net(manners=Manners(read=5, tries=60, pause=0.005, longest=0.05))
+    patient = Net(manners=RetryPolicy(read=5, tries=60, pause=0.005, longest=0.05))
     with Dying(CONTENTS) as server:
         server.weather = Weather(seed=5, chance=0.8)
         assert fetch(locked(server).values(), store, patient) == len(CONTENTS)

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock.lock import Artefact, Base, BaseImage, Deb, ImageLayer, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact, Base, BaseImage, Deb, ImageLayer
 from reprobuild.report.store import render_forecasts
 from reprobuild.store.availability import Forecast, forecast, read_rules
 from tests.image.made import Made

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from reprobuild.infra.flock import machine
-from reprobuild.infra.http.client import Net, NotFound
-from reprobuild.lock.lock import Artefact
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
+from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.conftest import ROOT
@@ -70,6 +71,6 @@ def test_the_first_failure_is_told_at_once(
         served.give("/slow", Reply(BODY, pause=6, silent=silent))
         url = served.give("/bad", Reply(status=404, silent=0.5))
         begun = time.monotonic()
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             fetch([item, Artefact(filename="bad", sha256="1" * 64, size=5, url=url)], Store(tmp_path), Net())
         assert time.monotonic() - begun < 5

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError, LockError, UsageError
-from reprobuild.lock.lock import write_lock
+from reprobuild.lock.file import write_lock
 from reprobuild.report.store import render_collected
-from reprobuild.store.gc import Unread, collect
+from reprobuild.store.gc import UnreadLock, collect
 from reprobuild.store.roots import keep, keeping, kept_locks, place_of
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
@@ -108,7 +108,7 @@ def test_a_lock_on_a_disk_that_fails_counts_as_it_was(made: Made, tmp_path: Path
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a regular file, of which the first byte cannot be read: EIO
     found = collect(made.store)
-    assert found.unread == (Unread(path=str(path), reason=f"cannot be read: {os.strerror(errno.EIO)}"),)
+    assert found.unread == (UnreadLock(path=str(path), reason=f"cannot be read: {os.strerror(errno.EIO)}"),)
     assert made.store.has(lock.wheels[0].file.sha256)
 
 

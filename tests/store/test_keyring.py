@@ -21,9 +21,9 @@ from reprobuild.errors import UsageError
 from reprobuild.image.layers.blobs import LEVEL
 from reprobuild.image.layers.layers import make_layer
 from reprobuild.image.layers.plan import plan
-from reprobuild.lock.lock import write_lock
+from reprobuild.lock.file import write_lock
 from reprobuild.recipe.payload import pack_runtime
-from reprobuild.store.keyring import Keyring, keyring
+from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.sharing import join, key_note, share
 from reprobuild.store.signature import make_key, read_key, stored_key
 from reprobuild.store.store import Store
@@ -34,14 +34,14 @@ EVE = 12347
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Keyring:
-    return Keyring(tmp_path / "home" / "keys")
+def own(tmp_path: Path) -> StoreKeyring:
+    return StoreKeyring(tmp_path / "home" / "keys")
 
 
 @pytest.fixture
 def given(tmp_path: Path) -> Path:
     """A store that somebody else made with this program, packed into a tar, and unpacked by the user."""
-    theirs = Store(tmp_path / "theirs", Keyring(tmp_path / "their-home"))
+    theirs = Store(tmp_path / "theirs", StoreKeyring(tmp_path / "their-home"))
     theirs.remember("k", {"blob": "forged"})
     theirs.add(b"content")
     with tarfile.open(tmp_path / "given.tar", "w") as tar:
@@ -50,7 +50,7 @@ def given(tmp_path: Path) -> Path:
     return tmp_path / "given"
 
 
-def test_what_a_store_that_is_handed_over_remembers_is_not_believed(given: Path, own: Keyring) -> None:
+def test_what_a_store_that_is_handed_over_remembers_is_not_believed(given: Path, own: StoreKeyring) -> None:
     assert stored_key(given) is not None
     mine = Store(given, own)
     assert mine.recall("k") is None
@@ -61,7 +61,7 @@ def test_what_a_store_that_is_handed_over_remembers_is_not_believed(given: Path,
     assert again.recall("k") is None
 
 
-def test_one_of_another_user_is_not_believed_either(given: Path, own: Keyring) -> None:
+def test_one_of_another_user_is_not_believed_either(given: Path, own: StoreKeyring) -> None:
     """Its key stays: what the user makes is remembered by this process alone."""
     for path in (given, *given.rglob("*")):
         os.chown(path, EVE, EVE)
@@ -83,7 +83,7 @@ def test_one_of_another_user_is_not_believed_either(given: Path, own: Keyring) -
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640])
-def test_a_key_from_elsewhere_gives_way_in_a_private_store(given: Path, own: Keyring, mode: int) -> None:
+def test_a_key_from_elsewhere_gives_way_in_a_private_store(given: Path, own: StoreKeyring, mode: int) -> None:
     (given / "key").chmod(mode)
     before = stored_key(given)
     made = make_key(given, own)
@@ -137,7 +137,7 @@ def test_a_build_with_it_makes_the_same_bytes(tmp_path: Path) -> None:
     assert build(made, tmp_path / "of another", tmp_path / "third", "one") == honest
 
 
-def test_keys_that_others_could_record_do_not_count(own: Keyring, tmp_path: Path) -> None:
+def test_keys_that_others_could_record_do_not_count(own: StoreKeyring, tmp_path: Path) -> None:
     key = secrets.token_bytes(32)
     assert not own.has(key)
     assert own.usable
@@ -190,7 +190,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def test_without_a_folder_for_keys_the_program_works_and_says_so(
     given: Path, told: Callable[..., str], tmp_path: Path
 ) -> None:
-    mine = Store(given, Keyring(None))
+    mine = Store(given, StoreKeyring(None))
     before = sorted((path, path.stat().st_mtime_ns) for path in given.rglob("*"))
     assert mine.recall("k") is None
     mine.remember("k", 1)
@@ -242,7 +242,7 @@ def test_a_shared_store_is_joined(given: Path, told: Callable[..., str], tmp_pat
     assert json.loads(done.stdout) == {"store": str(given), "owner": f"user number {EVE}"}
 
 
-def test_what_cannot_be_joined(own: Keyring, tmp_path: Path) -> None:
+def test_what_cannot_be_joined(own: StoreKeyring, tmp_path: Path) -> None:
     store = Store(tmp_path / "store", own)
     hint = "name a store, such as the one that `reprobuild store share --group NAME --store DIR` shares"
     for _ in range(2):

@@ -11,22 +11,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.doctor.preflight.preflight import Machine, preflight, this_machine
+from reprobuild.doctor.preflight.preflight import TargetMachine, preflight, this_machine
 from reprobuild.errors import EngineError, LockError, UsageError
 from reprobuild.infra.flock import machine
-from reprobuild.lock.lock import Artefact, Base, Built, Deb, Lock, Wheel, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import BuildRecord, Lock
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import bytecode_key, compiled_key
 from reprobuild.realise.realise import is_realised
 from reprobuild.realise.runtime import PLACE
-from reprobuild.realise.wheels import Made as Known
+from reprobuild.realise.wheels import BuiltWheel as Known
 from reprobuild.realise.wheels import wheel_key
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 
-HERE = Machine(name="x86_64", flags=frozenset({"avx", "avx2", "sse4_2"}))
+HERE = TargetMachine(name="x86_64", flags=frozenset({"avx", "avx2", "sse4_2"}))
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def test_nothing_to_say(made: Made, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_architectures(platform: str, machine: str, fits: bool, made: Made, tmp_path: Path) -> None:
     """What was realised elsewhere can be built here; what was not cannot."""
-    named = Machine(name=machine, flags=frozenset())
+    named = TargetMachine(name=machine, flags=frozenset())
     found = preflight(sealed(made, platform=platform), made.store, tmp_path, named)
     told = f"the lock is of {platform}, and this machine is {machine}: the image can be built, and not be run here"
     assert found == ([] if fits else [told])
@@ -130,7 +133,7 @@ def test_processors(
     filename: str, role: str, flags: set[str], lacking: str | None, made: Made, tmp_path: Path
 ) -> None:
     lock = sealed(made, wheels=(wheel(filename, role=role),))
-    found = preflight(lock, made.store, tmp_path, Machine(name="x86_64", flags=frozenset(flags)))
+    found = preflight(lock, made.store, tmp_path, TargetMachine(name="x86_64", flags=frozenset(flags)))
     if lacking is None:
         assert found == []
     else:
@@ -208,7 +211,7 @@ def test_what_is_remembered_must_not_be_run(made: Made) -> None:
     with_source = made.lock(realised=None)
     assert not is_realised(with_source, made.store)
     built = made.wheel("two", {"two.py": b""}, built=True)
-    known = Known(wheel=built, built=Built(name="two", wheel=built.file.sha256))
+    known = Known(wheel=built, built=BuildRecord(name="two", wheel=built.file.sha256))
     made.store.remember(wheel_key(source, [], lock, ""), msgspec.to_builtins(known))
     assert not is_realised(with_source, made.store)
     made.store.remember(bytecode_key(built, lock.base, lock.interpreter), made.store.add(b"more"))

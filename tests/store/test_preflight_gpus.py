@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.doctor.preflight.gpus import Gpus, compiled_of, these_gpus
-from reprobuild.doctor.preflight.preflight import Machine, check_gpus, preflight, this_machine
+from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, compiled_of, these_gpus
+from reprobuild.doctor.preflight.preflight import TargetMachine, preflight, this_machine
 from reprobuild.errors import UsageError
-from reprobuild.lock.lock import CondaPackage, Lock, Wheel
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import CondaPackage, Wheel
 from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.test_cuda import TORCH_26, VERSION_PY, library, torch_wheel, with_packages
@@ -98,7 +99,7 @@ def test_what_cannot_run_is_an_error_only_where_a_gpu_is_asked_for(
             caught.value.hint
             == "leave the GPU out with `--gpu none`, or take a machine whose driver and GPU fit"
         )
-    here = Machine(name="x86_64", flags=frozenset(), gpus=both)
+    here = TargetMachine(name="x86_64", flags=frozenset(), gpus=both)
     made = Made(tmp_path / "more")
     assert nothing in preflight(sealed(made, wheels=(torch,)), store, tmp_path, here)
     with pytest.raises(UsageError, match="nothing of it runs there"):

@@ -14,11 +14,11 @@ import pytest
 
 from reprobuild.errors import UsageError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 from reprobuild.realise.rootfs import kept_root
 from reprobuild.store import sharing
 from reprobuild.store.fetch import fetch
-from reprobuild.store.keyring import Keyring
+from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.sharing import join, share
 from reprobuild.store.signature import sign, stored_key
 from reprobuild.store.store import Store
@@ -58,7 +58,7 @@ def does(user: int, group: int, task: Callable[[], object]) -> int:
 def joined(store: Path, user: int) -> Store:
     """Return a store as a user has it who joined it: to be called by that user."""
     home = store.parent / f"home of {user}"
-    mine = Store(store, Keyring(home / "keys"))
+    mine = Store(store, StoreKeyring(home / "keys"))
     join(mine, lambda _: None)
     return mine
 
@@ -71,7 +71,7 @@ def test_members_share_and_others_are_kept_out(place: Path) -> None:
 
     def strange() -> None:
         """Before she joins, nothing of the others counts, and hers stays hers."""
-        mine = Store(place / "store", Keyring(place / f"home of {ALICE}" / "keys"))
+        mine = Store(place / "store", StoreKeyring(place / f"home of {ALICE}" / "keys"))
         assert mine.recall("before") is None
         mine.remember("before", 2)
         assert mine.recall("before") == 2
@@ -131,7 +131,7 @@ def test_what_somebody_without_the_key_wrote_is_not_believed(place: Path) -> Non
 
 def test_a_store_from_elsewhere_gets_a_key_of_its_own_when_it_is_shared(place: Path) -> None:
     """Its group would believe what a stranger signed."""
-    Store(place / "store", Keyring(place / "stranger")).remember("k", "forged")
+    Store(place / "store", StoreKeyring(place / "stranger")).remember("k", "forged")
     (place / "store" / "key").chmod(0o640)
     before = stored_key(place / "store")
     share(Store(place / "store"), grp.getgrgid(os.getgid()).gr_name)
@@ -142,9 +142,9 @@ def test_a_store_from_elsewhere_gets_a_key_of_its_own_when_it_is_shared(place: P
 def test_a_store_whose_key_cannot_be_kept_is_not_shared(place: Path) -> None:
     group = grp.getgrgid(os.getgid()).gr_name
     with pytest.raises(UsageError, match="cannot keep keys of stores") as caught:
-        share(Store(place / "store", Keyring(None)), group)
+        share(Store(place / "store", StoreKeyring(None)), group)
     assert caught.value.hint == "let XDG_DATA_HOME name a folder that you alone can write to"
-    share(Store(place / "store", Keyring(place / "data")), group)
+    share(Store(place / "store", StoreKeyring(place / "data")), group)
 
 
 def test_what_cannot_be_shared(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

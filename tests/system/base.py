@@ -11,7 +11,7 @@ import pytest
 
 from reprobuild.ecosystems.apt.apt_config import configured_index
 from reprobuild.ecosystems.apt.index import SystemIndex
-from reprobuild.lock.lock import Base
+from reprobuild.lock.system import Base
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store.store import Store
 from tests.conftest import kept_store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.lock.lock import Base
+from reprobuild.lock.system import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.store import Store

@@ -25,7 +25,7 @@ FACTS = {}
 NEW = {"user": 0x10000000, "mount": 0x00020000, "pid": 0x20000000, "net": 0x40000000}
 
 
-class Held(Exception):
+class HeldError(Exception):
     """The attempt came to nothing."""
 
 
@@ -39,7 +39,7 @@ def call(name, *arguments, held=(errno.EPERM,)):
     result = LIBC.syscall(FACTS["numbers"][name], *arguments)
     code = ctypes.get_errno() if result < 0 else 0
     if code in held:
-        raise Held(errno.errorcode[code])
+        raise HeldError(errno.errorcode[code])
     return f"{name}: {errno.errorcode[code] if code else result}"
 
 
@@ -78,7 +78,7 @@ def forked(action):
     if child == 0:
         try:
             answer = "broke " + str(action())
-        except (Held, OSError) as err:
+        except (HeldError, OSError) as err:
             answer = f"held {err}"
         finally:
             os.write(writing, answer.encode())
@@ -88,7 +88,7 @@ def forked(action):
         answer = stream.read().decode()
     os.waitpid(child, 0)
     if not answer.startswith("broke"):
-        raise Held(answer)
+        raise HeldError(answer)
     return answer
 
 
@@ -118,7 +118,7 @@ def namespace_by_clone():
     if child == 0:
         os._exit(0)
     if child < 0:
-        raise Held(os.strerror(ctypes.get_errno()))
+        raise HeldError(os.strerror(ctypes.get_errno()))
     os.waitpid(child, 0)
     return child
 
@@ -128,7 +128,7 @@ def remount_in_a_nested_namespace():
     def attempt():
         call("unshare", NEW["user"] | NEW["mount"])
         if LIBC.mount(b"tmpfs", b"/mnt", b"tmpfs", 0, None):
-            raise Held(os.strerror(ctypes.get_errno()))
+            raise HeldError(os.strerror(ctypes.get_errno()))
         return "mounted"
 
     return forked(attempt)
@@ -142,7 +142,7 @@ def namespaces_of_process_1():
         if LIBC.setns(descriptor, 0) == 0:
             found.append(name)
     if not found:
-        raise Held("setns")
+        raise HeldError("setns")
     return found
 
 
@@ -150,7 +150,7 @@ def namespaces_of_process_1():
 def trace_of_a_child():
     def attempt():
         if LIBC.ptrace(0, 0, 0, 0):  # PTRACE_TRACEME
-            raise Held(os.strerror(ctypes.get_errno()))
+            raise HeldError(os.strerror(ctypes.get_errno()))
         return "traced"
 
     return forked(attempt)
@@ -162,7 +162,7 @@ def processes_of_the_machine():
         with open(f"/proc/{name}/cmdline", "rb") as stream:
             if stream.read() == b"sleep\0" + FACTS["marker"].encode() + b"\0":
                 return name
-    raise Held("not among the processes")
+    raise HeldError("not among the processes")
 
 
 @probe
@@ -199,7 +199,7 @@ def variables_of_process_1():
 @probe
 def shared_memory():
     if LIBC.shmget(FACTS["shm"], 0, 0) < 0:
-        raise Held(os.strerror(ctypes.get_errno()))
+        raise HeldError(os.strerror(ctypes.get_errno()))
     return "found"
 
 
@@ -216,7 +216,7 @@ def files_of_the_machine():
 def escape_from_a_root():
     def attempt():
         if os.geteuid():
-            raise Held("not root")
+            raise HeldError("not root")
         above = os.open("/", os.O_RDONLY)
         os.chroot(tempfile.mkdtemp())
         os.fchdir(above)
@@ -234,10 +234,10 @@ def a_file_by_its_handle():
     handle[:4] = (120).to_bytes(4, sys.byteorder)
     found = ctypes.c_int()
     if LIBC.name_to_handle_at(-100, b"/", handle, ctypes.byref(found), 0):
-        raise Held(os.strerror(ctypes.get_errno()))
+        raise HeldError(os.strerror(ctypes.get_errno()))
     root = os.open("/", os.O_RDONLY)
     if LIBC.open_by_handle_at(root, handle, os.O_RDONLY) < 0:
-        raise Held(os.strerror(ctypes.get_errno()))
+        raise HeldError(os.strerror(ctypes.get_errno()))
     return "opened"
 
 
@@ -269,7 +269,7 @@ def change(path):
         except OSError as err:
             refused.append(errno.errorcode[err.errno])
     if len(refused) == 2:
-        raise Held(refused)
+        raise HeldError(refused)
     return "changed"
 
 
@@ -291,7 +291,7 @@ def devices_of_the_machine():
     found = [name for name in ("console", "kmsg", "mem", "kvm", "fuse", "loop-control", "net/tun", "vsock", "tty")
              if os.path.exists(f"/dev/{name}")]  # fmt: skip
     if not found:
-        raise Held("none")
+        raise HeldError("none")
     return found
 
 
@@ -316,7 +316,7 @@ def the_sysrq_key():
 def masked(name):
     with open(f"/proc/{name}", "rb") as stream:
         if not stream.read(1):
-            raise Held("empty")
+            raise HeldError("empty")
     return "read"
 
 
@@ -327,7 +327,7 @@ for _name in ("keys", "key-users", "timer_list", "kcore", "kallsyms", "interrupt
 @probe
 def the_devices_of_sysfs():
     if not os.listdir("/sys"):
-        raise Held("empty")
+        raise HeldError("empty")
     return "there"
 
 
@@ -341,7 +341,7 @@ def control_groups():
 def a_mount_of_the_processes():
     place = tempfile.mkdtemp()
     if LIBC.mount(b"proc", place.encode(), b"proc", 0, None):
-        raise Held(os.strerror(ctypes.get_errno()))
+        raise HeldError(os.strerror(ctypes.get_errno()))
     LIBC.umount2(place.encode(), 2)
     return "mounted"
 
@@ -350,7 +350,7 @@ def a_mount_of_the_processes():
 def an_unmount():
     place = FACTS["mounted"].encode()
     if LIBC.umount2(place, 2):
-        raise Held(os.strerror(ctypes.get_errno()))
+        raise HeldError(os.strerror(ctypes.get_errno()))
     return "unmounted"
 
 
@@ -383,7 +383,7 @@ def a_socket_of_a_folder():
 def interfaces():
     names = [name for _, name in socket.if_nameindex() if name != "lo"]
     if not names:
-        raise Held("none")
+        raise HeldError("none")
     return names
 
 
@@ -430,7 +430,7 @@ def the_terminal():
 def a_terminal_among_descriptors():
     found = [one for one in range(64) if os.isatty(one)]
     if not found:
-        raise Held("none")
+        raise HeldError("none")
     return found
 
 
@@ -438,7 +438,7 @@ def own_terminal(request, argument):
     upper, lower = os.openpty()
     try:
         if LIBC.ioctl(lower, ctypes.c_ulong(request), argument) and ctypes.get_errno() == errno.EPERM:
-            raise Held("EPERM")
+            raise HeldError("EPERM")
         return errno.errorcode.get(ctypes.get_errno(), "done")
     finally:
         os.close(upper)
@@ -477,7 +477,7 @@ def variables():
     known = {"HOME", "LC_CTYPE", "PATH", "PWD", "SOURCE_DATE_EPOCH", "SHLVL", "_"}
     found = sorted(set(os.environ) - known)
     if not found:
-        raise Held("none")
+        raise HeldError("none")
     return found
 
 
@@ -491,7 +491,7 @@ def descriptors():
             continue
         found.append(one)
     if not found:
-        raise Held("none")
+        raise HeldError("none")
     return found
 
 
@@ -499,7 +499,7 @@ def descriptors():
 def the_name_of_the_machine():
     if socket.gethostname() == FACTS["hostname"]:
         return "seen"
-    raise Held("another")
+    raise HeldError("another")
 
 
 @probe
@@ -516,7 +516,7 @@ def status(name):
 @probe
 def new_privileges():
     if status("NoNewPrivs") == "1" and status("Seccomp") == "2":
-        raise Held("none")
+        raise HeldError("none")
     return "there may be"
 
 
@@ -525,7 +525,7 @@ def capabilities():
     """SYS_ADMIN, NET_ADMIN, NET_RAW, SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_RESOURCE, SYS_TIME, BPF."""
     found = [one for one in (21, 12, 13, 16, 17, 19, 24, 25, 39) if int(status("CapBnd"), 16) >> one & 1]
     if not found:
-        raise Held("none")
+        raise HeldError("none")
     return found
 
 
@@ -552,7 +552,7 @@ def a_higher_limit():
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most + 1, most + 1))
     except ValueError as err:
-        raise Held(err) from None
+        raise HeldError(err) from None
     return "set"
 
 
@@ -567,7 +567,7 @@ def a_file_of_a_terabyte():
 @probe
 def a_core():
     if resource.getrlimit(resource.RLIMIT_CORE) == (0, 0):
-        raise Held("none")
+        raise HeldError("none")
     return "it may be written"
 
 
@@ -575,7 +575,7 @@ def a_core():
 def the_last_to_be_killed():
     with open("/proc/self/oom_score_adj") as stream:
         if stream.read().strip() == "1000":
-            raise Held("it is the first")
+            raise HeldError("it is the first")
     return "it is"
 
 
@@ -584,7 +584,7 @@ def all_memory_as_files():
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     found = [os.statvfs(place) for place in ("/tmp", "/run", "/dev/shm", "/dev")]
     if sum(one.f_blocks * one.f_frsize for one in found) < total:
-        raise Held("less")
+        raise HeldError("less")
     return "as much"
 
 
@@ -616,13 +616,13 @@ def calls_of_32_bits():
 
 
 def hold(reason):
-    raise Held(reason)
+    raise HeldError(reason)
 
 
 def outcome(function):
     try:
         return f"broke {function()}"
-    except (Held, OSError) as err:
+    except (HeldError, OSError) as err:
         return f"held {err}"
 
 

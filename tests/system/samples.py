@@ -12,9 +12,9 @@ import requests
 
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Deb
-from reprobuild.resolve.system.fallback_sources import Answer, Found
-from reprobuild.snapshot.model import Mark, Package, Place
+from reprobuild.lock.system import Artefact, Deb
+from reprobuild.resolve.system.fallback_sources import Answer, FoundVersion
+from reprobuild.snapshot.model import Mark, SourceLocation, SystemPackage
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
@@ -50,20 +50,20 @@ class Shelved:
         self._stanzas = stanzas
         self.asked: list[str] = []
 
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+    def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
         self.asked.append(package.name)
         found = [s for s in self._stanzas if f"Package: {package.name}\nVersion: {package.version}\n" in s]
         file = PackagesFile(uri="http://shelf.test/", content="\n".join(found).encode(), automatic=False)
-        return (file, Found(label=self.label)) if found else None
+        return (file, FoundVersion(label=self.label)) if found else None
 
 
 def package(
     name: str, version: str, mark: Mark = "automatic", *, line: int = 2, architecture: str = "amd64",
     suites: tuple[str, ...] = (),
-) -> Package:  # fmt: skip
+) -> SystemPackage:  # fmt: skip
     """Return one captured package."""
-    return Package(
-        place=Place("apt-packages.txt", line), text="", name=name, version=version,
+    return SystemPackage(
+        place=SourceLocation("apt-packages.txt", line), text="", name=name, version=version,
         architecture=architecture, mark=mark, suites=suites,
     )  # fmt: skip
 

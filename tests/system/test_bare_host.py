@@ -15,9 +15,11 @@ import pytest
 
 from reprobuild.ecosystems.apt.deb import open_part
 from reprobuild.ecosystems.apt.index import SystemIndex, newest
-from reprobuild.infra.proc import Failed, run
-from reprobuild.infra.sandbox import PATH, Bind
-from reprobuild.lock.lock import read_lock
+from reprobuild.infra.proc import run
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox.model import Bind
+from reprobuild.infra.sandbox.namespaces import PATH
+from reprobuild.lock.file import read_lock
 from reprobuild.realise.unpack import extract, unpack_root
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store.store import Store
@@ -36,7 +38,8 @@ _PROJECT = {
 }
 PROBE = """
 from pathlib import Path
-from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
+from reprobuild.infra.sandbox.command import run_in_root
 binds = [Bind(source=Path("/code/reprobuild/errors.py"), target="/there/errors.py")]
 run_in_root(Root(folder=Path("/inner")), ["/bin/sh", "-c", ":"], epoch=1, purpose="try", binds=binds)
 """
@@ -200,7 +203,7 @@ def test_each_program_of_the_list_is_needed(bare: Path, tmp_path: Path) -> None:
     def tries() -> str:
         try:
             on_machine(bare, ["/usr/bin/python3.11", "-c", PROBE], binds, env)
-        except Failed as err:
+        except ProcessFailedError as err:
             return err.stderr
         return ""
 

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.infra.proc import Failed, TimedOut
-from reprobuild.infra.sandbox import Root, command, run_in_root
+from reprobuild.infra.proc.errors import ProcessFailedError, ProcessTimeoutError
+from reprobuild.infra.sandbox import command
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Root
 from tests.conftest import ROOT
 from tests.system.samples import EPOCH
 from tests.system.test_sandbox import run_as_ordinary_user
@@ -23,7 +25,8 @@ from tests.terminal import HOSTILE, at_terminal
 
 _IN_SANDBOX = """
 from pathlib import Path
-from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.sandbox.command import run_in_root
 said = run_in_root(Root(folder=Path(sys.argv[1])), ["python3.11", "-c", sys.argv[2]], epoch=0, purpose="try")
 print(said.decode().strip())
 """
@@ -59,7 +62,8 @@ _WAITING = """
 import sys
 from pathlib import Path
 from reprobuild.cli.interrupt import listen
-from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.sandbox.command import run_in_root
 if sys.argv[2] == "listen":
     listen()
 run_in_root(Root(folder=Path(sys.argv[1])), sys.argv[3:], epoch=0, purpose="wait")
@@ -129,7 +133,7 @@ def test_all_ends_with_the_program_that_started_it(
 
 
 def test_the_end_of_the_time_ends_all_before_the_return(root: Path) -> None:
-    with pytest.raises(TimedOut):
+    with pytest.raises(ProcessTimeoutError):
         run_in_root(Root(folder=root), FOUR_LOOSE, epoch=EPOCH, purpose="wait", timeout=3)
     assert not sleepers()
 
@@ -147,15 +151,16 @@ def test_too_much_output_ends_all_before_the_return(root: Path, monkeypatch: pyt
 _TIMED = """
 import sys
 from pathlib import Path
-from reprobuild.infra.proc import TimedOut
+from reprobuild.infra.proc.errors import ProcessTimeoutError
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.infra.sandbox import Root, run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.sandbox.command import run_in_root
 root = Path(sys.argv[2]) / "root"
 root.mkdir()
 unpack_root(Path(sys.argv[1]), root)
 try:
     run_in_root(Root(folder=root), sys.argv[3:], epoch=0, purpose="wait", timeout=3)
-except TimedOut:
+except ProcessTimeoutError:
     print("ended")
 """
 
@@ -176,16 +181,16 @@ def test_process_1_hears_nothing_from_inside(root: Path) -> None:
 
 def test_a_signal_to_the_group_ends_the_command_alone(root: Path) -> None:
     """The launcher is in no group of the command, or it would be stopped, and the time would run out."""
-    with pytest.raises(Failed) as err:
+    with pytest.raises(ProcessFailedError) as err:
         run_in_root(Root(folder=root), ["sh", "-c", "kill -KILL 0"], epoch=EPOCH, purpose="send", timeout=60)
     assert err.value.code == -signal.SIGKILL
     stop = "import os, signal; os.kill(0, signal.SIGSTOP)"
-    with pytest.raises(TimedOut):
+    with pytest.raises(ProcessTimeoutError):
         run_in_root(Root(folder=root), ["python3.11", "-c", stop], epoch=EPOCH, purpose="stop", timeout=2)
 
 
 def test_the_signal_that_ends_a_command_is_told(root: Path) -> None:
-    with pytest.raises(Failed, match="exited -11") as err:
+    with pytest.raises(ProcessFailedError, match="exited -11") as err:
         run_in_root(Root(folder=root), ["sh", "-c", "kill -SEGV $$"], epoch=EPOCH, purpose="fail")
     assert err.value.code == -signal.SIGSEGV
 

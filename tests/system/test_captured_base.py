@@ -18,8 +18,11 @@ import pytest
 
 from proof import clock
 from proof.subjects import FEW, FORTY, captured_base
-from reprobuild.infra.tar import Entry, list_tar, read_tar
-from reprobuild.lock.lock import Base, Ruling, read_lock
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar, read_tar
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
@@ -31,7 +34,7 @@ import sys
 from pathlib import Path
 import msgspec
 from proof.clock import live_later
-from reprobuild.lock.lock import Base
+from reprobuild.lock.system import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.store.store import Store
 live_later()
@@ -47,7 +50,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def captured(work: Path, store: Store) -> tuple[Base, tuple[Ruling, ...]]:
+def captured(work: Path, store: Store) -> tuple[Base, tuple[Resolution, ...]]:
     """The base, every file in the store, and the rulings of the captured list."""
     base, rulings = captured_base(FEW, ("python3.11", "openssh-server"), work)
     bring_all((*base.packages, *base.tools), store)
@@ -55,13 +58,13 @@ def captured(work: Path, store: Store) -> tuple[Base, tuple[Ruling, ...]]:
 
 
 @pytest.fixture(scope="module")
-def digest(captured: tuple[Base, tuple[Ruling, ...]], store: Store) -> str:
+def digest(captured: tuple[Base, tuple[Resolution, ...]], store: Store) -> str:
     """The sha256 of the realised base."""
     return realise_base(captured[0], store, EPOCH)
 
 
 @pytest.fixture(scope="module")
-def entries(digest: str, store: Store) -> Mapping[str, tuple[Entry, bytes]]:
+def entries(digest: str, store: Store) -> Mapping[str, tuple[TarEntry, bytes]]:
     with store.blob(digest).open("rb") as stream:
         return {
             entry.path: (entry, content() if entry.type == "file" and entry.size < 1 << 20 else b"")
@@ -69,7 +72,7 @@ def entries(digest: str, store: Store) -> Mapping[str, tuple[Entry, bytes]]:
         }
 
 
-def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Ruling, ...]]) -> None:
+def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Resolution, ...]]) -> None:
     base, rulings = captured
     assert {ruling.outcome for ruling in rulings} == {"pinned"}
     assert len(rulings) == len(base.packages) > 100
@@ -79,7 +82,7 @@ def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Ruling, ..
 
 
 def test_the_command_line_locks_the_captured_list(
-    captured: tuple[Base, tuple[Ruling, ...]], work: Path, store: Store, tmp_path: Path
+    captured: tuple[Base, tuple[Resolution, ...]], work: Path, store: Store, tmp_path: Path
 ) -> None:
     argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11",
             "--system", "all")  # fmt: skip
@@ -127,7 +130,7 @@ def test_packages_that_no_code_calls_are_named_with_the_options_that_install_the
 
 
 def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(
-    captured: tuple[Base, tuple[Ruling, ...]], store: Store, digest: str, shared_tmp: Path, tmp_path: Path
+    captured: tuple[Base, tuple[Resolution, ...]], store: Store, digest: str, shared_tmp: Path, tmp_path: Path
 ) -> None:
     library = Path(shutil.copy(clock.find_library(tmp_path / "clock"), shared_tmp))
     for deb in (*captured[0].packages, *captured[0].tools):
@@ -153,7 +156,7 @@ def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(
     assert other == digest
 
 
-def test_what_the_scripts_of_the_archive_did_is_there(entries: Mapping[str, tuple[Entry, bytes]]) -> None:
+def test_what_the_scripts_of_the_archive_did_is_there(entries: Mapping[str, tuple[TarEntry, bytes]]) -> None:
     def text(path: str) -> str:
         return entries[path][1].decode()
 
@@ -175,7 +178,7 @@ def test_what_the_scripts_of_the_archive_did_is_there(entries: Mapping[str, tupl
     assert (folder.uid, folder.gid, oct(folder.mode)) == (int(user[2]), int(user[3]), "0o2750")
 
 
-def test_the_foreign_libraries_are_found_by_the_linker(entries: Mapping[str, tuple[Entry, bytes]]) -> None:
+def test_the_foreign_libraries_are_found_by_the_linker(entries: Mapping[str, tuple[TarEntry, bytes]]) -> None:
     cache = entries["etc/ld.so.cache"][1]
     assert b"/lib/i386-linux-gnu/libz.so.1\0" in cache
     assert b"/lib/x86_64-linux-gnu/libz.so.1\0" in cache

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.distribute.bundle_contents import python_inputs
-from reprobuild.infra.sandbox import Root, run_in_root
-from reprobuild.lock.lock import read_lock
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.file import read_lock
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import Store
 from tests.capture.repositories import LEAN, PROGRAM

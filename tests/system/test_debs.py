@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reprobuild.ecosystems.apt.deb import Control, open_part, read_control
+from reprobuild.ecosystems.apt.deb import DebControl, open_part, read_control
 from reprobuild.ecosystems.apt.relations import relations
 from reprobuild.errors import BuildError
 from reprobuild.realise import order
@@ -24,14 +24,14 @@ CONTROL = (
 def control(
     name: str, needs: str = "", before: str = "", provides: tuple[str, ...] = (), architecture: str = "amd64",
     multi_arch: str = "",
-) -> Control:  # fmt: skip
-    return Control(
+) -> DebControl:  # fmt: skip
+    return DebControl(
         name=name, architecture=architecture, multi_arch=multi_arch, needs=relations(needs),
         before=relations(before), provides=provides,
     )  # fmt: skip
 
 
-def batches(controls: Sequence[Control], essential: Iterable[str]) -> list[list[str]]:
+def batches(controls: Sequence[DebControl], essential: Iterable[str]) -> list[list[str]]:
     return order.batches(controls, essential, "amd64")
 
 
@@ -44,7 +44,7 @@ def test_every_compression_of_a_package_is_read(tmp_path: Path, suffix: str) -> 
     deb = tmp_path / "tool.deb"
     deb.write_bytes(ar_bytes([("debian-binary", b"2.0\n"), (f"control.tar{suffix}", packed)]))
     found = read_control(deb, "tool.deb")
-    assert found == Control(
+    assert found == DebControl(
         name="tool", architecture="i386", multi_arch="same", before=relations("aa"), needs=relations("bb | cc (>= 1)"),
         provides=("dd", "ee"),
     )  # fmt: skip

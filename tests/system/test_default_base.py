@@ -11,13 +11,14 @@ from packaging.utils import parse_wheel_filename
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.apt.apt_config import configured_releases
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import Indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
-from reprobuild.resolve.resolver import Surroundings, resolve
-from reprobuild.resolve.system.base_fallback import Need, default_release, glibc_of, what_is_needed
+from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.system.base_fallback import ReleaseNeed, default_release, glibc_of, what_is_needed
 from reprobuild.resolve.system.release import known_releases
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -59,11 +60,11 @@ def lists(tmp_path: Path) -> FileLists:
     folder.mkdir()
     for name in WHEELS:
         (folder / name).touch()
-    links = Indexes(find_links=(folder.as_uri(),), simple=(), credentials={})
+    links = PackageIndexes(find_links=(folder.as_uri(),), simple=(), credentials={})
     return FileLists(links, Net(offline=True))
 
 
-def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") -> Need:
+def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") -> ReleaseNeed:
     interpreter = resolve_interpreter(snapshot, python)
     return what_is_needed(snapshot, interpreter, snapshot.requirements, lists, "x86_64")
 
@@ -71,7 +72,9 @@ def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") ->
 def test_the_wheels_of_a_free_threaded_python(tmp_path: Path) -> None:
     for tag, glibc in (("cp313", "28"), ("cp313t", "39")):
         (tmp_path / f"fast-1-cp313-{tag}-manylinux_2_{glibc}_x86_64.whl").touch()
-    links = FileLists(Indexes(find_links=(tmp_path.as_uri(),), simple=(), credentials={}), Net(offline=True))
+    links = FileLists(
+        PackageIndexes(find_links=(tmp_path.as_uri(),), simple=(), credentials={}), Net(offline=True)
+    )
     given = Snapshot(digest="", requirements=(requirement("fast==1"),))
     assert needed(given, links, "3.13").glibc == (2, 28)
     assert needed(given, links, "3.13t").glibc == (2, 39)
@@ -149,12 +152,16 @@ def test_what_the_host_had_counts(lists: FileLists, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("need", "available", "label"),
     [
-        (Need(python="3.11", python_from="x", glibc=(2, 34), glibc_from="y"), ALL, "debian/bookworm"),
-        (Need(python="3.12", python_from="x", glibc=(2, 28), glibc_from="y"), ALL, "ubuntu/noble"),
-        (Need(python="3.13", python_from="x"), ["unknown", "bookworm", "trixie", "trixie"], "debian/trixie"),
+        (ReleaseNeed(python="3.11", python_from="x", glibc=(2, 34), glibc_from="y"), ALL, "debian/bookworm"),
+        (ReleaseNeed(python="3.12", python_from="x", glibc=(2, 28), glibc_from="y"), ALL, "ubuntu/noble"),
+        (
+            ReleaseNeed(python="3.13", python_from="x"),
+            ["unknown", "bookworm", "trixie", "trixie"],
+            "debian/trixie",
+        ),
     ],
 )
-def test_the_release_that_fits(need: Need, available: list[str], label: str) -> None:
+def test_the_release_that_fits(need: ReleaseNeed, available: list[str], label: str) -> None:
     release = default_release(need, available)
     assert f"{release.distribution}/{release.codename}" == label
     assert release.evidence.startswith(f"{label} has Python {need.python} and glibc ")
@@ -173,7 +180,7 @@ def test_the_family_comes_before_the_nearest_glibc(monkeypatch: pytest.MonkeyPat
     names = [one.codename for one in made]
 
     def chosen(family: str, number: str, glibc: tuple[int, int]) -> str:
-        need = Need(python="3.10", python_from="x", glibc=glibc, family=family, number=number)
+        need = ReleaseNeed(python="3.10", python_from="x", glibc=glibc, family=family, number=number)
         return default_release(need, names).codename
 
     assert chosen("", "", (2, 30)) == "jammy"
@@ -184,7 +191,7 @@ def test_the_family_comes_before_the_nearest_glibc(monkeypatch: pytest.MonkeyPat
 
 
 def test_where_nothing_fits_it_is_said_what_was_needed_and_what_there_is() -> None:
-    need = Need(python="3.12", python_from="capture.json:1", glibc=(2, 28), glibc_from="torch.whl")
+    need = ReleaseNeed(python="3.12", python_from="capture.json:1", glibc=(2, 28), glibc_from="torch.whl")
     with pytest.raises(LockError) as err:
         default_release(need, ["bookworm", "jammy"])
     assert str(err.value) == (
@@ -197,21 +204,21 @@ def test_where_nothing_fits_it_is_said_what_was_needed_and_what_there_is() -> No
         "`--base debian/bookworm`, or another Python, `--python X.Y`"
     )
     with pytest.raises(LockError, match=r"there is none$") as err:
-        default_release(Need(python="3.2", python_from="x"), [])
+        default_release(ReleaseNeed(python="3.2", python_from="x"), [])
     assert err.value.hint.startswith("give this machine's apt a source for a release that fits, or decide")
 
 
 def test_dated_archives_are_asked_where_apt_has_nothing_that_fits() -> None:
-    need = Need(python="3.12", python_from="x", family="debian")
+    need = ReleaseNeed(python="3.12", python_from="x", family="debian")
     found = default_release(need, ["bookworm"], ALL)
     assert found.codename == "noble"
     assert "2034-04-25), and is not in this machine's apt sources; needed: Python 3.12" in found.evidence
-    need = Need(python="3.11", python_from="x")
+    need = ReleaseNeed(python="3.11", python_from="x")
     assert "apt sources" not in default_release(need, ["bookworm"], ALL).evidence
     with pytest.raises(
         LockError, match=r"needed: Python 3\.99 .*; debian/bookworm has .*; debian/buster has"
     ) as err:
-        default_release(Need(python="3.99", python_from="x"), ["bookworm"], ALL)
+        default_release(ReleaseNeed(python="3.99", python_from="x"), ["bookworm"], ALL)
     assert err.value.hint.endswith("`--python X.Y`")
 
 
@@ -227,14 +234,14 @@ def test_the_releases_of_this_machines_apt(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def around(store: Store, tmp_path: Path) -> Surroundings:
-    return Surroundings(
+def around(store: Store, tmp_path: Path) -> ResolveContext:
+    return ResolveContext(
         store=store, net=Net(offline=True), env=os.environ, folder=tmp_path, say=lambda text: None, now=EPOCH,
-        indexes=Indexes(find_links=(), simple=(), credentials={}),
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}),
     )  # fmt: skip
 
 
-def locked(snapshot: Snapshot, around: Surroundings, accept: tuple[str, ...] = ("no-apt-list",)) -> Lock:
+def locked(snapshot: Snapshot, around: ResolveContext, accept: tuple[str, ...] = ("no-apt-list",)) -> Lock:
     return resolve(snapshot, Decisions(accept=accept), around)
 
 
@@ -246,7 +253,7 @@ def locked(snapshot: Snapshot, around: Surroundings, accept: tuple[str, ...] = (
     ],
 )  # fmt: skip
 def test_a_lock_without_a_package_list(
-    files: dict[str, str], told: str, around: Surroundings, tmp_path: Path
+    files: dict[str, str], told: str, around: ResolveContext, tmp_path: Path
 ) -> None:
     snapshot = captured(tmp_path / "s", **files)
     with pytest.raises(LockError, match=r"apt-packages\.txt: replaced") as err:
@@ -260,7 +267,7 @@ def test_a_lock_without_a_package_list(
     assert told in ruling.reason
 
 
-def test_a_freeze_alone_needs_the_python_to_be_said(around: Surroundings, tmp_path: Path) -> None:
+def test_a_freeze_alone_needs_the_python_to_be_said(around: ResolveContext, tmp_path: Path) -> None:
     snapshot = captured(tmp_path / "s", freeze="# nothing\n")
     with pytest.raises(LockError, match="no file of the snapshot shows which Python it was") as err:
         locked(snapshot, around)

@@ -9,9 +9,10 @@ import pytest
 from reprobuild.ecosystems.apt.architectures import serves
 from reprobuild.ecosystems.apt.index import PackagesFile
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Base, Ruling
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Base
 from reprobuild.resolve.system.packages import foreign_architectures, resolve_base
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 from tests.system.samples import index, package, stanza
 
 SAME, FOREIGN, ALLOWED = "Multi-Arch: same", "Multi-Arch: foreign", "Multi-Arch: allowed"
@@ -31,8 +32,8 @@ def i386(name: str, version: str, needs: str = "", *more: str) -> str:
 
 
 def resolve(
-    captured: Iterable[Package], *stanzas: str, drop: Iterable[str] = ()
-) -> tuple[dict[str, str], dict[str, Ruling]]:
+    captured: Iterable[SystemPackage], *stanzas: str, drop: Iterable[str] = ()
+) -> tuple[dict[str, str], dict[str, Resolution]]:
     base, rulings = resolve_base(
         (*NATIVE, *captured), index=index(*SYSTEM, LIBC, *stanzas), roots=[], drop=tuple(drop)
     )
@@ -44,7 +45,7 @@ def chosen(base: Base) -> dict[str, str]:
     return {f"{deb.name}:{deb.architecture}": deb.version for deb in base.packages}
 
 
-def of_i386(name: str, version: str, mark: str = "manual") -> Package:
+def of_i386(name: str, version: str, mark: str = "manual") -> SystemPackage:
     return package(name, version, mark, architecture="i386")  # type: ignore[arg-type]  # one of the marks
 
 

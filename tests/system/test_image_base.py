@@ -15,15 +15,18 @@ import pytest
 
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.errors import BuildError, LockError
-from reprobuild.infra.sandbox import Root, run_in_root
-from reprobuild.infra.tar import Entry, list_tar, read_tar
-from reprobuild.lock.lock import Artefact, Base, BaseImage, ImageLayer, Ruling
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar, read_tar
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Artefact, Base, BaseImage, ImageLayer
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.resolve.system import base_image
-from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
 from reprobuild.resolve.system.image_packages import ImageSystem, read_system
-from reprobuild.snapshot.model import Mark, Package
+from reprobuild.snapshot.model import Mark, SystemPackage
 from reprobuild.store.store import Store
 from tests.registry.pushing import LAYERS, OCI, Member, file, folder, layer, link, pack, sha256
 from tests.system.samples import EPOCH, ORDINARY_USER, bring, package
@@ -33,7 +36,7 @@ REALISE = """
 import sys
 from pathlib import Path
 import msgspec
-from reprobuild.lock.lock import Base
+from reprobuild.lock.system import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.store.store import Store
 base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
@@ -90,17 +93,17 @@ def system(image: BaseImage, store: Store) -> ImageSystem:
     return read_system(image, store, "amd64")
 
 
-def captured(*packages: tuple[str, str, Mark]) -> tuple[Package, ...]:
+def captured(*packages: tuple[str, str, Mark]) -> tuple[SystemPackage, ...]:
     return tuple(
         package(name, version, mark, line=line) for line, (name, version, mark) in enumerate(packages, 2)
     )
 
 
 def resolved(
-    image: BaseImage, system: ImageSystem, index: SystemIndex, packages: tuple[Package, ...] = (),
+    image: BaseImage, system: ImageSystem, index: SystemIndex, packages: tuple[SystemPackage, ...] = (),
     roots: tuple[str, ...] = ("python3.11",),
-) -> tuple[Base, dict[str, Ruling]]:  # fmt: skip
-    base, rulings = resolve_image_base(image, system, index, WantedOver(packages=packages, roots=roots))
+) -> tuple[Base, dict[str, Resolution]]:  # fmt: skip
+    base, rulings = resolve_image_base(image, system, index, OverlayRequest(packages=packages, roots=roots))
     return base, {ruling.subject: ruling for ruling in rulings}
 
 
@@ -113,7 +116,7 @@ def with_plocate(image: BaseImage, system: ImageSystem, bookworm: SystemIndex, s
     return base
 
 
-def entries(tree: str, store: Store) -> dict[str, tuple[Entry, bytes]]:
+def entries(tree: str, store: Store) -> dict[str, tuple[TarEntry, bytes]]:
     with store.blob(tree).open("rb") as stream:
         return {
             entry.path: (entry, content() if entry.type == "file" and entry.size < 1 << 20 else b"")
@@ -163,7 +166,7 @@ def test_an_image_alone_is_its_layers_put_together(
     assert [path.split("/") for path in found] == sorted(path.split("/") for path in found)
 
 
-def check_vendor(found: dict[str, tuple[Entry, bytes]]) -> None:
+def check_vendor(found: dict[str, tuple[TarEntry, bytes]]) -> None:
     """Check what the upper layer made of the tree."""
 
     def facts(path: str) -> tuple[str, int, int, str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock.lock import Artefact, Source, Wheel
+from reprobuild.lock.python import Source, Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.system.calls import callers, in_python, of_wheel
 from reprobuild.resolve.system.needed import is_kept, needed_for, programs, programs_of
 from reprobuild.resolve.system.packages import not_called, resolve_base

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Base, Lock, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Base
 from reprobuild.output.directory import read_image
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store

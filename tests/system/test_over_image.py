@@ -9,13 +9,13 @@ import pytest
 
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Artefact, Base, BaseImage, Deb, Installed
+from reprobuild.lock.system import Artefact, Base, BaseImage, Deb, ImagePackage
 from reprobuild.realise.base import _write_plan
 from reprobuild.resolve.system.base import missing, settle
-from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
 from reprobuild.resolve.system.image_packages import ImageSystem, _packages
 from reprobuild.resolve.system.version_search import Search
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 from reprobuild.store.store import Store
 from tests.system.samples import Shelved, add_deb, ar_bytes, index, member, package, stanza, tar_bytes
 
@@ -42,7 +42,7 @@ def test_what_is_foreign_is_told_by_the_image_where_most_packages_over_it_are_fo
     plan.mkdir()
     debs = tmp_path / "debs"
     debs.mkdir()
-    below = tuple(Installed(name=f"p{n}", version="1", architecture="amd64") for n in range(9))
+    below = tuple(ImagePackage(name=f"p{n}", version="1", architecture="amd64") for n in range(9))
     base = Base(
         distribution="ubuntu", release="jammy", image=msgspec.structs.replace(IMAGE, packages=below),
         packages=tuple(kept(store, name, "i386") for name in ("libc6", "libgcc-s1", "zlib1g")),
@@ -58,7 +58,7 @@ def installed(name: str, version: str, *fields: str, architecture: str = "amd64"
     return "\n".join((*head, f"Architecture: {architecture}", *fields)) + "\n"
 
 
-def over(image: list[str], archive: list[str], *captured: Package) -> dict[str, str]:
+def over(image: list[str], archive: list[str], *captured: SystemPackage) -> dict[str, str]:
     """Return the version of each package that is put over an image."""
     system = ImageSystem(
         distribution="debian", release="made", packages=_packages(IMAGE, "\n".join(image).encode(), "amd64")
@@ -66,7 +66,7 @@ def over(image: list[str], archive: list[str], *captured: Package) -> dict[str, 
     index = SystemIndex(
         "debian", "made", [PackagesFile(uri="http://mirror.test/", content="\n".join(archive).encode())]
     )
-    base, _ = resolve_image_base(IMAGE, system, index, WantedOver(packages=captured, roots=()))
+    base, _ = resolve_image_base(IMAGE, system, index, OverlayRequest(packages=captured, roots=()))
     return {deb.name if deb.architecture == "amd64" else f"{deb.name}:{deb.architecture}": deb.version
             for deb in base.packages}  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_places_of_single_versions_are_asked_over_an_image_before_a_contradictio
     made = index(stanza("tool", "2", "helper (= 2)"))
     search = Search(packages, made, None, [Shelved(stanza("helper", "2"))], now=0)
     base, _, _ = settle(
-        lambda known: resolve_image_base(IMAGE, system, known, WantedOver(packages=packages, roots=())),
+        lambda known: resolve_image_base(IMAGE, system, known, OverlayRequest(packages=packages, roots=())),
         lambda rulings: missing(packages, rulings), packages, made, search,
     )  # fmt: skip
     assert {deb.name: deb.version for deb in base.packages} == {"tool": "2", "helper": "2"}

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import Bind, Root, command, launch, run_in_root
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox import command, launch
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
 from reprobuild.infra.sandbox.mounts import real_places
 from tests.system.samples import EPOCH
 from tests.system.test_sandbox import CHECKOUT, run_as_ordinary_user
@@ -116,7 +118,7 @@ def is_untouched(case: Case) -> bool:
 def test_no_mount_leads_out(make: Callable[[Case], list[Bind]], tmp_path: Path, layered: bool) -> None:
     case = Case(tmp_path)
     binds = make(case)
-    with pytest.raises((ValueError, EngineError, Failed)) as caught:
+    with pytest.raises((ValueError, EngineError, ProcessFailedError)) as caught:
         attempt(case, binds, layered=layered)
     assert is_untouched(case)
     assert caught.type is (ValueError if make in NAMES else EngineError)
@@ -131,7 +133,7 @@ def test_the_set_up_follows_no_link_by_itself(
     monkeypatch.setattr(command, "real_places", lambda _, targets: list(targets))
     case = Case(tmp_path)
     binds = make(case)
-    with pytest.raises(Failed):
+    with pytest.raises(ProcessFailedError):
         attempt(case, binds, layered=layered)
     assert is_untouched(case)
 

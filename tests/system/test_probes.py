@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.filter import read_table
+from reprobuild.infra.sandbox.model import Bind, Root
 from tests.system.samples import EPOCH, ORDINARY_USER
 from tests.system.test_sandbox import run_as_ordinary_user
 
@@ -92,7 +93,8 @@ AS_USER = """
 import ctypes, json, sys
 from pathlib import Path
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.infra.sandbox import Bind, Root, run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
+from reprobuild.infra.sandbox.command import run_in_root
 blob, folder, probes, facts = sys.argv[1:]
 folder, libc, known = Path(folder), ctypes.CDLL(None), json.loads(facts)
 assert libc.syscall(known["numbers"]["keyctl"], 1, None) > 0

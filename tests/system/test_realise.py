@@ -13,9 +13,11 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.infra.sandbox import Root, run_in_root
-from reprobuild.infra.tar import Entry, list_tar, read_tar
-from reprobuild.lock.lock import Base
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar, read_tar
+from reprobuild.lock.system import Base
 from reprobuild.realise.base import _key, _link, realise_base
 from reprobuild.realise.rootfs import kept_root
 from reprobuild.store.store import Store
@@ -61,7 +63,7 @@ def sleepers() -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def entries(store_blob: Path) -> dict[str, tuple[Entry, bytes]]:
+def entries(store_blob: Path) -> dict[str, tuple[TarEntry, bytes]]:
     with store_blob.open("rb") as stream:
         return {
             entry.path: (entry, content() if entry.type == "file" and entry.size < 1 << 20 else b"")
@@ -76,7 +78,7 @@ def test_a_known_tree_is_not_made_again(base: Base, store: Store, tree: str) -> 
 
 
 def test_entries_are_in_the_order_of_a_sorted_walk_with_one_time(
-    entries: dict[str, tuple[Entry, bytes]], store_blob: Path
+    entries: dict[str, tuple[TarEntry, bytes]], store_blob: Path
 ) -> None:
     paths = [path.split("/") for path in entries]
     assert paths == sorted(paths)
@@ -88,7 +90,7 @@ def test_entries_are_in_the_order_of_a_sorted_walk_with_one_time(
     }
 
 
-def test_owners_and_modes_are_the_packages_own(entries: dict[str, tuple[Entry, bytes]]) -> None:
+def test_owners_and_modes_are_the_packages_own(entries: dict[str, tuple[TarEntry, bytes]]) -> None:
     def facts(path: str) -> tuple[int, int, str]:
         entry = entries[path][0]
         return entry.uid, entry.gid, oct(entry.mode)
@@ -102,7 +104,7 @@ def test_owners_and_modes_are_the_packages_own(entries: dict[str, tuple[Entry, b
 
 
 def test_mount_points_are_empty_and_nothing_of_the_build_is_left(
-    entries: dict[str, tuple[Entry, bytes]],
+    entries: dict[str, tuple[TarEntry, bytes]],
 ) -> None:
     modes = {top: entries[top][0].mode for top in ("dev", "proc", "run", "sys", "tmp")}
     assert modes == {"dev": 0o755, "proc": 0o555, "run": 0o755, "sys": 0o555, "tmp": 0o1777}
@@ -117,7 +119,7 @@ def test_mount_points_are_empty_and_nothing_of_the_build_is_left(
     assert not [path for path, (entry, _) in entries.items() if entry.type in ("char", "block", "fifo")]
 
 
-def test_passwords_changed_at_the_epoch(entries: dict[str, tuple[Entry, bytes]]) -> None:
+def test_passwords_changed_at_the_epoch(entries: dict[str, tuple[TarEntry, bytes]]) -> None:
     days = {line.split(b":")[2] for line in entries["etc/shadow"][1].splitlines()}
     assert days == {str(EPOCH // 86400).encode()}
 
@@ -130,7 +132,7 @@ def test_dpkg_in_the_tree_answers(root: Path, base: Base) -> None:
 
 
 def test_python_is_compiled_and_its_bytecode_does_not_depend_on_times(
-    root: Path, entries: dict[str, tuple[Entry, bytes]]
+    root: Path, entries: dict[str, tuple[TarEntry, bytes]]
 ) -> None:
     compiled = [
         content for path, (_, content) in entries.items() if path.endswith(".cpython-311.pyc") and content

@@ -12,8 +12,10 @@ import pytest
 
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.infra.tar import read_tar
-from reprobuild.lock.lock import Base, Lock, read_lock
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Base
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.registry.conftest import PASSWORD, Registry, docker_login, encoded

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import PATH, Bind, Root, can_layer, namespaces, run_in_root
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox import namespaces
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Bind, Root
+from reprobuild.infra.sandbox.namespaces import PATH, can_layer
 from reprobuild.realise.rootfs import _state
 from tests.system.samples import EPOCH, ORDINARY_USER
 
@@ -91,7 +94,7 @@ def test_the_hosts_files_and_processes_are_out_of_reach(root: Path, layered: boo
         "if ctypes.CDLL(None, use_errno=True).umount2(b'/', 2):\n"
         "    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))\n"
     )
-    with pytest.raises(Failed, match="Operation not permitted"):
+    with pytest.raises(ProcessFailedError, match="Operation not permitted"):
         run_in_root(place, ["python3.11", "-c", unmount], epoch=EPOCH, purpose="try to unmount")
 
 
@@ -114,7 +117,7 @@ def test_the_settings_of_the_kernel_are_out_of_reach(root: Path) -> None:
     ).decode()
     assert told.splitlines() == ["Read-only file system"] * len(names)
     inner = "unshare --user --map-root-user --mount sh -c 'mount -o remount,bind,rw /proc/sys || umount /proc/sys'"
-    with pytest.raises(Failed):
+    with pytest.raises(ProcessFailedError):
         inside(root, inner)
     assert Path(name).read_text() == before
 
@@ -183,7 +186,7 @@ def test_temporary_folders_vanish_and_the_root_keeps(root: Path) -> None:
 def test_input_folder_and_exit_code_pass(root: Path) -> None:
     assert run_in_root(Root(folder=root), ["cat"], epoch=EPOCH, purpose="copy", stdin=b"x\0y") == b"x\0y"
     assert inside(root, "pwd", cwd="/usr/lib") == "/usr/lib\n"
-    with pytest.raises(Failed, match=r"(?s)could not look.*told you so") as err:
+    with pytest.raises(ProcessFailedError, match=r"(?s)could not look.*told you so") as err:
         inside(root, "echo told you so >&2; exit 7")
     assert err.value.code == 7
 
@@ -223,7 +226,9 @@ def test_a_bomb_of_processes_ends_at_the_limit_for_an_ordinary_user(
     tree: str, store_blob: Path, shared_tmp: Path
 ) -> None:
     script = (
-        "import sys; from pathlib import Path; from reprobuild.infra.sandbox import command, Root, run_in_root\n"
+        "import sys; from pathlib import Path; from reprobuild.infra.sandbox import command\n"
+        "from reprobuild.infra.sandbox.model import Root\n"
+        "from reprobuild.infra.sandbox.command import run_in_root\n"
         "from reprobuild.realise.unpack import unpack_root; command.PROCESSES = 50\n"
         "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
         "bomb = 'for (1 .. 500) { my $p = fork; if (!defined $p) { print qq($_ $!); exit }'\n"
@@ -304,7 +309,8 @@ def test_a_host_without_user_namespaces_is_told_what_to_do(
 def test_it_works_for_an_ordinary_user(tree: str, store_blob: Path, shared_tmp: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from reprobuild.realise.unpack import unpack_root; from reprobuild.infra.sandbox import Root, run_in_root\n"
+        "from reprobuild.realise.unpack import unpack_root; from reprobuild.infra.sandbox.model import Root\n"
+        "from reprobuild.infra.sandbox.command import run_in_root\n"
         "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
         "look = ['sh', '-c', 'id -u; hostname; tail -n +3 /proc/net/dev | cut -d: -f1; echo x > /opt/x']\n"
         "for layered in (True, False):\n"

@@ -8,7 +8,7 @@ from reprobuild.errors import LockError
 from reprobuild.resolve.system.alternatives import Ways
 from reprobuild.resolve.system.base import find_base
 from reprobuild.resolve.system.closure import Closure
-from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Pool, Restriction
+from reprobuild.resolve.system.solver import Needs, OneVersion, PackagePool, RequestRestriction, Restriction
 from reprobuild.resolve.system.version_search import Search
 from tests.system.pools import VERSIONS, RandomPool, make_pool
 from tests.system.samples import Shelved, index, package, stanza
@@ -44,7 +44,8 @@ def test_what_is_named_contradicts_itself_and_none_of_it_can_be_spared(first: in
         made = pool.index()
         captured = {key: VERSIONS[version] for key, version in pool.captured.items()}
         core = {
-            _name(part) for part in Pool(made, Ways(made), captured, pool.asked, whole=True).contradiction()
+            _name(part)
+            for part in PackagePool(made, Ways(made), captured, pool.asked, whole=True).contradiction()
         }
         rules = [(name, rule) for name, rule in pool.rules() if name in core]
         assert core == {name for name, _ in rules}, f"seed {seed}"
@@ -198,7 +199,7 @@ def test_every_place_is_asked_before_a_contradiction_ends_the_search() -> None:
 
 def _name(part: Restriction) -> tuple[object, ...]:
     """Return a restriction as the oracle names it."""
-    if isinstance(part, Asked):
+    if isinstance(part, RequestRestriction):
         return "asked", part.key
     if isinstance(part, Needs):
         return "needs", part.candidate.key, part.candidate.version, str(part.need)

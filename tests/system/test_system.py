@@ -9,10 +9,11 @@ import pytest
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.relations import relations
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Base, Ruling
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Base
 from reprobuild.resolve.system.alternatives import upstream
 from reprobuild.resolve.system.packages import resolve_base
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 from tests.system.samples import index, package, stanza
 
 TOOLS = (stanza("fakeroot", "1", "libfakeroot, libc6"), stanza("libfakeroot", "1"))
@@ -20,8 +21,8 @@ SYSTEM = (*TOOLS, stanza("libc6", "2-1"), stanza("dpkg", "1", "libc6", "Essentia
 
 
 def resolve(
-    packages: Iterable[Package], *stanzas: str, roots: Iterable[str] = (), drop: Iterable[str] = ()
-) -> tuple[dict[str, str], dict[str, Ruling]]:
+    packages: Iterable[SystemPackage], *stanzas: str, roots: Iterable[str] = (), drop: Iterable[str] = ()
+) -> tuple[dict[str, str], dict[str, Resolution]]:
     base, rulings = resolve_base(
         tuple(packages), index=index(*SYSTEM, *stanzas), roots=roots, drop=tuple(drop)
     )
@@ -33,7 +34,7 @@ def chosen(base: Base) -> dict[str, str]:
     return {deb.name: deb.version for deb in base.packages}
 
 
-def outcome(ruling: Ruling) -> tuple[str, str]:
+def outcome(ruling: Resolution) -> tuple[str, str]:
     return ruling.outcome, ruling.kind
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.lock.lock import Base, Lock, write_lock
+from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Base
 from reprobuild.output.directory import read_image
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import Store

@@ -13,8 +13,11 @@ import pytest
 
 from reprobuild.image.layers.plan import skeleton
 from reprobuild.image.oci.read import layout_tree, read_layout
-from reprobuild.infra.sandbox import Root, run_in_root
-from reprobuild.lock.lock import Base, Lock, read_lock, write_lock
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Base
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild

@@ -9,9 +9,11 @@ import pytest
 from reprobuild.ecosystems.apt.index import SystemIndex, newest
 from reprobuild.image.formats.flatten import flattened
 from reprobuild.image.oci.read import read_layout
-from reprobuild.infra.proc import Failed
-from reprobuild.infra.sandbox import Root, run_in_root
-from reprobuild.lock.lock import PREFIX, read_lock
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.sandbox.command import run_in_root
+from reprobuild.infra.sandbox.model import Root
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.system import PREFIX
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
@@ -56,7 +58,7 @@ def imported(root: Path) -> str:
     argv = [f"{PREFIX}/bin/python", "-c", "import pyodbc; print(pyodbc.version)"]
     try:
         return run_in_root(Root(folder=root), argv, epoch=EPOCH, purpose="import a wheel").decode()
-    except Failed as err:
+    except ProcessFailedError as err:
         return err.stderr
 
 

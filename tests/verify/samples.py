@@ -13,22 +13,11 @@ import msgspec
 
 import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
-from reprobuild.lock.lock import VERSION as LOCK_VERSION
-from reprobuild.lock.lock import (
-    Artefact,
-    Base,
-    CondaPackage,
-    Deb,
-    Interpreter,
-    Lock,
-    Realised,
-    RecordedDecisions,
-    Ruling,
-    Sdist,
-    Setting,
-    Source,
-    Wheel,
-)
+from reprobuild.lock.file import VERSION as LOCK_VERSION
+from reprobuild.lock.model import Lock, RealisedOutputs, Resolution
+from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.lock.system import Artefact, Base, Deb, EnvVar
 from reprobuild.verify.determinism.document import Device, read_document
 from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.judge import judge_smoke
@@ -53,7 +42,7 @@ def make_lock(**more: Any) -> Lock:
         interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
         base=Base(distribution="debian", release="bookworm", packages=(deb("bash"), deb("dpkg"))),
         wheels=(wheel("torch"),), sources=(source("mylib", "7" * 40),),
-        environment=(Setting(name="A", value="1"), Setting(name="LINES", value="one\ntwo")),
+        environment=(EnvVar(name="A", value="1"), EnvVar(name="LINES", value="one\ntwo")),
         workdir="/src", workload=None, decisions=RecordedDecisions(),
         rulings=(ruling("torch", "torch==1.0"), ruling("mylib", "-e git+https://example.org/mylib@c#egg=mylib")),
     )  # fmt: skip
@@ -83,8 +72,8 @@ def conda_package(name: str, version: str = "1.0", *distributions: str) -> Conda
     )  # fmt: skip
 
 
-def realised(*wheels: Wheel) -> Realised:
-    return Realised(base=SHA, runtime=SHA, wheels=wheels, bytecode=())
+def realised(*wheels: Wheel) -> RealisedOutputs:
+    return RealisedOutputs(base=SHA, runtime=SHA, wheels=wheels, bytecode=())
 
 
 def source(name: str, tree: str) -> Source:
@@ -108,9 +97,9 @@ OTHER_TORCHES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def ruling(subject: str, captured: str, outcome: Any = "pinned", reason: str = "", **more: Any) -> Ruling:
+def ruling(subject: str, captured: str, outcome: Any = "pinned", reason: str = "", **more: Any) -> Resolution:
     place = {"file": "requirements.txt", "line": 1, **more}
-    return Ruling(subject=subject, outcome=outcome, reason=reason, captured=captured, **place)
+    return Resolution(subject=subject, outcome=outcome, reason=reason, captured=captured, **place)
 
 
 def make_verdict(

@@ -14,7 +14,7 @@ from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_failed, refuse_other
 from reprobuild.verify.determinism.document import read_document
 from reprobuild.verify.determinism.judge import judge_smoke
-from reprobuild.verify.verdict import Against, Comparison, Smoke, Verdict
+from reprobuild.verify.verdict import Against, Smoke, Verdict, WorkComparison
 from tests.verify.samples import (
     EXPECTED,
     FINGERPRINT,
@@ -252,8 +252,8 @@ def test_nothing_in_common_is_no_pass() -> None:
     assert msgspec.structs.replace(now, against=found).exit_code == 9
 
 
-def work(digest: str) -> tuple[Comparison, ...]:
-    return (Comparison(name="workload output model.pt", verdict="identical", detail=digest),)
+def work(digest: str) -> tuple[WorkComparison, ...]:
+    return (WorkComparison(name="workload output model.pt", verdict="identical", detail=digest),)
 
 
 def test_the_users_own_work_is_compared() -> None:

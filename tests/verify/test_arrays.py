@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 import reprobuild_runtime
-from reprobuild.lock.lock import Lock, Workload
+from reprobuild.lock.model import Lock, Workload
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND, probes
 from reprobuild.report.html.summary import computes_the_same, covered
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict
-from reprobuild.verify.check import Asked, verify_image, work_asked
+from reprobuild.verify.check import CheckRequest, verify_image, work_asked
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import ARRAYS, Expected
 from reprobuild.verify.determinism.platform import facts
@@ -106,7 +106,7 @@ def check(
             "cpu quick": [done(answer(quick=True) if second is None else second)],
         }
     )
-    asked = Asked(
+    asked = CheckRequest(
         reference="image:1", manifest=f"sha256:{SHA}", tree=f"sha256:{SHA}",
         **{"expected": EXPECTED, "now": 1795323600, "work": work_asked(lock), **more},
     )  # fmt: skip

@@ -11,8 +11,8 @@ import pytest
 
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError
-from reprobuild.lock.lock import Lock, Workload
-from reprobuild.verify.check import Asked, verify_image, work_asked
+from reprobuild.lock.model import Lock, Workload
+from reprobuild.verify.check import CheckRequest, verify_image, work_asked
 from reprobuild.verify.determinism.summary import NO_TORCH, work_alone
 from reprobuild.verify.verdict import VERSION, Determinism, Verdict
 from tests.verify.samples import (
@@ -51,7 +51,7 @@ def check(
     engine = PreparedEngine({**good_answers(), **(answers or {})})
     said = more.pop("say", lambda _: None)
     lock = lock or make_lock()
-    asked = Asked(
+    asked = CheckRequest(
         **{
             "work": work_asked(lock),
             "reference": "image:1", "manifest": f"sha256:{SHA}", "tree": f"sha256:{SHA}", "expected": EXPECTED,
@@ -250,7 +250,7 @@ class Refusing(PreparedEngine):
 
 def test_an_engine_that_cannot_give_the_gpus() -> None:
     """Where they were asked for it is an error, else the GPU is not covered, and the rest is checked."""
-    asked = Asked(reference="image:1", manifest="m", tree="t", expected=EXPECTED, now=0, gpus="all")
+    asked = CheckRequest(reference="image:1", manifest="m", tree="t", expected=EXPECTED, now=0, gpus="all")
     with pytest.raises(EngineError):
         verify_image(make_lock(), asked, Refusing({**good_answers(), **cuda_build()}), {})
     asked = msgspec.structs.replace(asked, gpus_optional=True)

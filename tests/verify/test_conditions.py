@@ -9,8 +9,8 @@ import pytest
 
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
-from reprobuild.lock.lock import Workload
-from reprobuild.run.options import Wanted, conditions
+from reprobuild.lock.model import Workload
+from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.certificate.read import Certificate, refuse_other_work
 from reprobuild.verify.check import record_of, work_asked
 from reprobuild.verify.workload.conditions import Conditions, record
@@ -21,7 +21,7 @@ TOKEN = "hf_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY"
 
 
 def test_options_become_conditions(tmp_path: Path) -> None:
-    wanted = Wanted(
+    wanted = RunOptions(
         seed=7, variables=("STEPS=20", "FROM_HERE"), hidden=("HF_TOKEN",), shm_size="2g",
         volumes=(f"{tmp_path}:/data", f"{tmp_path}:/fixed:ro", f"{tmp_path}:/runs:rw"),
     )  # fmt: skip

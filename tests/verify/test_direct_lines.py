@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reprobuild.lock.lock import Artefact, Lock, Realised, Sdist
+from reprobuild.lock.model import Lock, RealisedOutputs
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import Artefact
 from reprobuild.verify.roundtrip.compare import compare_freeze
 from tests.verify.samples import artefact, frozen, make_lock, ruling, source, wheel
 from tests.verify.test_round_trip import said
@@ -50,7 +52,7 @@ def test_a_wheel_at_an_address(captured: str, file: Artefact, image: str, code: 
 
 
 def test_a_source_at_an_address() -> None:
-    made = Realised(base="", runtime="", wheels=(wheel("tool", "1.0"),), bytecode=())
+    made = RealisedOutputs(base="", runtime="", wheels=(wheel("tool", "1.0"),), bytecode=())
     sdist = Sdist(name="tool", version="", file=artefact("v1.tar.gz"))
     line = f"Tool @ https://git.test/o/tool/archive/v1.tar.gz#sha256={H}&subdirectory=py"
     assert found(lock_of(line, sdists=(sdist,), realised=made), "tool==1.0")[0] == "other-spelling"
@@ -61,7 +63,7 @@ def test_a_source_at_an_address() -> None:
     ("commit", "code"), [(C, "other-spelling"), (C[:12], "other-spelling"), ("d" * 40, "unexplained")]
 )
 def test_a_commit_of_a_repository(commit: str, code: str) -> None:
-    made = Realised(base="", runtime="", wheels=(wheel("tool", "1.0"),), bytecode=())
+    made = RealisedOutputs(base="", runtime="", wheels=(wheel("tool", "1.0"),), bytecode=())
     tree = msgspec.structs.replace(source("tool", "7" * 40), editable=False)
     line = f"Tool @ git+https://git.test/o/tool@{commit}#subdirectory=py"
     assert found(lock_of(line, sources=(tree,), realised=made), "tool==1.0")[0] == code

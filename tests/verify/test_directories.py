@@ -14,7 +14,7 @@ from reprobuild.image.engine_name import named_index
 from reprobuild.image.model import Image
 from reprobuild.output.directory import IMAGE, VERDICT, read_image
 from reprobuild.pipeline import verify as checks
-from reprobuild.pipeline.verify import Checks, verify
+from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.recipe.image_config import image_config
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
 from tests.image.layouts import write_image
@@ -36,7 +36,10 @@ def check(out: Path, against: Path | None = None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "find_engine", lambda *_, **__: PreparedEngine(good_answers()))
         verify(
-            *read_image(out), out, make_session(out.parent / "store"), Checks(cpu_only=True, against=against)
+            *read_image(out),
+            out,
+            make_session(out.parent / "store"),
+            VerifyOptions(cpu_only=True, against=against),
         )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.infra.tar import TarWriter
-from reprobuild.lock.lock import EPOCH, Realised
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.lock.model import RealisedOutputs
+from reprobuild.lock.system import EPOCH
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.expected import ARRAYS, PLACE, expected
@@ -47,8 +48,8 @@ def test_no_probe_may_be_absent_everywhere() -> None:
     assert len(always[0] & always[1]) > 5
 
 
-def realised(runtime: str) -> Realised:
-    return Realised(base="b" * 64, runtime=runtime, wheels=(), bytecode=())
+def realised(runtime: str) -> RealisedOutputs:
+    return RealisedOutputs(base="b" * 64, runtime=runtime, wheels=(), bytecode=())
 
 
 def sealed(tmp_path: Path, files: dict[str, bytes]) -> tuple[Store, str]:

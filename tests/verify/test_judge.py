@@ -16,13 +16,13 @@ from reprobuild.verify.determinism.summary import drifting, judge_determinism
 from reprobuild.verify.verdict import (
     Against,
     Collectives,
-    Comparison,
     Determinism,
-    Difference,
     RoundTrip,
+    RoundTripDifference,
     Smoke,
     V,
     Verdict,
+    WorkComparison,
 )
 from tests.verify.samples import (
     EXPECTED,
@@ -646,7 +646,7 @@ def cpu(built: bool | None = False, **more: Any) -> Smoke:
 
 @pytest.mark.parametrize("bad", sorted(set(get_args(V)) - {"identical", "drift"}))
 def test_no_non_answer_passes_for_identical(bad: Any) -> None:
-    work = [Comparison(name="x", verdict="identical"), Comparison(name="y", verdict=bad)]
+    work = [WorkComparison(name="x", verdict="identical"), WorkComparison(name="y", verdict=bad)]
     found, _ = judge_determinism(cpu(), None, work, cpu_only=False, profile="torch")
     assert found.cpu == "inconclusive"
 
@@ -667,7 +667,7 @@ def test_no_non_answer_passes_for_identical(bad: Any) -> None:
     ],
 )
 def test_the_cpu(smoke: Smoke | None, work: list[Any], verdict: str) -> None:
-    compared = [Comparison(name=str(number), verdict=each) for number, each in enumerate(work)]
+    compared = [WorkComparison(name=str(number), verdict=each) for number, each in enumerate(work)]
     found, _ = judge_determinism(smoke, None, compared, cpu_only=False, profile="torch")
     assert found.cpu == verdict
 
@@ -738,7 +738,9 @@ def test_the_gravest_wins() -> None:
 
 def test_a_verdict_is_written_and_read() -> None:
     verdict = make_verdict(
-        differences=(Difference(list="env.txt", captured="A", image="", reason="", code="unexplained"),),
+        differences=(
+            RoundTripDifference(list="env.txt", captured="A", image="", reason="", code="unexplained"),
+        ),
     )
     assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
 

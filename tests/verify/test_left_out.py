@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.verify.determinism.summary import NOT_RUN, WORK_BY_CHOICE, judge_determinism
-from reprobuild.verify.verdict import Comparison, Determinism, V
+from reprobuild.verify.verdict import Determinism, V, WorkComparison
 
 
 def judged(*verdicts: V) -> tuple[Determinism, list[str]]:
-    work = [Comparison(name="artefact", verdict=verdict) for verdict in verdicts]
+    work = [WorkComparison(name="artefact", verdict=verdict) for verdict in verdicts]
     return judge_determinism(None, None, work, cpu_only=False, profile="torch", left_out=True)
 
 

@@ -19,7 +19,7 @@ from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.html.certificate import against, work
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict, refuse_other_work
-from reprobuild.verify.verdict import Against, Comparison, Verdict
+from reprobuild.verify.verdict import Against, Verdict, WorkComparison
 from reprobuild.verify.workload import mounts as module
 from reprobuild.verify.workload.conditions import Conditions, Mount, record
 from reprobuild.verify.workload.mounts import Mounts, content_digest
@@ -142,7 +142,7 @@ class Working(PreparedEngine):
         return super().run(reference, task, env)
 
 
-def judged(data: Path, contents: list[bytes], *, writable: bool) -> Comparison:
+def judged(data: Path, contents: list[bytes], *, writable: bool) -> WorkComparison:
     given = Conditions(volumes=((str(data), "/data"),), read_only=frozenset(() if writable else {"/data"}))
     made = work_of_options("train", ("{out}/model.pt",), (), (), given)
     assert made
@@ -179,7 +179,7 @@ def of_mount(content: str | None, work_digest: str = "1" * 64, **more: Any) -> V
     held = () if content is None else (Mount(place="/data", digest=content and f"sha256:{content}", **more),)
     return make_verdict(
         work=record("train", 42, given, mounts=held),
-        comparisons=(Comparison(name="artefact a", verdict="identical", detail=work_digest),),
+        comparisons=(WorkComparison(name="artefact a", verdict="identical", detail=work_digest),),
     )
 
 

@@ -13,12 +13,14 @@ import pytest
 from msgspec import structs
 
 import reprobuild_runtime
-from reprobuild.lock.lock import BaseImage, Installed, Lock, Sdist, Setting
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Sdist
+from reprobuild.lock.system import BaseImage, EnvVar, ImagePackage
 from reprobuild.resolve.environment.environment import rules
 from reprobuild.resolve.environment.modules import EVIDENCE
 from reprobuild.resolve.python.classify import look_up
 from reprobuild.resolve.python.system_lines import rule_system
-from reprobuild.snapshot.model import Place, Requirement, Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers import apt, env
 from reprobuild.verify.roundtrip.compare import (
     compare_captured,
@@ -29,7 +31,7 @@ from reprobuild.verify.roundtrip.compare import (
     judge_round_trip,
 )
 from reprobuild.verify.roundtrip.image_freeze import Frozen, read_frozen
-from reprobuild.verify.verdict import Code, Difference
+from reprobuild.verify.verdict import Code, RoundTripDifference
 from tests.verify.samples import (
     artefact,
     conda_package,
@@ -45,10 +47,10 @@ from tests.verify.samples import (
 
 
 def test_round_trip_values() -> None:
-    explained = Difference(
+    explained = RoundTripDifference(
         list="requirements.txt", captured="a", image="", reason="excluded", code="decision"
     )
-    bare = Difference(list="requirements.txt", captured="b", image="", reason="", code="unexplained")
+    bare = RoundTripDifference(list="requirements.txt", captured="b", image="", reason="", code="unexplained")
     assert judge_round_trip([]) == "exact"
     assert judge_round_trip([explained]) == "explained"
     assert judge_round_trip([explained, bare]) == "residue"
@@ -223,7 +225,8 @@ def test_freeze_a_line_for_another_environment_leaves_the_name_to_the_other_line
 
 def test_freeze_a_line_of_the_system_as_it_is_really_ruled() -> None:
     line = Requirement(
-        place=Place("requirements.txt", 1), text="PyGObject==3.42.1", kind="index", name="PyGObject", version="3.42.1"
+        place=SourceLocation("requirements.txt", 1), text="PyGObject==3.42.1", kind="index",
+        name="PyGObject", version="3.42.1",
     )  # fmt: skip
     lookup = look_up(line, {"python3-gi": "3.42.1-0ubuntu1"}, {})
     for version, code in (("3.42.1-2", "base-provided"), ("3.48.2-1", "replaced-version")):
@@ -355,10 +358,10 @@ def test_packages() -> None:
 
 def on_image(**variables: str) -> Lock:
     """Return a lock whose base begins with an image: bash over it, and dpkg in another version below."""
-    below = [Installed(name=name, version="0", architecture="amd64") for name in ("bash", "coreutils")]
+    below = [ImagePackage(name=name, version="0", architecture="amd64") for name in ("bash", "coreutils")]
     image = BaseImage(
         reference="registry.test/x:1", digest="sha256:" + "a" * 64, config=artefact("config"), layers=(),
-        packages=tuple(below), environment=tuple(Setting(name=n, value=v) for n, v in variables.items()),
+        packages=tuple(below), environment=tuple(EnvVar(name=n, value=v) for n, v in variables.items()),
     )  # fmt: skip
     return make_lock(environment=(), base=structs.replace(make_lock().base, image=image))
 
@@ -393,7 +396,7 @@ def test_packages_of_two_architectures_are_told_apart() -> None:
 
 
 def test_environment() -> None:
-    lock = make_lock(environment=(Setting(name="A", value="secret-looking"), Setting(name="B", value="")))
+    lock = make_lock(environment=(EnvVar(name="A", value="secret-looking"), EnvVar(name="B", value="")))
     own = "PATH=/bin\nPYTHONHASHSEED=7\nHOME=/\n"
     assert compare_environment(lock, again(variables=f"A=secret-looking\nB=\n{own}")) == []
     found = compare_environment(lock, again(variables=f"A=other\nLD_PRELOAD=/x.so\nOMP_NUM_THREADS=1\n{own}"))

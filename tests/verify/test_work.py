@@ -13,8 +13,15 @@ import pytest
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.verify.determinism.summary import upper_bound, work_bound
-from reprobuild.verify.verdict import Comparison
-from reprobuild.verify.workload.judge import Entry, FileAnswer, Index, judge_artefact, judge_distinct, pair
+from reprobuild.verify.verdict import WorkComparison
+from reprobuild.verify.workload.judge import (
+    FileAnswer,
+    OutputEntry,
+    OutputIndex,
+    judge_artefact,
+    judge_distinct,
+    pair,
+)
 from reprobuild.verify.workload.run import Work, compare_work, work_of_options
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
 
@@ -23,25 +30,27 @@ NOW = 1_795_321_800.0  # 2026-11-22 04:30 UTC
 WORK = Work(command=("train",), artefacts=("{out}/model.pt",), text="train")
 
 
-def work(answers: dict[str, list[Finished]], given: Work = WORK) -> tuple[list[Comparison], PreparedEngine]:
+def work(
+    answers: dict[str, list[Finished]], given: Work = WORK
+) -> tuple[list[WorkComparison], PreparedEngine]:
     engine = PreparedEngine({**good_answers(), **answers})
     return compare_work(given, 7, "image:1", engine, {}), engine
 
 
-def index(*entries: Entry, **more: Any) -> Index:
+def index(*entries: OutputEntry, **more: Any) -> OutputIndex:
     facts: dict[str, Any] = {"code": 0, "began": 1.0, "ended": 2.0, "host": "h", "there": {}, "failed": ""}
-    return Index(files=entries, **{**facts, **more})
+    return OutputIndex(files=entries, **{**facts, **more})
 
 
-def entry(path: str, **more: Any) -> Entry:
+def entry(path: str, **more: Any) -> OutputEntry:
     facts: dict[str, Any] = {"kind": "file", "stored": "0", "size": 3, "written": True, "link": ""}
-    return Entry(pattern="P", path=path, **{**facts, **more})
+    return OutputEntry(pattern="P", path=path, **{**facts, **more})
 
 
 SAME = FileAnswer(name="", verdict="identical", digest="d" * 64)
 
 
-def judge(one: Index, two: Index, answer: FileAnswer = SAME) -> Comparison:
+def judge(one: OutputIndex, two: OutputIndex, answer: FileAnswer = SAME) -> WorkComparison:
     return judge_artefact("artefact P", "P", one, two, {("0", "0"): answer, ("1", "1"): answer})
 
 
@@ -256,7 +265,7 @@ def test_what_cannot_be_put_aside() -> None:
          "identical", ""),
     ],
 )  # fmt: skip
-def test_one_artefact(one: Index, two: Index, verdict: str, words: str) -> None:
+def test_one_artefact(one: OutputIndex, two: OutputIndex, verdict: str, words: str) -> None:
     found = judge(one, two)
     assert found.verdict == verdict
     assert words in found.detail
@@ -304,7 +313,7 @@ def test_a_link_is_told() -> None:
         (*(entry("l", kind="folder", stored="", link=name) for name in "aa"), "inconclusive"),
     ],
 )
-def test_links_lead_to_the_same_place(one: Entry, two: Entry, verdict: str) -> None:
+def test_links_lead_to_the_same_place(one: OutputEntry, two: OutputEntry, verdict: str) -> None:
     """Their content is the same file's in the test: where they lead is a result of its own."""
     within = {"began": NOW, "ended": NOW + 300}
     assert judge(index(one, **within), index(two, **within)).verdict == verdict
@@ -385,5 +394,5 @@ def test_lines_are_few_and_short_and_have_no_secret() -> None:
 def test_files_that_must_be_distinct(files: list[tuple[str, str]], verdict: str, words: str) -> None:
     found = judge_distinct(judge(index(entry("a")), index(entry("a"))), files)
     assert (found.verdict, found.detail) == (verdict, words)
-    drifted = judge_distinct(Comparison(name="x", verdict="drift", detail="y"), files)
+    drifted = judge_distinct(WorkComparison(name="x", verdict="drift", detail="y"), files)
     assert (drifted.verdict, drifted.detail) == ("drift", "y")

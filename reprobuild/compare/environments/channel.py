@@ -7,7 +7,7 @@ from functools import cache
 from urllib.parse import quote
 
 from reprobuild.infra import secrets
-from reprobuild.snapshot.model import CondaPackage
+from reprobuild.snapshot.model import CapturedCondaPackage
 
 # conda's name for the channels of Anaconda: https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/channels.html
 _DEFAULTS = re.compile(r"(.*/)?pkgs/(main|r|free|pro|msys2)")
@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"\A/?t/[^/]+/")
 _UNKNOWN = ("<unknown>", "unknown", "")
 
 
-def channels(package: CondaPackage) -> str:
+def channels(package: CapturedCondaPackage) -> str:
     """Return the channels that a package may be of, between blanks; empty where a list does not tell them."""
     folder = (package.url or "").rpartition("/")[0]
     told = (package.channel or folder,) if package.channel or folder else package.among or ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reprobuild.compare.environments.model import Aspects, Gathered, equal, project
+from reprobuild.compare.environments.model import Aspects, EnvironmentBuilder, equal, project
 from reprobuild.compare.environments.origin import CONDA, INDEX
 from reprobuild.snapshot.parsers.conda_names import names, on_pypi
 
@@ -16,7 +16,7 @@ _FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<bui
 _PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
 
 
-class Built(NamedTuple):
+class CondaBuild(NamedTuple):
     """A package of conda: name, version, build, and where they are known, its channels and the hashes of its file.
 
     `packed` says that the file is a .tar.bz2.
@@ -39,20 +39,22 @@ class Built(NamedTuple):
         return {**told, "md5": self.md5, "sha256": self.sha256}
 
 
-def package(filename: str) -> Built | None:
+def package(filename: str) -> CondaBuild | None:
     """Return what a file name of conda says, with or without its ending; None for what is none."""
     match = _FILE.match(filename.removesuffix(".conda").removesuffix(".tar.bz2").removesuffix(".json"))
-    return Built(match["name"], match["version"], match["build"]) if match else None
+    return CondaBuild(match["name"], match["version"], match["build"]) if match else None
 
 
-def hashed(built: Built, address: str, *, md5: str | None = None, sha256: str | None = None) -> Built:
+def hashed(
+    built: CondaBuild, address: str, *, md5: str | None = None, sha256: str | None = None
+) -> CondaBuild:
     """Return a package with the hashes of the file at an address, or of that name."""
     if not address.endswith((".conda", ".tar.bz2")):
         return built
     return built._replace(md5=md5 or "", sha256=sha256 or "", packed=address.endswith(".tar.bz2"))
 
 
-def add(gathered: Gathered, packages: Iterable[Built]) -> None:
+def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
     """Add packages of conda to what pip lists; the latter is to be there already.
 
     A distribution of Python stands among the others, and gets the version that a freeze of conda's build
@@ -75,7 +77,7 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
             gathered.add("conda", built.name, {"version": built.version, **built.file})
 
 
-def _brought(version: str, built: Built) -> bool:
+def _brought(version: str, built: CondaBuild) -> bool:
     """Say whether a version that pip lists is that of a package of conda.
 
     conda-forge's torch has the number of its build as a post-release: 2.5.1.post306 is of cuda126_py311h..._306.

@@ -15,9 +15,9 @@ from reprobuild.compare.environments.model import (
     KINDS,
     Aspect,
     Aspects,
+    Environment,
     Kind,
-    Side,
-    Unread,
+    UnreadLine,
     another_build,
     bounded,
     equal,
@@ -38,7 +38,7 @@ _CHOICES: dict[Aspect, str] = {
 _PLAIN = ("version", "value")
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class EnvironmentDifference(Struct, frozen=True, kw_only=True):
     """One thing that is not the same in both.
 
     `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` say why. `one` and
@@ -58,7 +58,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Unsaid(Struct, frozen=True, kw_only=True):
+class NotCompared(Struct, frozen=True, kw_only=True):
     """What was not compared: a kind, or in it these names, and why.
 
     `kind` is `file` for files of a snapshot. `grave` says that both sides may state different things there.
@@ -70,25 +70,25 @@ class Unsaid(Struct, frozen=True, kw_only=True):
     grave: bool = False
 
 
-class Named(Struct, frozen=True, kw_only=True):
+class ComparedSide(Struct, frozen=True, kw_only=True):
     """One of the two sides: what the user called it, and what it is."""
 
     name: str
     form: str
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class EnvironmentComparison(Struct, frozen=True, kw_only=True):
     """Two environments, compared. Each table is in the order of ranks, then of names."""
 
-    one: Named
-    other: Named
-    differ: tuple[Difference, ...]
-    only_in_one: tuple[Difference, ...]
-    only_in_other: tuple[Difference, ...]
-    not_compared: tuple[Unsaid, ...]
+    one: ComparedSide
+    other: ComparedSide
+    differ: tuple[EnvironmentDifference, ...]
+    only_in_one: tuple[EnvironmentDifference, ...]
+    only_in_other: tuple[EnvironmentDifference, ...]
+    not_compared: tuple[NotCompared, ...]
 
     @property
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[EnvironmentDifference]:
         """All of them, likeliest first."""
         return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_order)
 
@@ -98,17 +98,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return all(difference.noise for difference in self.differences)
 
 
-def _order(difference: Difference) -> tuple[int, str, str]:
+def _order(difference: EnvironmentDifference) -> tuple[int, str, str]:
     return difference.rank, difference.kind, difference.name
 
 
-def compare_sides(one: Side, other: Side) -> Comparison:
+def compare_sides(one: Environment, other: Environment) -> EnvironmentComparison:
     """Return what differs between two environments."""
-    differences: list[Difference] = []
-    unsaid: list[Unsaid] = []
+    differences: list[EnvironmentDifference] = []
+    unsaid: list[NotCompared] = []
     for kind in KINDS:
         found = _compare_kind(kind, one, other)
-        if isinstance(found, Unsaid):
+        if isinstance(found, NotCompared):
             unsaid.append(found)
         else:
             differences += found[0]
@@ -120,8 +120,8 @@ def compare_sides(one: Side, other: Side) -> Comparison:
     differences += map(_stated_alike, doubted(one, other))
     differences += _fields(one, other, differences)
     differences.sort(key=_order)
-    return Comparison(
-        one=Named(name=one.name, form=one.form), other=Named(name=other.name, form=other.form),
+    return EnvironmentComparison(
+        one=ComparedSide(name=one.name, form=one.form), other=ComparedSide(name=other.name, form=other.form),
         differ=tuple(d for d in differences if d.one is not None and d.other is not None),
         only_in_one=tuple(d for d in differences if d.other is None),
         only_in_other=tuple(d for d in differences if d.one is None),
@@ -129,16 +129,18 @@ def compare_sides(one: Side, other: Side) -> Comparison:
     )  # fmt: skip
 
 
-def _stated_alike(doubt: Doubted) -> Difference:
+def _stated_alike(doubt: Doubted) -> EnvironmentDifference:
     """Return the difference of a thing whose files do not prove the one id that is stated for it."""
     place, rule = rank(doubt.kind, doubt.name)
-    return Difference(
+    return EnvironmentDifference(
         rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,
         other=doubt.other, note=doubt.note,
     )  # fmt: skip
 
 
-def _fields(one: Side, other: Side, differences: Iterable[Difference]) -> Iterator[Difference]:
+def _fields(
+    one: Environment, other: Environment, differences: Iterable[EnvironmentDifference]
+) -> Iterator[EnvironmentDifference]:
     """Yield what differs between two locks beyond the facts: the same facts do not make the same image."""
     if one.lock is None or other.lock is None:
         return
@@ -147,14 +149,14 @@ def _fields(one: Side, other: Side, differences: Iterable[Difference]) -> Iterat
     for field in unstated(one.lock, other.lock, lines):
         place, rule = rank("recipe", field.path)
         here, there = (value and bounded(value) for value in (field.one, field.other))
-        yield Difference(
+        yield EnvironmentDifference(
             rank=place, group=rule.group, reason=rule.reason, kind="recipe", name=field.path, one=here, other=there,
         )  # fmt: skip
 
 
-def _doubled(side: Side, without: Side, called: str) -> list[Unsaid]:
+def _doubled(side: Environment, without: Environment, called: str) -> list[NotCompared]:
     return [
-        Unsaid(
+        NotCompared(
             kind=kind, reason=f"{number} more lines of {called} are of names that stand there before",
             grave=any(kind == repeated[0] for repeated in side.repeats - without.repeats),
         )
@@ -162,7 +164,7 @@ def _doubled(side: Side, without: Side, called: str) -> list[Unsaid]:
     ]  # fmt: skip
 
 
-def _doubts(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
+def _doubts(side: Environment, without: Environment, called: str) -> Iterator[NotCompared]:
     """Yield the doubts of a side; those that both sides share are told from the others."""
     common = {(doubt.kind, doubt.reason, name) for doubt in without.doubts for name in doubt.names}
     for doubt in side.doubts:
@@ -172,30 +174,30 @@ def _doubts(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
         for both, names in shared.items():
             grave = doubt.weight == "hidden" or (doubt.weight == "stated" and not both)
             reason = doubt.reason.replace("{}", called)
-            yield Unsaid(kind=doubt.kind, reason=reason, names=tuple(names), grave=grave)
+            yield NotCompared(kind=doubt.kind, reason=reason, names=tuple(names), grave=grave)
 
 
-def _unread(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
+def _unread(side: Environment, without: Environment, called: str) -> Iterator[NotCompared]:
     """Yield the lines that were not understood, but for those that stand in the same file of both."""
     common = {_text(line) for line in without.unread}
     left = [line.place for line in side.unread if not line.text or _text(line) not in common]
     if left:
         reason = f"{called} has lines or files that are not understood"
-        yield Unsaid(kind="file", reason=reason, names=tuple(left), grave=True)
+        yield NotCompared(kind="file", reason=reason, names=tuple(left), grave=True)
 
 
-def _text(line: Unread) -> tuple[str, str]:
+def _text(line: UnreadLine) -> tuple[str, str]:
     return line.place.rpartition(":")[0], line.text
 
 
 def _compare_kind(
-    kind: Kind, one: Side, other: Side
-) -> Unsaid | tuple[list[Difference], list[Unsaid]]:  # fmt: skip
+    kind: Kind, one: Environment, other: Environment
+) -> NotCompared | tuple[list[EnvironmentDifference], list[NotCompared]]:  # fmt: skip
     if kind not in one.known and kind not in other.known:
-        return Unsaid(kind=kind, reason=NEITHER)
+        return NotCompared(kind=kind, reason=NEITHER)
     for called, side in (("A", one), ("B", other)):
         if kind not in side.known:
-            return Unsaid(kind=kind, reason=f"{called} does not tell of it")
+            return NotCompared(kind=kind, reason=f"{called} does not tell of it")
     compared = _Kind(kind, one, other)
     differences = list(compared.differences())
     return differences, list(compared.unsaid())
@@ -204,12 +206,12 @@ def _compare_kind(
 class _Kind:
     """Compares one kind, which both sides know, and keeps what cannot be compared."""
 
-    def __init__(self, kind: Kind, one: Side, other: Side) -> None:
+    def __init__(self, kind: Kind, one: Environment, other: Environment) -> None:
         self._kind, self._one, self._other = kind, one, other
         self._left: dict[str, list[str]] = {}
         self._grave: set[str] = set()
 
-    def differences(self) -> Iterator[Difference]:
+    def differences(self) -> Iterator[EnvironmentDifference]:
         here, there = self._one.known[self._kind], self._other.known[self._kind]
         for name in sorted({*here, *there}):
             mine, theirs = here.get(name), there.get(name)
@@ -222,17 +224,17 @@ class _Kind:
             if found:
                 yield found
 
-    def unsaid(self) -> Iterator[Unsaid]:
+    def unsaid(self) -> Iterator[NotCompared]:
         for reason, names in self._left.items():
             grave = reason in self._grave
-            yield Unsaid(kind=self._kind, reason=reason, names=tuple(names), grave=grave)
+            yield NotCompared(kind=self._kind, reason=reason, names=tuple(names), grave=grave)
 
     def _leave(self, reason: str, name: str, *, grave: bool = False) -> None:
         self._left.setdefault(reason, []).append(name)
         if grave:
             self._grave.add(reason)
 
-    def _both(self, name: str, one: Aspects, other: Aspects) -> Difference | None:
+    def _both(self, name: str, one: Aspects, other: Aspects) -> EnvironmentDifference | None:
         if one == other and (one or self._kind == "module"):
             return None
         shared = [aspect for aspect in ASPECTS if aspect in one and aspect in other]
@@ -283,7 +285,9 @@ class _Kind:
                 return False
         return True
 
-    def _only(self, name: str, aspects: Aspects, without: Side, called: str) -> Difference | None:
+    def _only(
+        self, name: str, aspects: Aspects, without: Environment, called: str
+    ) -> EnvironmentDifference | None:
         if name in without.unlisted.get(self._kind, ()) or self._kind in without.partial:
             self._leave(f"{called} does not list them, even where they are there", name)
             return None
@@ -296,9 +300,9 @@ class _Kind:
 
     def _difference(
         self, name: str, one: str | None, other: str | None, aspects: list[Aspect], note: str
-    ) -> Difference:
+    ) -> EnvironmentDifference:
         place, rule = rank(self._kind, name)
-        return Difference(
+        return EnvironmentDifference(
             rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=one, other=other,
             aspects=tuple(aspects), noise=rule.noise, note=note,
         )  # fmt: skip

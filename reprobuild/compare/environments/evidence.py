@@ -12,10 +12,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.compare.environments.model import Aspect, Evidence, Kind, Side
+from reprobuild.compare.environments.model import Aspect, Environment, Kind, RepositoryEvidence
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.resolve.interpreter.captured import MOST_PACKED
-from reprobuild.snapshot.capture_model import Captured, PackedInterpreter, Repository
+from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts, PackedInterpreter
 from reprobuild.snapshot.model import Snapshot
 
 ABSENT = "absent"
@@ -40,7 +40,7 @@ class Doubted(Struct, frozen=True, kw_only=True):
     note: str
 
 
-def hash_bundles(captured: Captured | None, folder: Path) -> dict[str, str]:
+def hash_bundles(captured: CaptureFacts | None, folder: Path) -> dict[str, str]:
     """Return the sha256 of the bundle of each repository that has one, or why there is none."""
     repositories = captured.repositories if captured else ()
     return {
@@ -50,7 +50,7 @@ def hash_bundles(captured: Captured | None, folder: Path) -> dict[str, str]:
     }
 
 
-def hash_interpreter(captured: Captured | None, folder: Path) -> str | None:
+def hash_interpreter(captured: CaptureFacts | None, folder: Path) -> str | None:
     """Return the sha256 of the packed interpreter, or why there is none; None where none is stated."""
     packed = captured.interpreter if captured else None
     return _hash(folder / packed.file, MOST_PACKED) if packed else None
@@ -70,7 +70,7 @@ def _hash(path: Path, largest: int) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def evidence(one: Repository, snapshot: Snapshot, bundles: Mapping[str, str]) -> Evidence:
+def evidence(one: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, str]) -> RepositoryEvidence:
     """Return what proves the tree of one repository."""
     contents = {patch.file: patch.content for patch in snapshot.patches}
     diff = "none" if one.diff.file is None else ABSENT
@@ -78,16 +78,18 @@ def evidence(one: Repository, snapshot: Snapshot, bundles: Mapping[str, str]) ->
         diff = f"sha256:{hashlib.sha256(contents[one.diff.file]).hexdigest()}"
     bundle = bundles.get(one.name, "none")
     stated = one.name not in bundles or (one.bundle is not None and bundle == f"sha256:{one.bundle.sha256}")
-    return Evidence(start=one.diff.start, diff=diff, bundle=bundle, stated=stated)
+    return RepositoryEvidence(start=one.diff.start, diff=diff, bundle=bundle, stated=stated)
 
 
-def archive_evidence(packed: PackedInterpreter, archive: str | None) -> Evidence:
+def archive_evidence(packed: PackedInterpreter, archive: str | None) -> RepositoryEvidence:
     """Return what proves the packed interpreter; `archive` is what `hash_interpreter` returned."""
     stated = f"sha256:{packed.sha256}"
-    return Evidence(start="", diff="none", bundle=archive or stated, stated=archive in (None, stated))
+    return RepositoryEvidence(
+        start="", diff="none", bundle=archive or stated, stated=archive in (None, stated)
+    )
 
 
-def doubted(one: Side, other: Side) -> Iterator[Doubted]:
+def doubted(one: Environment, other: Environment) -> Iterator[Doubted]:
     """Yield the things of which both sides state one id, with other bytes."""
     for place in sorted(one.evidence.keys() & other.evidence.keys()):
         kind, name = place
@@ -99,7 +101,7 @@ def doubted(one: Side, other: Side) -> Iterator[Doubted]:
                 yield found
 
 
-def _doubted(kind: Kind, name: str, mine: Evidence, theirs: Evidence) -> Doubted | None:
+def _doubted(kind: Kind, name: str, mine: RepositoryEvidence, theirs: RepositoryEvidence) -> Doubted | None:
     what, proven = ("archive", "sha256") if kind == "interpreter" else ("bundle", "tree")
     bundles = f"{what} {mine.bundle}", f"{what} {theirs.bundle}"
     if mine.bundle != theirs.bundle and not (mine.stated and theirs.stated):

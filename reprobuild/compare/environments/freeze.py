@@ -9,8 +9,8 @@ from itertools import product
 import msgspec
 from packaging.markers import InvalidMarker, Marker
 
-from reprobuild.compare.environments.machine import Captured
-from reprobuild.compare.environments.model import HIDDEN, Aspect, Gathered, project
+from reprobuild.compare.environments.machine import CapturedMachine
+from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, project
 from reprobuild.compare.environments.origin import INDEX, of_address, of_file
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, environment_of
 from reprobuild.snapshot.model import Requirement, Snapshot
@@ -27,7 +27,9 @@ _MACHINES = ("x86_64", "aarch64")
 _COMMITS = (40, 64)  # characters of a whole id: it is the content, wherever the repository is
 
 
-def of_environment(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> Snapshot:
+def of_environment(
+    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
+) -> Snapshot:
     """Return a snapshot without the lines of the freeze that its Python does not install."""
     if not any(line.marker for line in snapshot.requirements):
         return snapshot
@@ -46,7 +48,7 @@ def of_environment(gathered: Gathered, snapshot: Snapshot, captured: Captured | 
     return msgspec.structs.replace(snapshot, requirements=tuple(kept))
 
 
-def _pythons(snapshot: Snapshot, captured: Captured | None) -> tuple[str, ...]:
+def _pythons(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str, ...]:
     """Return the versions that the interpreter may have."""
     told = [captured.python.version] if captured and captured.python else []
     told += [report.python for report in snapshot.reports if report.python]
@@ -66,7 +68,9 @@ def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> 
     return found.pop() if len(found) == 1 else None
 
 
-def add_distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+def add_distributions(
+    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
+) -> None:
     """Add the freeze; `capture.json` tells the versions that it does not, and what every freeze leaves out."""
     listed = "requirements.txt" not in snapshot.absent
     if listed:
@@ -87,7 +91,7 @@ def add_distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured
                 gathered.add("python", name, {"version": found.version})
 
 
-def _aspects(gathered: Gathered, line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
+def _aspects(gathered: EnvironmentBuilder, line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
     hashes = line.hashes or ()
     if line.sha256 and hashes and line.sha256 not in hashes:
         gathered.doubt("python", CONTRADICTION, line.text)
@@ -112,7 +116,7 @@ def _origin(line: Requirement) -> str:
     return of_address(line.url) if line.url else of_file(line.path or "")
 
 
-def add_commits(gathered: Gathered, snapshot: Snapshot) -> None:
+def add_commits(gathered: EnvironmentBuilder, snapshot: Snapshot) -> None:
     """Add the repositories of the freeze."""
     for line in snapshot.requirements:
         if line.kind in ("vcs", "editable"):

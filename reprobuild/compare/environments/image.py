@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprobuild.compare.environments import conda
-from reprobuild.compare.environments.model import Gathered, Kind, Side, project, series
+from reprobuild.compare.environments.model import Environment, EnvironmentBuilder, Kind, project, series
 from reprobuild.compare.environments.origin import of_record
 from reprobuild.compare.environments.snapshot import release_aspects
 from reprobuild.compare.images.scan import Known, Scanned, fetch_contents, scan
-from reprobuild.image.oci.open import Opened
-from reprobuild.infra.tar import Entry
-from reprobuild.lock.lock import FILES
+from reprobuild.image.oci.open import OciImage
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.lock.system import FILES
 from reprobuild.recipe.image_config import DEFAULTS
 
 # Bytes of one file, and of all together, that are read; lists of real images have a few megabytes.
@@ -59,7 +59,7 @@ class _Read:
             if path in fixed or ours or (path.endswith(_TOLD) and path.startswith(tuple(self.sites))):
                 yield path
 
-    def _file(self, path: str) -> Entry | None:
+    def _file(self, path: str) -> TarEntry | None:
         """Return the file at a path, or that which a hard link there repeats, as uv makes them."""
         entry = self.tree.get(path)
         if entry is not None and entry.type == "hardlink":
@@ -83,7 +83,7 @@ class _Read:
         return found if isinstance(found, dict) else {}
 
 
-def from_image(opened: Opened, scratch: Path) -> Side:
+def from_image(opened: OciImage, scratch: Path) -> Environment:
     """Return what an image states.
 
     Args:
@@ -94,7 +94,7 @@ def from_image(opened: Opened, scratch: Path) -> Side:
         BuildError: a layer is damaged, or is not what the image states.
     """
     variables = dict(pair.partition("=")[::2] for pair in opened.config.get("Env") or ())
-    read, gathered = _Read(scan(opened, Known()), scratch, variables), Gathered()
+    read, gathered = _Read(scan(opened, Known()), scratch, variables), EnvironmentBuilder()
     if opened.config_digest or opened.config:  # else it states none
         special = {k: v for k, v in read.object(_ENVIRON).items() if isinstance(v, str)}
         gathered.variables({**variables, **special}.items())
@@ -108,14 +108,14 @@ def from_image(opened: Opened, scratch: Path) -> Side:
         gathered.add("release", "system", release_aspects(dict(_RELEASE.findall(text))))
     # What was not installed as editable left no trace of its repository.
     unlisted: dict[Kind, frozenset[str]] = {"source": frozenset(gathered.known.get("python", ()))}
-    return Side(
+    return Environment(
         name=opened.name, form=f"image, {opened.form}", known=gathered.known, unlisted=unlisted,
         doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
     )  # fmt: skip
 
 
-def _prefix(tree: Mapping[str, Entry], variables: Mapping[str, str]) -> str | None:
+def _prefix(tree: Mapping[str, TarEntry], variables: Mapping[str, str]) -> str | None:
     """Return the folder above the first bin/ of PATH that has a Python, without slashes around it."""
     # A squashfs states no PATH; in an image of ours, the environment has one place.
     for folder in (variables.get("PATH") or DEFAULTS["PATH"]).split(":"):
@@ -127,7 +127,7 @@ def _prefix(tree: Mapping[str, Entry], variables: Mapping[str, str]) -> str | No
     return None
 
 
-def _sites(tree: Mapping[str, Entry], prefix: str) -> list[str]:
+def _sites(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
     """Return the folders of distributions below a prefix, each with a slash; Debian has several."""
     above = re.escape(f"{prefix}/" if prefix else "")
     pattern = re.compile(rf"({above}(?:local/)?lib(?:64)?/python3(?:\.\d+)?/(?:site|dist)-packages/)[^/]")
@@ -136,7 +136,7 @@ def _sites(tree: Mapping[str, Entry], prefix: str) -> list[str]:
     return sorted(found, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
 
 
-def _python(gathered: Gathered, read: _Read, variables: Mapping[str, str]) -> None:
+def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]) -> None:
     """Add interpreter and distributions."""
     gathered.begin("python")
     for info in _infos(read):
@@ -188,7 +188,7 @@ def _metadata(content: bytes) -> dict[str, str]:
     return found
 
 
-def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.Built]) -> str:
+def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.CondaBuild]) -> str:
     """Return the version of the interpreter, or X.Y of it, as far as the image tells."""
     settings = (read(f"{read.prefix}/pyvenv.cfg") or b"").decode("utf-8", "replace")
     for line in settings.splitlines():
@@ -212,7 +212,7 @@ def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
             yield fields["Package"], fields.get("Version", ""), fields.get("Architecture", ""), ""
 
 
-def _sources(gathered: Gathered, read: _Read) -> None:
+def _sources(gathered: EnvironmentBuilder, read: _Read) -> None:
     """Add the sources that our own images say they hold."""
     gathered.begin("source")
     for path in sorted(path for path in read.tree if path.startswith(_SOURCES) and path.endswith(".json")):

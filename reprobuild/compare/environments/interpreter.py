@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprobuild.compare.environments.evidence import archive_evidence
-from reprobuild.compare.environments.model import Gathered
+from reprobuild.compare.environments.model import EnvironmentBuilder
 from reprobuild.compare.environments.repositories import LEFT_OUT
 from reprobuild.infra import secrets
 from reprobuild.snapshot.capture_model import PackedInterpreter
@@ -12,7 +12,7 @@ from reprobuild.snapshot.model import Snapshot
 OTHER_ARCHIVE = "{} has an archive of the interpreter that is not the one of its capture.json"
 
 
-def add_packed(gathered: Gathered, snapshot: Snapshot, archive: str | None) -> None:
+def add_packed(gathered: EnvironmentBuilder, snapshot: Snapshot, archive: str | None) -> None:
     """Add the packed interpreter of a snapshot, where it holds one.
 
     Args:

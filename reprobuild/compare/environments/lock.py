@@ -5,10 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprobuild.compare.environments import conda
-from reprobuild.compare.environments.model import HIDDEN, Aspects, Gathered, Kind, Side, project, series
+from reprobuild.compare.environments.model import (
+    HIDDEN,
+    Aspects,
+    Environment,
+    EnvironmentBuilder,
+    Kind,
+    project,
+    series,
+)
 from reprobuild.compare.environments.repositories import NONE
 from reprobuild.lock.diff import realised, rest
-from reprobuild.lock.lock import Lock, Ruling, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock, Resolution
 from reprobuild.recipe.image_config import static_variables
 from reprobuild.snapshot.file_kinds import field_of
 
@@ -20,13 +29,13 @@ _KINDS: dict[str, Kind] = {  # by the field of Snapshot
 }
 
 
-def from_lock(path: Path, name: str) -> Side:
+def from_lock(path: Path, name: str) -> Environment:
     """Return what the image of a lock will hold.
 
     Raises:
         LockError: see `read_lock`.
     """
-    lock, gathered = read_lock(path), Gathered()
+    lock, gathered = read_lock(path), EnvironmentBuilder()
     version = lock.interpreter.version
     told: Aspects = {
         "version": version,
@@ -52,7 +61,7 @@ def from_lock(path: Path, name: str) -> Side:
         gathered.add("recipe", what, {"value": value})
     for what, value in realised(lock).items():
         gathered.add("realised", what, {"value": value})
-    return Side(
+    return Environment(
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         left_out={key: reason for ruling in lock.rulings for key, reason in _left_out(ruling)},
@@ -60,7 +69,7 @@ def from_lock(path: Path, name: str) -> Side:
     )  # fmt: skip
 
 
-def _distributions(gathered: Gathered, lock: Lock) -> None:
+def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
     gathered.begin("python")
     gathered.begin("source")
     built = {project(wheel.name): wheel.version for wheel in lock.realised.wheels} if lock.realised else {}
@@ -72,7 +81,7 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
         else:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
     if lock.conda:
-        packages = ((conda.Built(one.name, one.version, one.build), one.file) for one in lock.conda)
+        packages = ((conda.CondaBuild(one.name, one.version, one.build), one.file) for one in lock.conda)
         conda.add(gathered, (conda.hashed(it, file.filename, sha256=file.sha256) for it, file in packages))
     for sdist in lock.sdists:
         facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}
@@ -92,7 +101,7 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
             gathered.add("job", source.name, aspects)
 
 
-def _left_out(ruling: Ruling) -> list[tuple[tuple[Kind, str], str]]:
+def _left_out(ruling: Resolution) -> list[tuple[tuple[Kind, str], str]]:
     """Return why a captured line is not in the image as it was."""
     kind = _KINDS.get(field_of(ruling.file))
     if kind is None or ruling.outcome not in ("excluded", "replaced", "unresolved"):

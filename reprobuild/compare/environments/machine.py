@@ -20,13 +20,13 @@ from reprobuild.snapshot.parsers.capture_json import DAMAGED, FILE
 from reprobuild.snapshot.text import LIMIT
 
 
-class Part(Struct, frozen=True):
+class CapturePart(Struct, frozen=True):
     """How the capture of one part ended: `done`, `not-there`, `failed`, `timed-out`."""
 
     outcome: Line
 
 
-class Python(Struct, frozen=True):
+class PythonFacts(Struct, frozen=True):
     """The interpreter."""
 
     version: Line
@@ -34,7 +34,7 @@ class Python(Struct, frozen=True):
     libc: Line = ""
 
 
-class Distribution(Struct, frozen=True):
+class InstalledDistribution(Struct, frozen=True):
     """One installed distribution."""
 
     name: Line
@@ -44,10 +44,10 @@ class Distribution(Struct, frozen=True):
 class Distributions(Struct, frozen=True):
     """All that the interpreter sees."""
 
-    found: tuple[Distribution, ...]
+    found: tuple[InstalledDistribution, ...]
 
 
-class Gpu(Struct, frozen=True):
+class CapturedGpu(Struct, frozen=True):
     """What files and `nvidia-smi` say."""
 
     driver: Text = ""
@@ -75,7 +75,7 @@ class Cpu(Struct, frozen=True):
     features: Text = field(default="", name="Features")
 
 
-class Machine(Struct, frozen=True):
+class MachineFacts(Struct, frozen=True):
     """Processor, memory, kernel, limits and release of the system."""
 
     host: Text = ""
@@ -89,21 +89,21 @@ class Machine(Struct, frozen=True):
     container: tuple[Text, ...] = ()
 
 
-class Captured(Struct, frozen=True):
+class CapturedMachine(Struct, frozen=True):
     """All of it; None for a part that was not there or failed, as `parts` says."""
 
-    parts: dict[Key, Part]
-    python: Python | None = None
+    parts: dict[Key, CapturePart]
+    python: PythonFacts | None = None
     distributions: Distributions | None = None
-    gpu: Gpu | None = None
-    machine: Machine | None = None
+    gpu: CapturedGpu | None = None
+    machine: MachineFacts | None = None
 
     def without(self, part: str) -> bool:
         """Say whether the capture looked for a part, and there was none."""
         return part in self.parts and self.parts[part].outcome == "not-there"
 
 
-def read_facts(folder: Path) -> Captured | None:
+def read_facts(folder: Path) -> CapturedMachine | None:
     """Return what `reprobuild capture` wrote down of a machine; None in a snapshot that a recipe took.
 
     Args:
@@ -117,6 +117,6 @@ def read_facts(folder: Path) -> Captured | None:
     if path is None:
         return None
     try:
-        return msgspec.json.decode(read_plain(path, LIMIT), type=Captured)
+        return msgspec.json.decode(read_plain(path, LIMIT), type=CapturedMachine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # nested brackets
         raise SnapshotError(f"{escaped(str(path))}: {escaped(str(err))}", hint=DAMAGED) from None

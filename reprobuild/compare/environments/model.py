@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.compare.environments.channel import same_channel
 from reprobuild.infra import secrets
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 
 Kind = Literal[
     "interpreter",
@@ -97,14 +97,14 @@ class Doubt(Struct, frozen=True, kw_only=True):
     weight: Weight
 
 
-class Unread(Struct, frozen=True):
+class UnreadLine(Struct, frozen=True):
     """A line of a snapshot that was not understood, or a file of an unknown kind, whose `text` is empty."""
 
     place: str
     text: str
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class RepositoryEvidence(Struct, frozen=True, kw_only=True):
     """What proves the tree of a captured repository: the bytes of its diff, which begins at `start`, and its bundle.
 
     `stated` says that the bundle is the one that capture.json states. A packed interpreter has its archive as
@@ -117,7 +117,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     stated: bool
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class Environment(Struct, frozen=True, kw_only=True):
     """One of two environments.
 
     `name` is what the user called it and `form` what it is. `known` has the facts of each kind that the side
@@ -138,19 +138,19 @@ class Side(Struct, frozen=True, kw_only=True):
     partial: frozenset[Kind] = frozenset()
     repeats: frozenset[tuple[Kind, str, str]] = frozenset()
     doubts: tuple[Doubt, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadLine, ...] = ()
     lock: Lock | None = None
-    evidence: dict[tuple[Kind, str], tuple[Evidence, ...]] = {}
+    evidence: dict[tuple[Kind, str], tuple[RepositoryEvidence, ...]] = {}
 
 
-class Gathered:
+class EnvironmentBuilder:
     """Facts that are put together, line by line."""
 
     def __init__(self) -> None:
         self.known: dict[Kind, Facts] = {}
         self.doubled: dict[Kind, int] = {}
         self.repeats: set[tuple[Kind, str, str]] = set()
-        self.evidence: dict[tuple[Kind, str], tuple[Evidence, ...]] = {}
+        self.evidence: dict[tuple[Kind, str], tuple[RepositoryEvidence, ...]] = {}
         self._doubts: dict[tuple[Kind, str, Weight], list[str]] = {}
 
     @property

@@ -9,10 +9,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.capture.launch import capture
-from reprobuild.compare.environments.difference import Comparison, compare_sides
+from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
 from reprobuild.compare.environments.image import from_image
 from reprobuild.compare.environments.lock import from_lock
-from reprobuild.compare.environments.model import Side
+from reprobuild.compare.environments.model import Environment
 from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.compare.images.explain import LOCK, open_image
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
@@ -34,7 +34,7 @@ class Running(Struct, frozen=True, kw_only=True):
 
 def compare(
     one: str, other: str, running: Running, env: Mapping[str, str], say: Callable[[str], None]
-) -> Comparison:
+) -> EnvironmentComparison:
     """Compare two environments.
 
     Args:
@@ -66,7 +66,7 @@ def compare(
 
 def open_side(
     name: str, scratch: Path, running: Running, env: Mapping[str, str], say: Callable[[str], None]
-) -> Side:
+) -> Environment:
     """Return what one of the two states; `scratch` is an empty folder, and `compare` has the rest."""
     if name == HERE:
         say("capturing the running environment")
@@ -101,7 +101,7 @@ def _is_text(path: Path) -> bool:
     return b"\0" not in start and not start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
 
 
-def _here(running: Running, folder: Path) -> Side:
+def _here(running: Running, folder: Path) -> Environment:
     said: list[bytes] = []
     code = capture(
         running.python, folder, env=running.env, sink=lambda stream, data: said.append(data), as_json=False

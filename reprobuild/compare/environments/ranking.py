@@ -13,7 +13,7 @@ from reprobuild.compare.environments.model import KINDS, Kind
 from reprobuild.resolve.environment import environment
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RankingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table; see its head."""
 
     group: str
@@ -25,16 +25,16 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def table() -> tuple[Rule, ...]:
+def table() -> tuple[RankingRule, ...]:
     """Return the rules in their order."""
     raw = files("reprobuild.compare.environments").joinpath("ranking.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, tuple[Rule, ...]])["rule"]
+    return msgspec.toml.decode(raw, type=dict[str, tuple[RankingRule, ...]])["rule"]
 
 
 @cache
-def _by_kind() -> dict[Kind, tuple[tuple[int, Rule, re.Pattern[str] | None], ...]]:
+def _by_kind() -> dict[Kind, tuple[tuple[int, RankingRule, re.Pattern[str] | None], ...]]:
     """Return for each kind its rules with their ranks, each with one compiled pattern for its names."""
-    found: dict[Kind, list[tuple[int, Rule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
+    found: dict[Kind, list[tuple[int, RankingRule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
     for rank, rule in enumerate(table(), 1):
         pattern = re.compile("|".join(f"(?:{name})" for name in rule.names)) if rule.names else None
         for kind in rule.kinds:
@@ -42,13 +42,13 @@ def _by_kind() -> dict[Kind, tuple[tuple[int, Rule, re.Pattern[str] | None], ...
     return {kind: tuple(rows) for kind, rows in found.items()}
 
 
-def rank(kind: Kind, name: str) -> tuple[int, Rule]:
+def rank(kind: Kind, name: str) -> tuple[int, RankingRule]:
     """Return the rule of a thing, and its place in the table from 1.
 
     Patterns are matched against at most 200 characters: no name that a rule knows is longer.
     """
     treated = _class(name[:200]) if kind == "environment" else ""
-    last: tuple[int, Rule] | None = None
+    last: tuple[int, RankingRule] | None = None
     for place, rule, pattern in _by_kind()[kind]:
         if (pattern is not None and pattern.fullmatch(name[:200])) or treated in rule.like:
             return place, rule

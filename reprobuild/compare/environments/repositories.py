@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from reprobuild.compare.environments.evidence import evidence
 from reprobuild.compare.environments.freeze import add_commits
-from reprobuild.compare.environments.model import Aspect, Gathered, Kind, project
-from reprobuild.snapshot.capture_model import Captured, Repository
+from reprobuild.compare.environments.model import Aspect, EnvironmentBuilder, Kind, project
+from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.model import Snapshot
 
 NONE = "none"
@@ -17,7 +17,7 @@ OTHER_BUNDLE = "{} has a bundle that is not the one of its capture.json"
 LEFT_OUT = "{} leaves the content of files out"
 
 
-def add_sources(gathered: Gathered, snapshot: Snapshot, bundles: Mapping[str, str]) -> None:
+def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mapping[str, str]) -> None:
     """Add the repositories: whole work trees that were captured, else commits of the freeze and digests of diffs."""
     if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
         gathered.begin("source")
@@ -36,7 +36,7 @@ def add_sources(gathered: Gathered, snapshot: Snapshot, bundles: Mapping[str, st
 
 
 def _repositories(
-    gathered: Gathered, snapshot: Snapshot, captured: Captured, bundles: Mapping[str, str]
+    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureFacts, bundles: Mapping[str, str]
 ) -> None:
     """Add the work trees that were captured; those that lie inside of others are a part of them."""
     gathered.begin("job")
@@ -66,7 +66,7 @@ def _repositories(
             gathered.evidence["job", one.name] = proofs
 
 
-def _left_out(gathered: Gathered, one: Repository) -> None:
+def _left_out(gathered: EnvironmentBuilder, one: CapturedRepository) -> None:
     """Add the files that are in no tree and in no diff: their content may differ without another word."""
     kind: Kind = "source" if one.distributions else "job"
     for file in one.left_out:
@@ -76,7 +76,7 @@ def _left_out(gathered: Gathered, one: Repository) -> None:
         gathered.doubt(kind, LEFT_OUT, f"{one.name}: {more} more, which are not named", "hidden")
 
 
-def _inside(captured: Captured, one: Repository) -> Iterator[Repository]:
+def _inside(captured: CaptureFacts, one: CapturedRepository) -> Iterator[CapturedRepository]:
     """Yield each repository inside of another, at any depth; each is inside of one at most once."""
     waiting, seen = [one.name], {one.name}
     while waiting:
@@ -87,7 +87,7 @@ def _inside(captured: Captured, one: Repository) -> Iterator[Repository]:
                 yield child
 
 
-def _line(child: Repository, outermost: Repository) -> str:
+def _line(child: CapturedRepository, outermost: CapturedRepository) -> str:
     """Return the place and tree of a repository inside of another.
 
     The lines of all parents make the whole path. No repository is called `.`, which stands for the outermost.

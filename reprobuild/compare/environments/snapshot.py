@@ -15,22 +15,28 @@ from reprobuild.compare.environments.channel import channels
 from reprobuild.compare.environments.evidence import hash_bundles, hash_interpreter
 from reprobuild.compare.environments.freeze import add_distributions, of_environment
 from reprobuild.compare.environments.interpreter import add_packed
-from reprobuild.compare.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
+from reprobuild.compare.environments.machine import (
+    CapturedGpu,
+    CapturedMachine,
+    Cpu,
+    MachineFacts,
+    read_facts,
+)
 from reprobuild.compare.environments.model import (
     ARCHITECTURE,
     HIDDEN,
     Aspects,
-    Gathered,
+    Environment,
+    EnvironmentBuilder,
     Kind,
-    Side,
-    Unread,
+    UnreadLine,
     bounded,
     project,
     series,
 )
 from reprobuild.compare.environments.repositories import add_sources
 from reprobuild.infra import secrets
-from reprobuild.snapshot.model import Remark, Report, Snapshot
+from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.read import read_snapshot
 
@@ -59,7 +65,7 @@ _HEADERS = {
 _DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
 
 
-def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
+def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Environment:
     """Return what a snapshot states.
 
     Raises:
@@ -72,9 +78,9 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
 
 
 def of_snapshot(
-    snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot",
+    snapshot: Snapshot, captured: CapturedMachine | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
-) -> Side:  # fmt: skip
+) -> Environment:  # fmt: skip
     """Return what a snapshot and its `capture.json` state.
 
     Args:
@@ -85,7 +91,7 @@ def of_snapshot(
         bundles: what `hash_bundles` returned.
         archive: what `hash_interpreter` returned.
     """
-    gathered = Gathered()
+    gathered = EnvironmentBuilder()
     snapshot = of_environment(gathered, snapshot, captured)
     _lists(gathered, snapshot, captured)
     _conda(gathered, snapshot, captured)
@@ -101,7 +107,7 @@ def of_snapshot(
     unlisted["gpu"] = _silent(gathered, captured)
     unlisted["system"] = frozenset({ARCHITECTURE}) - gathered.known.get("system", {}).keys()
     unlisted["machine"] = frozenset(_OF_REPORTS.values()) - gathered.known.get("machine", {}).keys()
-    return Side(
+    return Environment(
         name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
@@ -110,18 +116,18 @@ def of_snapshot(
     )  # fmt: skip
 
 
-def _odd(snapshot: Snapshot) -> Iterator[Remark]:
+def _odd(snapshot: Snapshot) -> Iterator[ParseNote]:
     return (remark for remark in snapshot.remarks if not remark.understood)
 
 
-def _unread(remark: Remark) -> Unread:
+def _unread(remark: ParseNote) -> UnreadLine:
     """Return a line that was not understood; a shortened one, and a file that was not read, are like no other."""
     text = remark.text or remark.reason
     alone = text.endswith(("…", "characters: too long to show)", ": not read"))
-    return Unread(str(remark.place), "" if alone else text)
+    return UnreadLine(str(remark.place), "" if alone else text)
 
 
-def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+def _lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
     """Add what the files of the chapter's recipe list."""
     add_distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
@@ -147,7 +153,7 @@ def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
         gathered.begin("module")
 
 
-def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+def _conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
     """Add conda's lists; what pip has installed stands in some of them, too."""
     if snapshot.conda or (captured and captured.without("conda")):
         gathered.begin("conda")
@@ -157,7 +163,7 @@ def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
     others = [one for one in snapshot.conda if one.channel != PYPI]
     if others:
         built = (
-            (conda.Built(one.name, one.version, one.build or "", channel=channels(one)), one)
+            (conda.CondaBuild(one.name, one.version, one.build or "", channel=channels(one)), one)
             for one in others
         )
         # Without an address, the line is the name of the file.
@@ -168,7 +174,7 @@ def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
         conda.add(gathered, files)
 
 
-def _captured(gathered: Gathered, captured: Captured) -> None:
+def _captured(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
     """Add what only `capture.json` says."""
     if captured.python:
         python = captured.python
@@ -189,7 +195,7 @@ def _captured(gathered: Gathered, captured: Captured) -> None:
             gathered.add("release", "system", release_aspects(captured.machine.release))
 
 
-def _reported(gathered: Gathered, report: Report) -> None:
+def _reported(gathered: EnvironmentBuilder, report: MachineReport) -> None:
     """Add what `collect_env` or `nvidia-smi` said; what `capture.json` has said stays."""
     if report.kind == "capture":
         return
@@ -209,7 +215,7 @@ def _reported(gathered: Gathered, report: Report) -> None:
     _add(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
 
 
-def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
+def _silent(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> frozenset[str]:
     """Return the facts of GPUs that a snapshot does not tell, even where they are so.
 
     A capture tells of all but what is known only to a job that captures itself, in its own process.
@@ -220,7 +226,7 @@ def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
     return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
 
 
-def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
+def _add(gathered: EnvironmentBuilder, kind: Kind, name: str, value: str) -> None:
     """Add a fact of the machine; what it does not have is not stated."""
     if value:
         gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
@@ -235,7 +241,7 @@ def release_aspects(release: dict[str, str]) -> Aspects:
     }
 
 
-def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
+def _gpu(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
     """Yield what is said of GPUs, driver and CUDA's libraries; alike GPUs are counted."""
     rows = [
         dict(zip(gpu.nvidia_smi_fields, (cell.strip() for cell in row.split(",")), strict=False))
@@ -264,7 +270,7 @@ def _counted(names: Iterator[str]) -> str:
     return ", ".join(f"{number} x {name}" for name, number in sorted(Counter(names).items()))
 
 
-def _machine(machine: Machine) -> Iterator[tuple[str, str]]:
+def _machine(machine: MachineFacts) -> Iterator[tuple[str, str]]:
     """Yield what is said of processor, kernel and limits."""
     cpu = machine.cpu
     yield "host", machine.host

@@ -18,11 +18,12 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.compare.images.classify import source_of
+from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layers.plan import skeleton
-from reprobuild.image.tree_digest import Tree
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.strings import TreePath
-from reprobuild.lock.lock import FILES, PREFIX, Lock, dpkg_name
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import FILES, PREFIX, dpkg_name
 
 # (kind, name) in the words of `compare`; ("", "") is no input.
 Input = tuple[str, str]
@@ -71,7 +72,7 @@ def _says_origins(path: str) -> bool:
     return lists or path == _STATUS or path.endswith(".dist-info/RECORD") or bool(_CONDA.fullmatch(path))
 
 
-def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock | None) -> Origins:
+def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Lock | None) -> Origins:
     """Return the origins of an image.
 
     Args:
@@ -232,7 +233,7 @@ def folder_owners(origins: Origins) -> dict[str, Input]:
     return found
 
 
-class Culprit(Struct, frozen=True, kw_only=True):
+class Cause(Struct, frozen=True, kw_only=True):
     """An input with the files that differ and that it brought.
 
     `one` and `other` are what the locks say of it where both are known, else the versions in the images.
@@ -256,7 +257,7 @@ def choose(candidates_: list[Input], changed: Changed) -> Input:
     return next((item for item in candidates_ if item in changed), candidates_[0] if candidates_ else NONE)
 
 
-def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Culprit]:
+def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Cause]:
     """Return one culprit for each input, those that explain nothing first, then the likeliest.
 
     Args:
@@ -268,8 +269,6 @@ def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input,
     for item, files in counts.items():
         one, other = changed.get(item, (same.get(item, ""),) * 2)
         explains = "yes" if item in changed else "unknown" if item == NONE else "no"
-        found.append(
-            Culprit(kind=item[0], name=item[1], one=one, other=other, explains=explains, files=files)
-        )
+        found.append(Cause(kind=item[0], name=item[1], one=one, other=other, explains=explains, files=files))
     order = ("unknown", "no", "yes")
     return sorted(found, key=lambda c: (order.index(c.explains), -c.files, c.kind, c.name))

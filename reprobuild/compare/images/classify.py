@@ -48,14 +48,14 @@ MOST_LINES = 1_000_000
 DEEPEST = 2
 
 
-class Finding(Struct, frozen=True):
+class ChangeKind(Struct, frozen=True):
     """A kind, and the evidence for it in some words."""
 
     kind: str
     detail: str = ""
 
 
-def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> Finding:
+def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> ChangeKind:
     """Return the kind of a difference.
 
     Args:
@@ -67,20 +67,20 @@ def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> 
     found = _by_content(path, one, other, source)
     place = _by_place(path)
     if place and (found is None or found.kind in ("time", "order", "content")):
-        return Finding(place, found.detail if found else "")
-    return found or Finding("content")
+        return ChangeKind(place, found.detail if found else "")
+    return found or ChangeKind("content")
 
 
-def classify_unread(path: str) -> Finding:
+def classify_unread(path: str) -> ChangeKind:
     """Return the kind of a difference whose contents were not looked into: by the place alone."""
-    return Finding(_by_place(path) or "content")
+    return ChangeKind(_by_place(path) or "content")
 
 
 def _by_place(path: str) -> str:
     return "log" if LOGS.match(path) else "cache" if CACHES.match(path) else ""
 
 
-def _by_content(path: str, one: bytes, other: bytes, source: Source) -> Finding | None:
+def _by_content(path: str, one: bytes, other: bytes, source: Source) -> ChangeKind | None:
     if path.endswith(".pyc"):
         return _bytecode(one, other, source)
     for look in (_identity, _shadow):
@@ -90,34 +90,34 @@ def _by_content(path: str, one: bytes, other: bytes, source: Source) -> Finding 
     return _look(one, other, DEEPEST)
 
 
-def _look(one: bytes, other: bytes, depth: int) -> Finding | None:
+def _look(one: bytes, other: bytes, depth: int) -> ChangeKind | None:
     """Return what is the matter with two contents, or with what is packed in them."""
     for kind, evidence in file_formats.differences(one, other):
         if kind != "inner":
-            return Finding(kind, evidence)
+            return ChangeKind(kind, evidence)
         inner = _look(evidence[0], evidence[1], depth - 1) if depth else None
-        return Finding(inner.kind, f"inside, {inner.detail}") if inner else None
+        return ChangeKind(inner.kind, f"inside, {inner.detail}") if inner else None
     return _plain(one, other)
 
 
-def _plain(one: bytes, other: bytes) -> Finding | None:
+def _plain(one: bytes, other: bytes) -> ChangeKind | None:
     """Return what is the matter with two contents without a format of their own."""
     if len(one) == len(other) and file_formats.without_build_ids(one) == file_formats.without_build_ids(
         other
     ):
-        return Finding("build-id", "only the build id in the ELF note differs")
+        return ChangeKind("build-id", "only the build id in the ELF note differs")
     few = max(side.count(b"\n") for side in (one, other)) < MOST_LINES
     ends = one.removesuffix(b"\n") == other.removesuffix(b"\n")  # only the last end of line is more
     alike = few and not ends and abs(len(one) - len(other)) < 2
     if alike and _lines(one, masked=False) == _lines(other, masked=False):
-        return Finding("order", "the same lines in another order")
+        return ChangeKind("order", "the same lines in another order")
     if _in_time(one, other) and _masked(one) == _masked(other):
-        return Finding("time", f"only dates and times differ, the first: {_first_time(one, other)}")
+        return ChangeKind("time", f"only dates and times differ, the first: {_first_time(one, other)}")
     text = few and not ends and max(len(one), len(other)) < LARGEST_TEXT and b"\0" not in one
     if text and _lines(one, masked=True) == _lines(other, masked=True):
-        return Finding("time", "only dates, times and the order of lines differ")
+        return ChangeKind("time", "only dates, times and the order of lines differ")
     if _same_json(one, other):
-        return Finding("order", "the same JSON, its keys in another order or with other spaces")
+        return ChangeKind("order", "the same JSON, its keys in another order or with other spaces")
     return None
 
 
@@ -173,22 +173,22 @@ def _same_json(one: bytes, other: bytes) -> bool:
         return False
 
 
-def _identity(path: str, one: bytes, other: bytes) -> Finding | None:
+def _identity(path: str, one: bytes, other: bytes) -> ChangeKind | None:
     """Return the kind of what is drawn at random once for each machine, where it looks like that."""
     if path in ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid"):
         random = all(re.fullmatch(rb"([0-9a-f]{32}|uninitialized)?\n?", side) for side in (one, other))
-        return Finding("identity", "an id that is drawn at random for each machine") if random else None
+        return ChangeKind("identity", "an id that is drawn at random for each machine") if random else None
     keys = (b"-----BEGIN ", b"ssh-", b"ecdsa-")
     if (
         re.fullmatch(r"etc/ssh/ssh_host_\w+_key(\.pub)?", path)
         and one.startswith(keys)
         and other.startswith(keys)
     ):
-        return Finding("identity", "a key of the SSH server, drawn at random for each machine")
+        return ChangeKind("identity", "a key of the SSH server, drawn at random for each machine")
     return None
 
 
-def _shadow(path: str, one: bytes, other: bytes) -> Finding | None:
+def _shadow(path: str, one: bytes, other: bytes) -> ChangeKind | None:
     """Return "time" where only the third field differs: the day of the last change, as shadow(5) has it."""
     if path not in ("etc/shadow", "etc/shadow-"):
         return None
@@ -201,7 +201,7 @@ def _shadow(path: str, one: bytes, other: bytes) -> Finding | None:
     if not all(re.fullmatch(rb"\d{0,6}", day) for day in days):
         return None
     said = " and ".join(day.decode() for day in days)
-    return Finding("time", f"only the days of the last change of passwords differ, the first: {said}")
+    return ChangeKind("time", f"only the days of the last change of passwords differ, the first: {said}")
 
 
 def source_of(path: str) -> str:
@@ -215,15 +215,15 @@ def source_of(path: str) -> str:
     return f"{path[:-1]}"
 
 
-def _bytecode(one: bytes, other: bytes, source: Source) -> Finding:
+def _bytecode(one: bytes, other: bytes, source: Source) -> ChangeKind:
     """Say where two compiled modules differ: PEP 552 has the header."""
     if source == "different":
-        return Finding("content", "compiled from another source")
+        return ChangeKind("content", "compiled from another source")
     words = list(_header(one, other))
     if one[16:] != other[16:]:
         words.append(_code(one[16:], other[16:]))
     tail = ", its source is in no image" if source == "absent" else ", from the same source"
-    return Finding("bytecode", "; ".join(words) + tail)
+    return ChangeKind("bytecode", "; ".join(words) + tail)
 
 
 def _header(one: bytes, other: bytes) -> Iterator[str]:

@@ -22,7 +22,7 @@ LINES = 60
 ABSENT = "diffoscope is not on PATH, so it was not asked"
 
 
-class Deeper(Struct, frozen=True, kw_only=True):
+class DiffoscopeResult(Struct, frozen=True, kw_only=True):
     """What diffoscope says of one file."""
 
     path: str
@@ -32,7 +32,7 @@ class Deeper(Struct, frozen=True, kw_only=True):
 def look_deeper(
     pair: tuple[Scanned, Scanned], files: Sequence[FileChange], contents: Path, env: Mapping[str, str],
     say: Callable[[str], None],
-) -> tuple[list[Deeper], list[str]]:  # fmt: skip
+) -> tuple[list[DiffoscopeResult], list[str]]:  # fmt: skip
     """Return what diffoscope says of the first files of the kind "content", and what there is to note.
 
     Args:
@@ -55,7 +55,7 @@ def look_deeper(
         argv = ["diffoscope", "--text", str(target), "--text-color", "never", str(one), str(other)]
         clean = {"PATH": env.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": str(contents)}
         try:
-            with contextlib.suppress(proc.Failed):  # it exits 1 where files differ
+            with contextlib.suppress(proc.ProcessFailedError):  # it exits 1 where files differ
                 proc.run(argv, env=clean, purpose="look into a file", timeout=SECONDS)
             lines = target.read_text("utf-8", "replace").splitlines() if target.is_file() else []
         except EngineError as err:
@@ -67,7 +67,7 @@ def look_deeper(
             kept.append(f"... and {len(lines) - len(kept)} lines more")
         if not kept:
             notes.append(f"diffoscope said nothing of {path!r}")
-        found += [Deeper(path=path, text="\n".join(kept))] if kept else []
+        found += [DiffoscopeResult(path=path, text="\n".join(kept))] if kept else []
     return found, notes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprobuild.compare.images.classify import first_difference
 from reprobuild.infra import secrets
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
 LONGEST_LINE = 4096
 LARGEST = 2**20  # the search for secrets takes some seconds for a file of this size
@@ -14,7 +14,7 @@ PRIVATE = frozenset(
 )
 
 
-def quotable(path: str, one: Entry, other: Entry, contents: tuple[bytes, bytes]) -> str:
+def quotable(path: str, one: TarEntry, other: TarEntry, contents: tuple[bytes, bytes]) -> str:
     """Return "" where parts of two contents may be shown, else the reason why not."""
     if not one.mode & other.mode & 0o004:
         return "not everybody may read it"

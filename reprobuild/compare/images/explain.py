@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.compare.images.attribute import (
     NONE,
-    Culprit,
+    Cause,
     Input,
     Origins,
     candidates,
@@ -28,7 +28,7 @@ from reprobuild.compare.images.attribute import (
     wanted,
 )
 from reprobuild.compare.images.classify import Source, classify, classify_unread, source_of
-from reprobuild.compare.images.diffoscope import Deeper, look_deeper
+from reprobuild.compare.images.diffoscope import DiffoscopeResult, look_deeper
 from reprobuild.compare.images.excerpt import excerpt, quotable
 from reprobuild.compare.images.scan import Known, Scanned, chosen, fetch_contents, scan
 from reprobuild.compare.images.tree import (
@@ -44,11 +44,12 @@ from reprobuild.compare.images.tree import (
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
 from reprobuild.image.oci.members import written
-from reprobuild.image.oci.open import GIVE, Opened, open_path
+from reprobuild.image.oci.open import GIVE, OciImage, open_path
 from reprobuild.infra import secrets
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change, compare_locks
-from reprobuild.lock.lock import Lock, read_lock
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
 
 LOCK = "reprobuild.lock"
 LABEL = "org.reprobuild.lock"
@@ -60,7 +61,7 @@ Say = Callable[[str], None]
 Pair = tuple[Scanned, Scanned]
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class ImageSummary(Struct, frozen=True, kw_only=True):
     """One of the two images: what the user called it, what it is, and its digests ("" for what it has not)."""
 
     name: str
@@ -72,24 +73,24 @@ class Side(Struct, frozen=True, kw_only=True):
     lock: str
 
 
-class Explanation(Struct, frozen=True, kw_only=True):
+class ImageDiff(Struct, frozen=True, kw_only=True):
     """All that differs between two images.
 
     `level` is the highest at which they are equal: manifest, config, tree, or different. `files` and those
     `changes` whose kind is `runtime` are what makes trees differ; other changes do not.
     """
 
-    one: Side
-    other: Side
+    one: ImageSummary
+    other: ImageSummary
     level: Level
     files: tuple[FileChange, ...] = ()
     changes: tuple[Change, ...] = ()
-    culprits: tuple[Culprit, ...] = ()
-    diffoscope: tuple[Deeper, ...] = ()
+    culprits: tuple[Cause, ...] = ()
+    diffoscope: tuple[DiffoscopeResult, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanation:
+def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> ImageDiff:
     """Compare two images.
 
     Args:
@@ -117,7 +118,7 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanati
         return _explain((sides[0], sides[1]), scratch, env, say)
 
 
-def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
+def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> OciImage:
     """Open an image of any form.
 
     Args:
@@ -149,7 +150,7 @@ def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Op
     return msgspec.structs.replace(opened, form=f"{opened.form} of {docker.NAME}")
 
 
-def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Explanation:
+def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> ImageDiff:
     locks, notes = _locks(pair)
     notes += [
         f"{scanned.image.name} states no configuration, so what runs is not known of it"
@@ -162,8 +163,8 @@ def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Exp
         *compare_documents(*pair),
         *compare_packing(*pair),
     )
-    deeper: list[Deeper] = []
-    blamed: list[Culprit] = []
+    deeper: list[DiffoscopeResult] = []
+    blamed: list[Cause] = []
     if files:
         contents = scratch / "contents"
         contents.mkdir()
@@ -174,16 +175,16 @@ def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Exp
         deeper, more = look_deeper(pair, files, contents, env, say)
         notes += more
     sides = [_side(scanned, lock) for scanned, lock in zip(pair, locks, strict=True)]
-    return Explanation(
+    return ImageDiff(
         one=sides[0], other=sides[1], level=level(*pair), changes=changes,
         files=tuple(sorted(files, key=lambda f: (KINDS.index(f.kind), f.path))), culprits=tuple(blamed),
         diffoscope=tuple(deeper), notes=tuple(notes),
     )  # fmt: skip
 
 
-def _side(scanned: Scanned, lock: Lock | None) -> Side:
+def _side(scanned: Scanned, lock: Lock | None) -> ImageSummary:
     image = scanned.image
-    return Side(
+    return ImageSummary(
         name=image.name, form=image.form, reference=image.reference, tree=scanned.digest,
         config=image.config_digest, manifest=image.manifest, lock=f"sha256:{lock.digest}" if lock else "",
     )  # fmt: skip
@@ -252,10 +253,10 @@ def _looked_into(pair: Pair, file: FileChange, contents: Path) -> FileChange:
 
 def _with_culprits(
     pair: Pair, files: list[FileChange], contents: Path, locks: list[Lock | None]
-) -> tuple[list[FileChange], list[Culprit]]:
+) -> tuple[list[FileChange], list[Cause]]:
     """Return the changes with the inputs that brought them, and the inputs with their number of files."""
 
-    def read(entry: Entry) -> bytes | None:
+    def read(entry: TarEntry) -> bytes | None:
         path = contents / entry.sha256
         return path.read_bytes() if path.is_file() else None
 

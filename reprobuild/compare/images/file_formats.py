@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import entry_of, hashed, members
+from reprobuild.infra.tar.entries import entry_of, hashed
+from reprobuild.infra.tar.reading import members
 from reprobuild.infra.untrusted.tars import UNREADABLE
 
 # Bytes that one file may inflate to before it is given up.

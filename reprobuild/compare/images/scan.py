@@ -16,11 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layers.blobs import Lane
+from reprobuild.image.layering.merge import Tree, merge
+from reprobuild.image.layers.blobs import SerialExecutor
 from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, inflated, written
-from reprobuild.image.oci.open import Opened, Packed
-from reprobuild.image.tree_digest import Tree, merge, tree_digest
-from reprobuild.infra.tar import CHUNK, Entry, entry_of, hashed
+from reprobuild.image.oci.open import OciImage, PackedLayer
+from reprobuild.image.tree_digest import tree_digest
+from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, hashed
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 
@@ -36,7 +37,7 @@ class _Hashed:
         self._stream = stream
         self._count = count
         self._digest = hashlib.sha256()
-        self._lane = Lane(self._digest.update)
+        self._lane = SerialExecutor(self._digest.update)
         self._pieces: list[bytes] = []
         self._gathered = 0
         self.size = 0
@@ -71,7 +72,7 @@ class _Hashed:
         return self._digest.hexdigest()
 
 
-class Packing(Struct):
+class LayerPacking(Struct):
     """How a layer is packed, known when it was read: gzip, zstd or none, and its length in bytes."""
 
     method: str = ""
@@ -79,7 +80,7 @@ class Packing(Struct):
 
 
 @contextlib.contextmanager
-def open_layer(image: Opened, index: int, allowance: Allowance) -> Iterator[tuple[IO[bytes], Packing]]:
+def open_layer(image: OciImage, index: int, allowance: Allowance) -> Iterator[tuple[IO[bytes], LayerPacking]]:
     """Give the tar of a layer; what is left of it is read at the end, and both hashes are then checked.
 
     Raises:
@@ -88,7 +89,7 @@ def open_layer(image: Opened, index: int, allowance: Allowance) -> Iterator[tupl
     """
     layer = image.layers[index]
     named = f"layer {index + 1} of {image.name} ({layer.digest or layer.diff_id})"
-    packing = Packing()
+    packing = LayerPacking()
     try:
         with image.files.open(layer.file) as stream:
             start = stream.read(4)
@@ -104,7 +105,7 @@ def open_layer(image: Opened, index: int, allowance: Allowance) -> Iterator[tupl
         raise BuildError(f"{named} is not what the image states", hint=CUT_SHORT)
 
 
-def verify_layer(image: Opened, index: int, allowance: Allowance) -> Packing:
+def verify_layer(image: OciImage, index: int, allowance: Allowance) -> LayerPacking:
     """Read a layer for its hashes alone, and return how it is packed.
 
     Raises:
@@ -115,10 +116,10 @@ def verify_layer(image: Opened, index: int, allowance: Allowance) -> Packing:
     return packing
 
 
-class Member(Struct, frozen=True):
+class LayerMember(Struct, frozen=True):
     """A member of a layer: its entry, its time in ns since 1970, and the owner's names as "user:group"."""
 
-    entry: Entry
+    entry: TarEntry
     time: int
     owner: str
 
@@ -129,18 +130,18 @@ class Scanned(Struct, frozen=True, kw_only=True):
     `times` has the time of each path of the tree that a layer writes, and `digest` is the tree digest.
     """
 
-    image: Opened
-    layers: list[list[Member]]
-    packing: list[Packing]
+    image: OciImage
+    layers: list[list[LayerMember]]
+    packing: list[LayerPacking]
     tree: Tree
     times: dict[str, int]
     digest: str
 
 
-Known = dict[str, list[Member]]
+Known = dict[str, list[LayerMember]]
 
 
-def packed_size(image: Opened) -> int:
+def packed_size(image: OciImage) -> int:
     """Return how many bytes the layers of an image have, packed; a file counts once.
 
     Raises:
@@ -152,7 +153,7 @@ def packed_size(image: Opened) -> int:
         raise BuildError(f"{image.name} cannot be read: {err}", hint=CUT_SHORT) from None
 
 
-def scan(image: Opened, known: Known) -> Scanned:
+def scan(image: OciImage, known: Known) -> Scanned:
     """Read every layer of an image once.
 
     Args:
@@ -164,7 +165,7 @@ def scan(image: Opened, known: Known) -> Scanned:
         BuildError: a layer is damaged, is not what the image states, or leads out of the image.
     """
     layers, packing = [], []
-    allowance, seen = Allowance(packed_size(image)), dict[Packed, Packing]()
+    allowance, seen = Allowance(packed_size(image)), dict[PackedLayer, LayerPacking]()
     for index, layer in enumerate(image.layers):
         origin = f"layer {index + 1} of {image.name}"
         found = known.get(layer.diff_id)
@@ -186,14 +187,14 @@ def scan(image: Opened, known: Known) -> Scanned:
     )  # fmt: skip
 
 
-def _member(info: TarInfo, content: object) -> Member:
+def _member(info: TarInfo, content: object) -> LayerMember:
     entry = hashed(entry_of(info), content)  # type: ignore[arg-type]  # what `members` gave
     for name in (entry.path, entry.target if entry.type == "hardlink" else ""):
         if ".." in name.split("/") or "\0" in name:
             raise ValueError(f"the member {name!r} leads out of the image")
     path = entry.path if not _ODD.search(entry.path) else _short(entry.path)
     entry = msgspec.structs.replace(entry, path=sys.intern(path), sha256=sys.intern(entry.sha256))
-    return Member(entry, _time(info), sys.intern(f"{info.uname}:{info.gname}"))
+    return LayerMember(entry, _time(info), sys.intern(f"{info.uname}:{info.gname}"))
 
 
 def _short(path: str) -> str:
@@ -211,7 +212,7 @@ def _time(info: TarInfo) -> int:
         return int(info.mtime) * 1_000_000_000
 
 
-def _times(layers: list[list[Member]], tree: Tree) -> dict[str, int]:
+def _times(layers: list[list[LayerMember]], tree: Tree) -> dict[str, int]:
     times: dict[str, int] = {}
     for layer in layers:
         for member in layer:
@@ -249,7 +250,7 @@ def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
             ) from None
 
 
-def _fetch(stream: IO[bytes], layer: list[Member], missing: set[str], folder: Path) -> None:
+def _fetch(stream: IO[bytes], layer: list[LayerMember], missing: set[str], folder: Path) -> None:
     for (_, content), member in zip(layer_members(stream, "the layer"), layer, strict=False):
         digest = member.entry.sha256
         if digest in missing and content is not None:
@@ -262,8 +263,8 @@ def _fetch(stream: IO[bytes], layer: list[Member], missing: set[str], folder: Pa
 
 
 def chosen(
-    pairs: Mapping[str, tuple[Entry, Entry]], largest: int, most: int
-) -> tuple[dict[str, tuple[Entry, Entry]], dict[str, str]]:
+    pairs: Mapping[str, tuple[TarEntry, TarEntry]], largest: int, most: int
+) -> tuple[dict[str, tuple[TarEntry, TarEntry]], dict[str, str]]:
     """Return the pairs whose contents are to be looked into, and {path: reason} of the others.
 
     Small ones go first, so that as many as can be are looked into.
@@ -273,7 +274,7 @@ def chosen(
         largest: of one content, in bytes.
         most: of all contents together, in bytes.
     """
-    found: dict[str, tuple[Entry, Entry]] = {}
+    found: dict[str, tuple[TarEntry, TarEntry]] = {}
     left_out: dict[str, str] = {}
     total, seen = 0, set[str]()
     for path, (one, other) in sorted(pairs.items(), key=lambda item: max(e.size for e in item[1])):

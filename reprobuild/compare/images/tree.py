@@ -16,10 +16,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reprobuild.compare.images.scan import Member, Scanned
-from reprobuild.image.tree_digest import Tree, runtime_part
+from reprobuild.compare.images.scan import LayerMember, Scanned
+from reprobuild.image.layering.merge import Tree
+from reprobuild.image.tree_digest import runtime_part
 from reprobuild.infra import secrets
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change
 
 # In the order in which a person should look at them: what is explained least comes first.
@@ -67,7 +68,7 @@ def compare_trees(one: Tree, other: Tree) -> list[FileChange]:
     return found
 
 
-def _fields(one: Entry, other: Entry) -> Iterator[FileChange]:
+def _fields(one: TarEntry, other: TarEntry) -> Iterator[FileChange]:
     values = (
         ("mode", f"{one.mode:04o}", f"{other.mode:04o}"),
         ("owner", f"{one.uid}:{one.gid}", f"{other.uid}:{other.gid}"),
@@ -81,15 +82,15 @@ def _fields(one: Entry, other: Entry) -> Iterator[FileChange]:
             yield FileChange(path=one.path, kind=kind, one=here, other=there)
 
 
-def _attributes(entry: Entry) -> str:
+def _attributes(entry: TarEntry) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(entry.xattrs))
 
 
-def _device(entry: Entry) -> str:
+def _device(entry: TarEntry) -> str:
     return f"{entry.device[0]}:{entry.device[1]}"
 
 
-def describe(entry: Entry) -> str:
+def describe(entry: TarEntry) -> str:
     """Return an entry in some words: type, mode, owner, and what it leads to."""
     more = {
         "file": f" of {entry.size} bytes sha256:{entry.sha256}",
@@ -219,7 +220,7 @@ def compare_packing(one: Scanned, other: Scanned) -> list[Change]:
     return found
 
 
-def _layer(name: str, one: Sequence[Member], other: Sequence[Member]) -> Iterator[Change]:
+def _layer(name: str, one: Sequence[LayerMember], other: Sequence[LayerMember]) -> Iterator[Change]:
     """Say in which way two layers at one place differ, where they hold the same paths."""
     paths = [[member.entry.path for member in side] for side in (one, other)]
     if sorted(paths[0]) != sorted(paths[1]):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from reprobuild.errors import UsageError
 from reprobuild.infra.flock import machine
-from reprobuild.lock.lock import Artefact, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import Store
 

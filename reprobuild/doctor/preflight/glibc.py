@@ -8,7 +8,8 @@ from packaging.utils import InvalidWheelFilename
 
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
-from reprobuild.lock.lock import Lock, Wheel
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Wheel
 
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
 _LEGACY = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}

@@ -14,8 +14,16 @@ from msgspec import Struct
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.display import shown
-from reprobuild.lock.lock import Lock, environment_wheels
-from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, compat_package, judge, runtime_package
+from reprobuild.lock.distributions import environment_wheels
+from reprobuild.lock.model import Lock
+from reprobuild.resolve.cuda.rules import (
+    CudaTarget,
+    DriverGpu,
+    capability_of,
+    compat_package,
+    judge,
+    runtime_package,
+)
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.store.store import Store
 
@@ -31,7 +39,7 @@ class Gpus(Struct, frozen=True, kw_only=True):
     """NVIDIA's GPUs of a machine, and their driver; empty where there is none, or where it does not answer."""
 
     driver: str = ""
-    found: tuple[Gpu, ...] = ()
+    found: tuple[DriverGpu, ...] = ()
 
 
 def these_gpus(env: Mapping[str, str]) -> Gpus:
@@ -42,7 +50,7 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
             said = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
                 errors="replace"
             )
-        except proc.Failed:  # without a driver, or too old for the question
+        except proc.ProcessFailedError:  # without a driver, or too old for the question
             continue
         except EngineError:  # absent, or a driver that hangs
             return Gpus()
@@ -53,10 +61,10 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
     return Gpus()
 
 
-def _gpu(row: list[str]) -> Gpu:
+def _gpu(row: list[str]) -> DriverGpu:
     index, uuid, name, _, *rest = row
     told = rest[0] if rest and re.fullmatch(r"\d{1,3}\.\d", rest[0]) else ""
-    return Gpu(index=index, uuid=uuid, name=name, capability=told or capability_of(name))
+    return DriverGpu(index=index, uuid=uuid, name=name, capability=told or capability_of(name))
 
 
 def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
@@ -86,7 +94,7 @@ def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
     return list(dict.fromkeys(finding.text for finding in found))
 
 
-def compiled_of(lock: Lock, store: Store) -> Compiled | None:
+def compiled_of(lock: Lock, store: Store) -> CudaTarget | None:
     """Return the CUDA code of an image, None where it has none: torch's own, else the runtime library's version.
 
     Raises:
@@ -101,15 +109,15 @@ def compiled_of(lock: Lock, store: Store) -> Compiled | None:
     compat = compat_package(lock.base.installed)
     if build and build.version:
         what = f"torch {build.version}"
-        known = Compiled(what=what, cuda=build.cuda, architectures=build.architectures, compat=compat)
+        known = CudaTarget(what=what, cuda=build.cuda, architectures=build.architectures, compat=compat)
         return known if build.cuda else None
     for wheel in wheels:
         number = re.match(r"\d+\.\d+", wheel.version)
         if _RUNTIME.fullmatch(wheel.name) and number:
-            return Compiled(what=f"{wheel.name} {wheel.version}", cuda=number[0], compat=compat)
+            return CudaTarget(what=f"{wheel.name} {wheel.version}", cuda=number[0], compat=compat)
     for package in lock.conda:
         number = re.match(r"\d+\.\d+", package.version)
         if package.name in _OF_CONDA and number:
-            return Compiled(what=f"{package.name} {package.version}", cuda=number[0], compat=compat)
+            return CudaTarget(what=f"{package.name} {package.version}", cuda=number[0], compat=compat)
     of_base = runtime_package(lock.base.installed)
-    return Compiled(what=f"{of_base[0]} of the base", cuda=of_base[1], compat=compat) if of_base else None
+    return CudaTarget(what=f"{of_base[0]} of the base", cuda=of_base[1], compat=compat) if of_base else None

@@ -14,17 +14,17 @@ from reprobuild.doctor.preflight.glibc import check_glibc
 from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, these_gpus
 from reprobuild.doctor.preflight.processor import check_processor
 from reprobuild.errors import UsageError
-from reprobuild.infra.sandbox import check_namespaces
-from reprobuild.lock.lock import Lock
+from reprobuild.infra.sandbox.namespaces import check_namespaces
+from reprobuild.lock.model import Lock
 from reprobuild.realise.realise import is_realised
 from reprobuild.store.store import Store
 
-__all__ = ["Machine", "check_gpus", "machines_of", "preflight", "this_machine"]
+__all__ = ["TargetMachine", "check_gpus", "machines_of", "preflight", "this_machine"]
 
 _MACHINES = {"amd64": ("x86_64",), "arm64": ("aarch64", "arm64")}
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+class TargetMachine(Struct, frozen=True, kw_only=True):
     """This machine: its architecture as the kernel names it, the flags of its processor (empty if unknown), GPUs."""
 
     name: str
@@ -32,17 +32,17 @@ class Machine(Struct, frozen=True, kw_only=True):
     gpus: Gpus = Gpus()
 
 
-def this_machine(env: Mapping[str, str]) -> Machine:
+def this_machine(env: Mapping[str, str]) -> TargetMachine:
     """Return what the kernel and the GPU driver say; `env` leads to its program."""
     try:
         found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
         found = None
     flags = frozenset(found[1].split()) if found else frozenset()
-    return Machine(name=os.uname().machine, flags=flags, gpus=these_gpus(env))
+    return TargetMachine(name=os.uname().machine, flags=flags, gpus=these_gpus(env))
 
 
-def preflight(lock: Lock, store: Store, out: Path, machine: Machine, gpus: str = "auto") -> list[str]:
+def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus: str = "auto") -> list[str]:
     """Check what can be checked before anything is fetched or made, and return what is a risk.
 
     Args:
@@ -73,7 +73,7 @@ def machines_of(lock: Lock) -> tuple[str, ...]:
     return _MACHINES.get(wanted, (wanted,))
 
 
-def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:
+def _architecture(lock: Lock, machine: TargetMachine, realised: bool) -> Iterator[str]:
     if machine.name in machines_of(lock):
         return
     what = f"the lock is of {lock.platform}, and this machine is {machine.name}"

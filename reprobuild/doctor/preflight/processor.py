@@ -10,7 +10,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 
 
 class _Needs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,9 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex, without_credentials
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.proc import Failed, run, which
+from reprobuild.infra.proc import run
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.proc.programs import which
 from reprobuild.infra.untrusted.regular_files import read_plain
 
 # Suites that apt takes nothing from unasked (`NotAutomatic: yes` in their Release files).
@@ -77,7 +79,7 @@ _HINT = (
 _LARGEST_LIST, _LARGEST_SOURCES = 1 << 30, 4 << 20
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class AptTarget(Struct, frozen=True, kw_only=True):
     """One `Packages` file that apt knows of; `entry` is the file and the number of its source entry."""
 
     uri: str
@@ -160,7 +162,7 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
 
 
 def _fetched(
-    wanted: list[Target], codename: str, env: Mapping[str, str], folder: Path, architectures: Sequence[str]
+    wanted: list[AptTarget], codename: str, env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> list[PackagesFile]:
     """Fetch the lists of the wanted sources and return those of the release; one process at a time."""
     number = os.open(folder / "busy", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -184,7 +186,7 @@ def _fetched(
 
 def configured_targets(
     env: Mapping[str, str], architectures: Sequence[str], *, fetched: bool = False
-) -> list[Target]:
+) -> list[AptTarget]:
     """List the `Packages` files of apt's sources: of all that are configured, or what was fetched of them.
 
     With the Release files' words apt lists only what was fetched; many a container image has no lists.
@@ -197,7 +199,7 @@ def configured_targets(
         hint="lock on a Debian or Ubuntu machine, or in a container of one",
     )  # fmt: skip
     return [
-        Target(
+        AptTarget(
             uri=fields["Repo-URI"],
             release=fields["Release"],
             codename=fields.get("Codename", ""),
@@ -211,7 +213,7 @@ def configured_targets(
 
 
 def _update(
-    wanted: list[Target], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
+    wanted: list[AptTarget], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> dict[str, str]:
     """Run `apt-get update` for the targets alone, and return the environment that shows its result."""
     for below in ("state/lists/partial", "cache/archives/partial", "log"):
@@ -239,7 +241,7 @@ def _update(
             env=private,
             purpose="fetch the package lists",
         )
-    except Failed as err:
+    except ProcessFailedError as err:
         raise FetchError(
             _CREDENTIALS.sub("//", str(err)),
             hint="`apt-get update` must work on this machine for the sources of that release",
@@ -253,7 +255,7 @@ def _write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def source_list(wanted: list[Target], architectures: Sequence[str]) -> str:
+def source_list(wanted: list[AptTarget], architectures: Sequence[str]) -> str:
     """Return a deb822 source list of exactly the wanted suites and components."""
     components: dict[tuple[str, str, str], list[str]] = {}
     for target in wanted:

@@ -22,7 +22,7 @@ _KEY = re.compile(r"(?i)[0-9a-f]{40}|[0-9a-f]{64}")
 _PC = ("amd64", "i386")
 
 
-class Archive(Struct, frozen=True, kw_only=True):
+class AptArchive(Struct, frozen=True, kw_only=True):
     """One archive of Debian packages.
 
     `url` ends in a slash; `{time}` in it stands for a moment, as `20240301T030400Z`. `pockets` are the suites that apt
@@ -60,7 +60,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 def archives_of(
     distribution: str, codename: str, services: Mapping[str, Service], given: Iterable[ArchiveDecision] = ()
-) -> tuple[Archive, ...]:
+) -> tuple[AptArchive, ...]:
     """Return the archives of a release.
 
     Args:
@@ -78,7 +78,7 @@ def archives_of(
 
 def present_archives(
     distribution: str, codename: str, services: Mapping[str, Service], architecture: str
-) -> tuple[Archive, ...]:
+) -> tuple[AptArchive, ...]:
     """Return the archives of a release as they are now, for a machine whose apt has no source for it.
 
     Args:
@@ -98,11 +98,11 @@ def _known(distribution: str) -> list[_Known]:
     return [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
 
 
-def _archive(known: _Known, service: Service, codename: str) -> Archive:
+def _archive(known: _Known, service: Service, codename: str) -> AptArchive:
     pockets, unasked = (
         tuple(suite.format(release=codename) for suite in suites) for suites in (known.pockets, known.unasked)
     )
-    return Archive(
+    return AptArchive(
         url=service.url, pockets=pockets, unasked=unasked, components=known.components, keys=known.keys
     )
 
@@ -113,7 +113,7 @@ def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
     return tuple(ArchiveDecision(url=url) for url in sorted(found) if _PPA.fullmatch(url))
 
 
-def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> Archive:
+def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> AptArchive:
     if without_credentials(decision.url) != decision.url:
         raise LockError(
             f"the archive {without_credentials(decision.url)} is given with a login",
@@ -128,7 +128,7 @@ def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Serv
     ppa = _PPA.fullmatch(decision.url)
     if ppa:
         url = services["ppa-snapshot"].url.replace("{owner}", ppa[1]).replace("{name}", ppa[2])
-        return Archive(
+        return AptArchive(
             url=url, pockets=decision.suites or (codename,), components=decision.components or ("main",),
             keys=keys, ppa=f"{ppa[1]}/{ppa[2]}",
         )  # fmt: skip
@@ -142,7 +142,7 @@ def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Serv
             f"nothing says which key signs the archive {without_credentials(decision.url)}",
             hint="give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`",
         )
-    return Archive(
+    return AptArchive(
         url=decision.url.rstrip("/") + "/", pockets=decision.suites or (codename,),
         components=decision.components or ("main",), keys=keys,
     )  # fmt: skip

@@ -23,7 +23,7 @@ _DAMAGED = "remove the file from the store and run `reprobuild fetch LOCK` again
 _LONGEST_CONTROL = 4 << 20  # bytes; those of Debian have at most some 10 000
 
 
-class Control(Struct, frozen=True, kw_only=True):
+class DebControl(Struct, frozen=True, kw_only=True):
     """The relations of one package, from its control file."""
 
     name: str
@@ -128,14 +128,14 @@ def control_text(deb: Path, name: str) -> bytes:
     raise BuildError(f"{name} is not a Debian package: it has no control file", hint=_DAMAGED)
 
 
-def read_control(deb: Path, name: str) -> Control:
+def read_control(deb: Path, name: str) -> DebControl:
     """Read the relations of a package.
 
     Raises:
         BuildError: as `control_text`.
     """
     fields = Deb822(control_text(deb, name).decode(errors="replace").splitlines())
-    return Control(
+    return DebControl(
         name=fields.get("Package", ""),
         architecture=fields.get("Architecture", ""),
         multi_arch=fields.get("Multi-Arch", ""),

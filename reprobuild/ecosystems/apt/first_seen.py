@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.strings import Key, Line
 
 _LONGEST = 8 << 20  # bytes of an answer
@@ -45,7 +46,7 @@ class FirstSeen:
             answer = msgspec.json.decode(
                 self._net.page(url, accept="application/json", most=_LONGEST).content, type=_Answer
             )
-        except NotFound:
+        except NotFoundError:
             return ()
         except (msgspec.DecodeError, RecursionError) as err:
             raise FetchError(

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from reprobuild.ecosystems.apt.architectures import serves
 from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, relations
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Artefact, dpkg_name
+from reprobuild.lock.system import Artefact, dpkg_name
 
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*(/[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*)*")
 _PRIORITIES = ("required", "important", "standard", "optional")

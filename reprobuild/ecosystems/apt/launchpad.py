@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.untrusted.strings import FileName, Hex, Sha256, Url
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 
 _T = TypeVar("_T")
 _HINT = "the answer is not as documented: try again later, or give the files with `--deb`"
@@ -65,7 +65,7 @@ class Launchpad:
             ppa: `OWNER/NAME`; empty for Ubuntu's own archive.
 
         Raises:
-            NotFound: there is no such archive. FetchError: it cannot be reached, or answers otherwise.
+            NotFoundError: there is no such archive. FetchError: it cannot be reached, or answers otherwise.
         """
         series = quote(f"{self._url}/ubuntu/{codename}/{architecture}", safe="")
         asked = (
@@ -92,7 +92,7 @@ class Launchpad:
         """Return the fingerprint of the key that signs a PPA, empty where it has none yet.
 
         Raises:
-            NotFound: there is no such PPA. FetchError: as `published`.
+            NotFoundError: there is no such PPA. FetchError: as `published`.
         """
         return self._ask(f"{self._url}/{_path(ppa)}", _Archive).signing_key_fingerprint or ""
 

@@ -21,7 +21,7 @@ _LARGEST = 4 << 20  # bytes of a file of keys; Debian's has some 60 000
 _HINT = "put the archive's keys into /usr/share/keyrings (Debian's package of them ends in -keyring)"
 
 
-class Keyring:
+class AptKeyring:
     """The certificates of pinned keys.
 
     Args:

@@ -17,13 +17,14 @@ from email.utils import parsedate_to_datetime
 from debian.deb822 import Deb822
 from msgspec import Struct
 
-from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.archives import AptArchive
 from reprobuild.ecosystems.apt.index import PackagesFile, without_credentials
-from reprobuild.ecosystems.apt.signatures import Keyring
+from reprobuild.ecosystems.apt.signatures import AptKeyring
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
@@ -35,7 +36,7 @@ _DAY = 86400
 _DAMAGED = "it is damaged or made to harm: try again, or name another address with `--service`"
 
 
-class Release(Struct, frozen=True, kw_only=True):
+class SignedRelease(Struct, frozen=True, kw_only=True):
     """What a signed `InRelease` says. `date` in seconds since 1970; `files` are sha256 and size by path."""
 
     date: int
@@ -43,7 +44,7 @@ class Release(Struct, frozen=True, kw_only=True):
     files: dict[str, tuple[str, int]]
 
 
-class Listed(Struct, frozen=True, kw_only=True):
+class ListedPackagesFile(Struct, frozen=True, kw_only=True):
     """A `Packages` file that a signed text names, packed as its suffix says. Addresses may hold credentials."""
 
     uri: str
@@ -57,7 +58,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     architecture: str
 
 
-class Indexes:
+class ArchiveIndexes:
     """The indexes of archives.
 
     Args:
@@ -68,14 +69,18 @@ class Indexes:
     """
 
     def __init__(
-        self, net: Net, store: Store, keyring: Callable[[Archive], Keyring], architectures: tuple[str, ...]
+        self,
+        net: Net,
+        store: Store,
+        keyring: Callable[[AptArchive], AptKeyring],
+        architectures: tuple[str, ...],
     ) -> None:
         self._net, self._store = net, store
         self._keyring = keyring
-        self._keyrings: dict[str, Keyring] = {}
+        self._keyrings: dict[str, AptKeyring] = {}
         self._architectures = architectures
 
-    def at(self, archive: Archive, time: int | None = None) -> tuple[Listed, ...]:
+    def at(self, archive: AptArchive, time: int | None = None) -> tuple[ListedPackagesFile, ...]:
         """Return which indexes an archive has.
 
         Args:
@@ -83,7 +88,7 @@ class Indexes:
             time: seconds since 1970; None for an archive without a past.
 
         Raises:
-            NotFound: it has none of its suites at that time.
+            NotFoundError: it has none of its suites at that time.
             FetchError: it cannot be reached, or what it sent is not signed, damaged, or of something else.
         """
         url = archive.url.replace("{time}", identifier(time)) if time is not None else archive.url
@@ -93,7 +98,7 @@ class Indexes:
             if (release := self._release(archive, url, pocket, time)) is not None
         ]
         if not found:
-            raise NotFound(
+            raise NotFoundError(
                 f"{without_credentials(url)} has none of {', '.join(archive.pockets)}",
                 hint="it did not exist then, or is not the archive of that release",
             )
@@ -101,7 +106,7 @@ class Indexes:
             listed for pocket, release in found for listed in self._listed(archive, url, pocket, release)
         )
 
-    def read(self, listed: Listed) -> PackagesFile:
+    def read(self, listed: ListedPackagesFile) -> PackagesFile:
         """Return an index, from the store or fetched and checked.
 
         Raises:
@@ -118,7 +123,7 @@ class Indexes:
             raise FetchError(f"{where} unpacks to something else than its signed index says", hint=_DAMAGED)
         return PackagesFile(uri=without_credentials(listed.uri), content=content, automatic=listed.automatic)
 
-    def _release(self, archive: Archive, url: str, pocket: str, time: int | None) -> Release | None:
+    def _release(self, archive: AptArchive, url: str, pocket: str, time: int | None) -> SignedRelease | None:
         """Return the signed text of a suite, or None where there is no such suite."""
         address = f"{url}dists/{pocket}/InRelease"
         key = hashlib.sha256(f"signed\0{address}".encode()).hexdigest()
@@ -128,7 +133,7 @@ class Indexes:
         else:
             try:
                 content = self._net.page(address, most=_LONGEST_SIGNED).content
-            except NotFound:
+            except NotFoundError:
                 return None
         where = without_credentials(address)
         if archive.url not in self._keyrings:
@@ -147,7 +152,9 @@ class Indexes:
             self._store.remember(key, self._store.add(content))
         return release
 
-    def _listed(self, archive: Archive, url: str, pocket: str, release: Release) -> Iterator[Listed]:
+    def _listed(
+        self, archive: AptArchive, url: str, pocket: str, release: SignedRelease
+    ) -> Iterator[ListedPackagesFile]:
         for component in archive.components:
             for architecture in self._architectures:
                 path = f"{component}/binary-{architecture}/Packages"
@@ -155,14 +162,14 @@ class Indexes:
                 plain = release.files.get(path, ("", _LARGEST))
                 if packed is not None and plain[1]:
                     sha256, size = release.files[path + packed]
-                    yield Listed(
+                    yield ListedPackagesFile(
                         uri=url, address=f"{url}dists/{pocket}/{path}{packed}", sha256=sha256, size=size, packed=packed,
                         plain_sha256=plain[0], plain_size=plain[1], automatic=pocket not in archive.unasked,
                         architecture=architecture,
                     )  # fmt: skip
 
 
-def read_release(text: bytes, where: str) -> Release:
+def read_release(text: bytes, where: str) -> SignedRelease:
     """Read the signed text of a suite.
 
     Raises:
@@ -174,7 +181,7 @@ def read_release(text: bytes, where: str) -> Release:
     except (TypeError, ValueError, OverflowError):
         raise FetchError(f"{where} tells no date: {fields.get('Date', '')[:60]!r}", hint=_DAMAGED) from None
     entries = [m for line in fields.get("SHA256", "").splitlines() if (m := _ENTRY.fullmatch(line))]
-    return Release(
+    return SignedRelease(
         date=date,
         names=_names(fields.get("Suite", ""), fields.get("Codename", "")),
         files={entry[3]: (entry[1], int(entry[2])) for entry in entries},

@@ -13,14 +13,14 @@ from reprobuild.ecosystems.conda.conda_config import Channels
 _WINDING = re.compile(r"%|(^|/)\.\.?(/|$)")
 
 
-class Place(Struct, frozen=True):
+class Channel(Struct, frozen=True):
     """One channel: `name` as conda shows it, and the address where this machine gets it."""
 
     name: str
     url: str
 
 
-class Meaning:
+class ChannelResolver:
     """The meaning of names of channels.
 
     Args:
@@ -33,7 +33,7 @@ class Meaning:
     def __init__(self, channels: Channels, public: str, defaults: str, known: tuple[str, ...]) -> None:
         self._channels, self._public, self._defaults, self._known = channels, public, defaults, known
 
-    def of(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Place]:
+    def of(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Channel]:
         """Return where a package may come from, whose list tells its channel or none; see `withheld`.
 
         Args:
@@ -46,7 +46,7 @@ class Meaning:
         """Return the folders of this machine that only the captured file names: those may be anybody's."""
         return [place.url for place in self._all(captured, among) if self._is_foreign(place.url)]
 
-    def otherwise(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Place]:
+    def otherwise(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Channel]:
         """Return where else to look for what is in none of these: `conda list` leaves the name of defaults out."""
         if captured is not None or among:
             return []
@@ -62,7 +62,7 @@ class Meaning:
         alias = self._channels.alias
         return url.removeprefix(f"{alias}/") if alias and url.startswith(f"{alias}/") else url
 
-    def _all(self, captured: str | None, among: tuple[str, ...]) -> list[Place]:
+    def _all(self, captured: str | None, among: tuple[str, ...]) -> list[Channel]:
         if captured is not None and not captured.startswith("<"):  # conda writes `<unknown>`
             return self._places(captured)
         names = (*self._channels.order, *among) or ("defaults",)
@@ -82,7 +82,7 @@ class Meaning:
             for one in (address.rstrip("/") for address in own if address)
         )
 
-    def _places(self, captured: str) -> list[Place]:
+    def _places(self, captured: str) -> list[Channel]:
         name = self.name(captured.rstrip("/"))
         several = self._channels.multi.get(name)
         if several is None and name == "defaults":
@@ -90,7 +90,7 @@ class Meaning:
         if several is not None:
             return [place for one in several if one != name for place in self._places(one)]
         urls = dict.fromkeys(url for main in self._addresses(name) for url in self._mirrored(main, name))
-        return [Place(name, url) for url in urls]
+        return [Channel(name, url) for url in urls]
 
     def _addresses(self, name: str) -> Iterator[str]:
         if "://" in name:

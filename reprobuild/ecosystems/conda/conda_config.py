@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.infra.http.client import split_credentials
-from reprobuild.infra.secrets import CONDA_TOKEN
+from reprobuild.infra.http.model import split_credentials
+from reprobuild.infra.secrets.words import CONDA_TOKEN
 from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 
 _LARGEST = 1 << 20

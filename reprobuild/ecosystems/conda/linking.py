@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from reprobuild.ecosystems.conda.package import ENDINGS, Index
+from reprobuild.ecosystems.conda.package import ENDINGS, IndexJson
 from reprobuild.errors import BuildError
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.lock import CondaPackage
+from reprobuild.lock.python import CondaPackage
 
 _HINT = "leave the package out with `--drop NAME`, or get it from where it was published"
 # Where rattler's records name this machine, its cache and its way of linking.
@@ -25,7 +25,7 @@ class Linked(Struct, frozen=True, kw_only=True):
     """A package to link: what the lock says, and what it says of itself."""
 
     package: CondaPackage
-    index: Index
+    index: IndexJson
 
 
 _LARGEST_RECORD = 64 << 20  # of a package with some hundred thousand files
@@ -86,7 +86,7 @@ def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
             proc.own_code("from reprobuild.ecosystems.conda.rattler_worker import main; main()"),
             env=env, purpose=purpose, stdin=json.dumps(job).encode(), cwd=scratch, hint=_HINT,
         )  # fmt: skip
-    except proc.Failed as err:
+    except proc.ProcessFailedError as err:
         proc.check_installed()
         raise BuildError(str(err), hint=_HINT) from None
     answer = json.loads(out)

@@ -41,7 +41,7 @@ _MOST_INFO = 64 << 20  # paths.json of the largest packages has some 10 MB
 T = TypeVar("T")
 
 
-class Index(Struct, frozen=True, kw_only=True):
+class IndexJson(Struct, frozen=True, kw_only=True):
     """The part of `info/index.json` that is used; conda writes more."""
 
     name: CondaName
@@ -97,7 +97,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     `scripts` are the kinds of scripts that conda would run (`post-link`, `pre-link`); `paths` where its files go.
     """
 
-    index: Index
+    index: IndexJson
     distributions: dict[str, str]
     scripts: tuple[str, ...]
     paths: tuple[str, ...]
@@ -118,7 +118,7 @@ def read_facts(path: Path, filename: str) -> Facts:
     """
     origin = f"the package {filename}"
     found = read_info(path, filename, ("index.json", "paths.json", "files"))
-    index = decode(found, "index.json", Index, origin)
+    index = decode(found, "index.json", IndexJson, origin)
     if (index.name, index.version, index.build) != split_filename(filename):
         raise BuildError(
             f"{origin} holds {index.name} {index.version} {index.build}",

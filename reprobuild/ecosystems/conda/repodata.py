@@ -17,7 +17,8 @@ from msgspec import Struct
 from reprobuild.ecosystems.conda.linking import ask
 from reprobuild.ecosystems.conda.package import split_filename
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.strings import CondaName, FileName, Hex, Key, OptionalSha256, Text
 
 # linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
@@ -25,7 +26,7 @@ LARGEST = 4 << 30
 _HINT = "the channel is broken, or no channel; name another with `--channel URL`"
 
 
-class Listed(Struct, frozen=True, kw_only=True):
+class RepodataEntry(Struct, frozen=True, kw_only=True):
     """One package of a channel; `sha256` and `md5` may be empty where the channel does not tell them."""
 
     filename: FileName
@@ -48,7 +49,7 @@ class Repodata:
         self._net, self._folder = net, folder
         self._files: dict[str, Path | None] = {}
         self._guard = threading.Lock()
-        self._found: dict[tuple[str, str], tuple[Listed, ...]] = {}
+        self._found: dict[tuple[str, str], tuple[RepodataEntry, ...]] = {}
         self._lost: dict[str, FetchError] = {}  # by channel, which is asked no more
 
     def load(self, channel: str, subdir: str, names: set[str]) -> None:
@@ -86,7 +87,7 @@ class Repodata:
             mine = [one for one in records if (split_filename(one.filename) or ("",))[0] == name]
             self._found[url, name] = tuple(sorted(mine, key=lambda one: one.filename))
 
-    def of(self, channel: str, subdir: str, name: str) -> tuple[Listed, ...]:
+    def of(self, channel: str, subdir: str, name: str) -> tuple[RepodataEntry, ...]:
         """Return the packages of one name that a channel has.
 
         Raises:
@@ -98,22 +99,22 @@ class Repodata:
     def _bring(self, url: str, file: Path) -> Path | None:
         """Bring the list of a subdir; None where the channel has none."""
         packed = file.with_suffix(".zst")
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFoundError):
             self._net.download(f"{url}/repodata.json.zst", packed)
             _inflate(packed, file, url)
             packed.unlink()
             return file
         try:
             self._net.download(f"{url}/repodata.json", file)
-        except NotFound:
+        except NotFoundError:
             return None
         return file
 
 
-def _listed(entry: dict[str, str | int]) -> Listed | None:
+def _listed(entry: dict[str, str | int]) -> RepodataEntry | None:
     """Return one package of a channel; None for an odd entry, which loses no other."""
     try:
-        return msgspec.convert(entry, type=Listed)
+        return msgspec.convert(entry, type=RepodataEntry)
     except msgspec.ValidationError:
         return None
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.ecosystems.conda.package import (
-    Index,
+    IndexJson,
     Linking,
     Noarch,
     PathRow,
@@ -46,7 +46,7 @@ _OURS = re.compile(r"conda-meta(/[^/]*\.json|/history)?|info(/.*)?|__clobbers__(
 class Unpacked(Struct, frozen=True, kw_only=True):
     """A package in a folder, ready to be linked. `places` are {path in the prefix: what is there}."""
 
-    index: Index
+    index: IndexJson
     places: dict[str, str]
 
 
@@ -64,7 +64,7 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
     """
     origin = f"the package {filename}"
     documents = dict(_documents(folder, origin))
-    index = decode(documents, "index.json", Index, origin)
+    index = decode(documents, "index.json", IndexJson, origin)
     if (index.name, index.version, index.build) != split_filename(filename):
         raise BuildError(f"{origin} holds {index.name} {index.version} {index.build}", hint=HOSTILE)
     linking = decode(documents, "link.json", Linking, origin) if "link.json" in documents else Linking()

@@ -72,7 +72,7 @@ class Room:
             )
 
 
-class Repository:
+class GitRepository:
     """A private bare repository in a scratch folder.
 
     Args:
@@ -126,7 +126,7 @@ class Repository:
                 self._bare, url, f"+{revision}:refs/from/asked", depth=1,
                 purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
             )  # fmt: skip
-        except proc.Failed as err:
+        except proc.ProcessFailedError as err:
             if program.TOO_SLOW in err.stderr:  # it would be as slow again
                 raise
             program.fetch(
@@ -150,7 +150,7 @@ class Repository:
                 out = self._git(
                     "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", purpose="x"
                 )
-            except proc.Failed:
+            except proc.ProcessFailedError:
                 continue
             return out.decode().strip()
         return None
@@ -159,7 +159,7 @@ class Repository:
         """Tell whether an object is here."""
         try:
             self._git("cat-file", "-e", revision, purpose="look for an object")
-        except proc.Failed:
+        except proc.ProcessFailedError:
             return False
         return True
 
@@ -268,7 +268,7 @@ class Repository:
                     stdin=patch,
                     env=env,
                 )
-            except proc.Failed as err:
+            except proc.ProcessFailedError as err:
                 raise LockError(
                     f"{name} does not apply to commit {commit[:12]}:\n{err.stderr.strip()}",
                     hint="it was made on another commit, or by a git with diff.noprefix or diff.external set; "
@@ -283,7 +283,7 @@ class Repository:
         words = ("apply", "--cached", "--check", f"-p{strip}", *options, "-")
         try:
             self._git(*words, purpose="try a patch", stdin=patch, env=env)
-        except proc.Failed:
+        except proc.ProcessFailedError:
             return False
         return True
 
@@ -295,7 +295,7 @@ class Repository:
             )
             words = ("log", "--all", "--format=%H", f"--find-object={full.decode().strip()}", "--", path)
             found = self._git(*words, purpose="look for a blob").decode().split()
-        except proc.Failed:
+        except proc.ProcessFailedError:
             return None
         # The log also has the commits that took the blob away.
         for commit in found:

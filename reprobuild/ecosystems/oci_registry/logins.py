@@ -28,7 +28,8 @@ from msgspec import Meta, Struct
 from reprobuild.ecosystems.oci_registry.reference import is_loopback
 from reprobuild.errors import FetchError
 from reprobuild.infra import proc
-from reprobuild.infra.http.client import Elsewhere, Net
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import CrossHostRedirectError
 
 # What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
 _SERVED = re.compile(r"/v2/(?P<name>.+?)/(?:(?:manifests|referrers)/[^/]+|blobs/(?P<sent>uploads/)?[^/]*)")
@@ -139,7 +140,7 @@ class Logins:
             page = net.page(asked, accept="application/json", most=_LARGEST_TOKEN, alone=True)
             answer = msgspec.json.decode(page.content, type=_Answer)
             token = answer.token or answer.access_token
-        except Elsewhere:
+        except CrossHostRedirectError:
             raise
         except FetchError as err:
             raise FetchError(str(err), hint=self.remedy(url)) from None

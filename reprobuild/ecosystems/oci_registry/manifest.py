@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.oci_registry.reference import Reference
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.strings import Digest, Text, Value
-from reprobuild.lock.lock import BaseImage, ImageBlob, ImageLayer
+from reprobuild.lock.system import BaseImage, ImageBlob, ImageLayer
 from reprobuild.store.store import Store
 
 _INDEXES = (
@@ -92,14 +93,14 @@ class _Config(Struct):
     config: _Runtime | None = None
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundImage(Struct, frozen=True, kw_only=True):
     """An image, and the `NAME=VALUE` lines of its configuration. Its own packages are not known yet."""
 
     image: BaseImage
     variables: tuple[str, ...]
 
 
-def find_image(reference: Reference, platform: str, net: Net, store: Store, hub: str) -> Found:
+def find_image(reference: Reference, platform: str, net: Net, store: Store, hub: str) -> FoundImage:
     """Ask a registry what a reference means, and keep the manifest and the configuration in the store.
 
     Args:
@@ -127,7 +128,7 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
             f"{reference} is for {shown(f'{config.os}/{config.architecture}')}, and {platform} is wanted",
             hint=_PLATFORMS,
         )
-    return Found(
+    return FoundImage(
         image=BaseImage(
             reference=str(reference),
             digest=digest,
@@ -149,8 +150,8 @@ class _Source:
         """Return the digest and the bytes of a manifest, by tag or by digest."""
         try:
             page = self._net.page(f"{self._root}/manifests/{wanted}", accept=_ACCEPT, most=LARGEST_JSON)
-        except NotFound:
-            raise NotFound(
+        except NotFoundError:
+            raise NotFoundError(
                 f"{self.reference.host} has no {self.reference.name} with {wanted}",
                 hint="it may have been removed; name a tag or a digest that is there, or take the lock and the store "
                 "of a run that has it",

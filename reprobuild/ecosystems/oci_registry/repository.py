@@ -24,8 +24,10 @@ from msgspec import Struct
 from reprobuild.ecosystems.oci_registry.manifest import LARGEST_JSON, OTHER
 from reprobuild.ecosystems.oci_registry.reference import Reference
 from reprobuild.ecosystems.oci_registry.upload import Upload
-from reprobuild.errors import ShipError
-from reprobuild.infra.http.client import Answer, Body, Net, NotFound
+from reprobuild.errors import DistributionError
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.http.request import Body, Response
 from reprobuild.infra.untrusted.strings import Digest, Key, Text
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -57,7 +59,7 @@ class Referrers(Struct, frozen=True, kw_only=True):
     api: bool
 
 
-class Repository:
+class OciRepository:
     """One repository. What it says is not believed: whatever it gives is compared with its digest.
 
     Args:
@@ -87,7 +89,7 @@ class Repository:
         It goes in one piece ("Pushing a blob in chunks"), and where that breaks off, on from what the registry has.
 
         Raises:
-            FetchError: it cannot be reached, or refuses. ShipError: it does not keep to the protocol.
+            FetchError: it cannot be reached, or refuses. DistributionError: it does not keep to the protocol.
             OSError: the file cannot be read.
         """
         if not missing and self.has(digest):
@@ -96,12 +98,12 @@ class Repository:
             place = Upload(self._net, f"{self._root}/blobs/uploads/", stream, size, self._sent).finished()
         try:
             self._net.send("PUT", _with_digest(place, digest), good=(201, 204))
-        except NotFound:  # an answer was lost, and this is the second time
+        except NotFoundError:  # an answer was lost, and this is the second time
             if not self.has(digest):
                 raise
         return True
 
-    def put_manifest(self, content: bytes, media_type: str, wanted: str) -> Answer:
+    def put_manifest(self, content: bytes, media_type: str, wanted: str) -> Response:
         """Send a manifest under a tag, or under its digest ("Pushing Manifests")."""
         return self._net.send(
             "PUT", f"{self._root}/manifests/{wanted}", good=(201,), headers={"Content-Type": media_type},
@@ -112,7 +114,7 @@ class Repository:
         """Return a manifest by tag or digest.
 
         Raises:
-            NotFound: there is none. ShipError: its bytes are others.
+            NotFoundError: there is none. DistributionError: its bytes are others.
         """
         url = f"{self._root}/manifests/{wanted}"
         content = self._net.page(url, accept=media_type, most=LARGEST_JSON).content
@@ -124,7 +126,7 @@ class Repository:
         """Return a small blob.
 
         Raises:
-            ShipError: it says to be larger than `most` bytes, or its bytes are others.
+            DistributionError: it says to be larger than `most` bytes, or its bytes are others.
             FetchError: it is larger than it says.
         """
         if not 0 <= stated.size <= most:
@@ -143,7 +145,7 @@ class Repository:
         ("Unavailable Referrers API").
 
         Raises:
-            ShipError: the list has no end, leads elsewhere, or is none.
+            DistributionError: the list has no end, leads elsewhere, or is none.
         """
         first = url = f"{self._root}/referrers/{digest}"
         found: list[Descriptor] = []
@@ -178,7 +180,7 @@ class Repository:
     def _listed(self, digest: str) -> tuple[msgspec.Raw, ...]:
         try:
             return self._read(self.manifest(_tag(digest), INDEX))
-        except NotFound:
+        except NotFoundError:
             return ()
 
     def _read(self, content: bytes) -> tuple[msgspec.Raw, ...]:
@@ -206,7 +208,7 @@ class Repository:
     def _is_there(self, url: str) -> bool:
         try:
             self._net.send("HEAD", url, good=(200,), headers={"Accept": f"{MANIFEST}, {INDEX}, */*"})
-        except NotFound:
+        except NotFoundError:
             return False
         return True
 
@@ -215,8 +217,8 @@ class Repository:
         if found != digest:
             raise self._lie(f"gives other bytes for {digest}: {found}")
 
-    def _lie(self, what: str) -> ShipError:
-        return ShipError(f"{self.reference.host} {what} ({self.reference.name})", hint=OTHER)
+    def _lie(self, what: str) -> DistributionError:
+        return DistributionError(f"{self.reference.host} {what} ({self.reference.name})", hint=OTHER)
 
 
 def _with_digest(place: str, digest: str) -> str:
@@ -228,7 +230,7 @@ def _tag(digest: str) -> str:
     return digest.replace(":", "-")
 
 
-def _is_list(answer: Answer) -> bool:
+def _is_list(answer: Response) -> bool:
     """Tell whether an answer is a list of referrers: what some give for any path they do not know is a page."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     return answer.status not in _NO_LIST and kind == INDEX

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import IO
 
 from reprobuild.ecosystems.oci_registry.manifest import shown
-from reprobuild.errors import ShipError
-from reprobuild.infra.http.client import Again, Answer, Body, Net, NotFound
+from reprobuild.errors import DistributionError
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.http.request import Body, Response
+from reprobuild.infra.http.retry import RetryableError
 
 _RANGE = re.compile(r"(?:bytes=)?0-(\d{1,18})")
 _ELSEWHERE = "a registry behind a proxy must know its own address (`http: host:` of its configuration)"
@@ -40,7 +43,7 @@ class Upload:
         """Send all of it, and return the address at which the upload is to be closed.
 
         Raises:
-            FetchError: the registry cannot be reached, or refuses. ShipError: it leads elsewhere.
+            FetchError: the registry cannot be reached, or refuses. DistributionError: it leads elsewhere.
             OSError: the stream cannot be read.
         """
         return self._net.patiently(self._begin, self._step)
@@ -60,8 +63,8 @@ class Upload:
             answer = self._net.send(
                 "PATCH", self._place, good=(202,), body=body, headers=headers, patient=False
             )
-        except Again as again:
-            raise Again(again.final, wait=again.wait, place=again.place, moved=moved) from None
+        except RetryableError as again:
+            raise RetryableError(again.final, wait=again.wait, place=again.place, moved=moved) from None
         self._place = self._led(answer)
         return self._place
 
@@ -69,7 +72,7 @@ class Upload:
         """Return how many bytes of an upload that broke off the registry has; 0 where it knows nothing of it."""
         try:
             answer = self._net.send("GET", self._place, good=(204, 200))
-        except NotFound:
+        except NotFoundError:
             return 0
         found = _RANGE.fullmatch(answer.headers.get("range", ""))
         have = int(found[1]) + 1 if found and found[1] != "0" else 0  # `0-0` says nothing or one byte
@@ -78,11 +81,11 @@ class Upload:
         self._place = self._led(answer) if "location" in answer.headers else self._place
         return have
 
-    def _led(self, answer: Answer) -> str:
+    def _led(self, answer: Response) -> str:
         """Return where to go on. Blobs and logins go to the registry itself, wherever else it may lead.
 
         Raises:
-            ShipError: it leads to another host, or says nothing.
+            DistributionError: it leads to another host, or says nothing.
         """
         location = answer.headers.get("location", "")
         try:
@@ -93,4 +96,4 @@ class Upload:
             pass
         host = urllib.parse.urlsplit(self._begin).netloc
         place = shown(location.partition("?")[0].rpartition("@")[2]) or "nowhere"
-        raise ShipError(f"{host} wants what is sent to it elsewhere: {place}", hint=_ELSEWHERE)
+        raise DistributionError(f"{host} wants what is sent to it elsewhere: {place}", hint=_ELSEWHERE)

@@ -9,29 +9,29 @@ from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from reprobuild.ecosystems.pypi.files import Distribution, FileLists, Offer
-from reprobuild.ecosystems.pypi.indexes import Index
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution, IndexOffer
+from reprobuild.ecosystems.pypi.indexes import PackageIndex
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import is_valid
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class ChosenFile(Struct, frozen=True, kw_only=True):
     """One file of one place. `passed` are the offers before it that have the project, and `later` the best files after
     it that have other names; `rival` is the one of these that pip, which knows no order of indexes, would have taken.
     `clash` is a file of the same name and other bytes elsewhere, and `unsure` are those of the same name that nothing
     can be compared with."""
 
-    file: Distribution
-    place: Index
-    passed: tuple[Offer, ...] = ()
-    later: tuple[Distribution, ...] = ()
-    rival: Distribution | None = None
-    clash: Distribution | None = None
-    unsure: tuple[Distribution, ...] = ()
+    file: IndexDistribution
+    place: PackageIndex
+    passed: tuple[IndexOffer, ...] = ()
+    later: tuple[IndexDistribution, ...] = ()
+    rival: IndexDistribution | None = None
+    clash: IndexDistribution | None = None
+    unsure: tuple[IndexDistribution, ...] = ()
 
 
-def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice | None:
+def choose(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) -> ChosenFile | None:
     """Return the file of the first index that has one that fits, a wheel before a source; None where none has.
 
     Args:
@@ -45,7 +45,7 @@ def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice 
             continue
         after = offers[place + 1 :]
         clash, unsure = _compared(found, [*offers[:place], *after], files)
-        return Choice(
+        return ChosenFile(
             file=found, place=offer.index, passed=tuple(one for one in offers[:place] if one.known),
             later=_others(found, after, target), rival=_rival(found, offer.index, after, target),
             clash=clash, unsure=unsure,
@@ -53,7 +53,9 @@ def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice 
     return None
 
 
-def _others(found: Distribution, offers: Iterable[Offer], target: Target) -> tuple[Distribution, ...]:
+def _others(
+    found: IndexDistribution, offers: Iterable[IndexOffer], target: WheelTarget
+) -> tuple[IndexDistribution, ...]:
     """Return the best file of each offer, where it has another name than the one that was found."""
     best = (
         choose_wheel(one.files, target) or (None if found.tags else choose_sdist(one.files, target))
@@ -62,7 +64,9 @@ def _others(found: Distribution, offers: Iterable[Offer], target: Target) -> tup
     return tuple(item for item in best if item and item.filename != found.filename)
 
 
-def _rival(found: Distribution, place: Index, offers: Iterable[Offer], target: Target) -> Distribution | None:
+def _rival(
+    found: IndexDistribution, place: PackageIndex, offers: Iterable[IndexOffer], target: WheelTarget
+) -> IndexDistribution | None:
     """Return what pip would have taken instead. uv takes the first of its own indexes, and a rule is ours."""
     asked = [one for one in offers if not (place.uv or one.index.uv or one.index.ruled)]
     others = [item for item in _others(found, asked, target) if item.tags]
@@ -71,16 +75,16 @@ def _rival(found: Distribution, place: Index, offers: Iterable[Offer], target: T
 
 
 def _compared(
-    chosen: Distribution, others: Iterable[Offer], files: FileLists
-) -> tuple[Distribution | None, tuple[Distribution, ...]]:
+    chosen: IndexDistribution, others: Iterable[IndexOffer], files: FileLists
+) -> tuple[IndexDistribution | None, tuple[IndexDistribution, ...]]:
     """Return a file of another index with the chosen one's name and other bytes, and those that may have others."""
     named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
     return _compared_with(chosen, named, files)
 
 
 def _compared_with(
-    chosen: Distribution, named: Iterable[Distribution], files: FileLists
-) -> tuple[Distribution | None, tuple[Distribution, ...]]:
+    chosen: IndexDistribution, named: Iterable[IndexDistribution], files: FileLists
+) -> tuple[IndexDistribution | None, tuple[IndexDistribution, ...]]:
     unsure = []
     for item in named:
         mine, other = files.facts_of(chosen), files.facts_of(item)
@@ -91,14 +95,14 @@ def _compared_with(
     return None, tuple(unsure)
 
 
-def having(offer: Offer, hashes: Collection[str], files: FileLists) -> Offer:
+def having(offer: IndexOffer, hashes: Collection[str], files: FileLists) -> IndexOffer:
     """Return an offer with the files that have one of these sha256, or of which none is published."""
     known = ((item, files.hash_of(item)) for item in offer.files)
     kept = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
     return msgspec.structs.replace(offer, files=kept)
 
 
-def hashed(choice: Choice, sha256: str, files: FileLists) -> Choice:
+def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
     """Return a choice whose file had no published hash, with the one that it has, compared with the same names."""
     file = msgspec.structs.replace(
         choice.file, sha256=sha256, hashes={**choice.file.hashes, "sha256": sha256}
@@ -114,7 +118,7 @@ def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
     return next((name for name in counting if mine[name] != other[name]), None)
 
 
-def choose_wheel(found: Iterable[Distribution], target: Target) -> Distribution | None:
+def choose_wheel(found: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
     """Return the wheel pip would take among files of one version: first index, not yanked, best tag, newest build."""
     rank = target.ranks()
     fitting = (
@@ -124,13 +128,13 @@ def choose_wheel(found: Iterable[Distribution], target: Target) -> Distribution 
     return max(fitting, key=lambda item: (-item.rank, _merit(item, target)), default=None)
 
 
-def _merit(wheel: Distribution, target: Target) -> tuple[bool, int, tuple[int, str]]:
+def _merit(wheel: IndexDistribution, target: WheelTarget) -> tuple[bool, int, tuple[int, str]]:
     """Return by what pip compares wheels of one version that fit; the greatest wins."""
     rank = target.ranks()
     return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
 
 
-def choose_sdist(found: Iterable[Distribution], target: Target) -> Distribution | None:
+def choose_sdist(found: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
     """Return the source distribution of one version: not yanked, and `.tar.gz` before `.zip` (PEP 625)."""
     fitting = [item for item in found if not item.tags and python_fits(item.requires_python, target.python)]
     return min(
@@ -147,7 +151,7 @@ def python_fits(requires: str | None, python: str) -> bool:
         return True  # pip ignores what it cannot read, too
 
 
-def newest(name: str, specifier: str, files: FileLists, target: Target) -> tuple[str, Artefact] | None:
+def newest(name: str, specifier: str, files: FileLists, target: WheelTarget) -> tuple[str, Artefact] | None:
     """Return (version, file) of the newest release that fits, for what a build needs and no freeze names.
 
     No release of a later index is taken, however new: it may be somebody else's.

@@ -19,19 +19,22 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from reprobuild.ecosystems.pypi.indexes import Index, Indexes
-from reprobuild.ecosystems.pypi.simple_api import Listed, NoList, Pages
+from reprobuild.ecosystems.pypi.indexes import PackageIndex, PackageIndexes
+from reprobuild.ecosystems.pypi.page_cache import ListedFile
+from reprobuild.ecosystems.pypi.simple_api import NoListError, Pages
 from reprobuild.ecosystems.pypi.versions import same_version as same_version
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Net, local_hash, local_size, split_credentials
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.file_scheme import local_hash, local_size
+from reprobuild.infra.http.model import split_credentials
 from reprobuild.infra.untrusted.strings import FileName, is_valid
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 
 Bring = Callable[[str, str], Artefact]
 
 
-class Distribution(Struct, frozen=True, kw_only=True):
+class IndexDistribution(Struct, frozen=True, kw_only=True):
     """One file on an index. `tags` are empty for a source distribution; `rank` is the index's place in
     the order of preference; `yanked` is None, or the publisher's reason (may be empty).
     `hashes` are all, by algorithm."""
@@ -50,11 +53,11 @@ class Distribution(Struct, frozen=True, kw_only=True):
     hashes: dict[str, str] = {}
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class IndexOffer(Struct, frozen=True, kw_only=True):
     """What one index has of a version: its files of it, and whether it has any of the project."""
 
-    index: Index
-    files: tuple[Distribution, ...]
+    index: PackageIndex
+    files: tuple[IndexDistribution, ...]
     known: bool
 
 
@@ -71,8 +74,9 @@ class FileLists:
     """
 
     def __init__(
-        self, indexes: Indexes, net: Net, by_rule: Callable[[str, str], Sequence[Index]] = lambda name, version: (),
-        decided: Mapping[str, Index] | None = None, pages: Pages | None = None, bring: Bring | None = None,
+        self, indexes: PackageIndexes, net: Net,
+        by_rule: Callable[[str, str], Sequence[PackageIndex]] = lambda name, version: (),
+        decided: Mapping[str, PackageIndex] | None = None, pages: Pages | None = None, bring: Bring | None = None,
     ) -> None:  # fmt: skip
         self._net = net
         self._places = indexes.places
@@ -80,46 +84,46 @@ class FileLists:
         self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
         self._pages = pages or Pages(net)
         self._bring = bring
-        self._links: dict[str, list[tuple[str, Listed]]] = {}
+        self._links: dict[str, list[tuple[str, ListedFile]]] = {}
 
     def save(self) -> None:
         """Let the next run know which pages are still fresh then."""
         self._pages.save()
 
-    def decided(self, name: str) -> Index | None:
+    def decided(self, name: str) -> PackageIndex | None:
         """Return the only index that a distribution is to come from, if that was decided."""
         return self._decided.get(canonicalize_name(name))
 
-    def is_common(self, err: NoList) -> bool:
+    def is_common(self, err: NoListError) -> bool:
         """Tell whether a place that gives no list is one of the machine's own, in which every line is looked for."""
         return any(index.url == err.place for index in self._places)
 
-    def lost(self, name: str) -> list[NoList]:
+    def lost(self, name: str) -> list[NoListError]:
         """Return an error for each of the machine's own places that gives no list for a project."""
         found = []
         for index in self._places:
             try:
                 self._pages.files(index, canonicalize_name(name), name)
-            except NoList as err:
+            except NoListError as err:
                 found.append(err)
         return found
 
-    def offers(self, name: str, version: str) -> list[Offer]:
+    def offers(self, name: str, version: str) -> list[IndexOffer]:
         """Return what each index has of one version, in the order of preference.
 
         Raises:
-            NoList: an index cannot be reached, or is none.
+            NoListError: an index cannot be reached, or is none.
         """
         project = canonicalize_name(name)
         return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
 
-    def elsewhere(self, name: str, version: str) -> list[Offer]:
+    def elsewhere(self, name: str, version: str) -> list[IndexOffer]:
         """Return what the services have that a rule leads to; nothing where the index was decided."""
         project = canonicalize_name(name)
         led = self._led(project, version)
         return [self._offer(place, project, version, len(self._places)) for place in led]
 
-    def of(self, name: str, version: str) -> list[Distribution]:
+    def of(self, name: str, version: str) -> list[IndexDistribution]:
         """Return the files of one version on all indexes; those of a service only where no index has it.
 
         A place that cannot be reached counts as empty: its lines are refused when they are resolved.
@@ -127,16 +131,16 @@ class FileLists:
         try:
             found = [item for offer in self.offers(name, version) for item in offer.files]
             return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
-        except NoList:
+        except NoListError:
             return []
 
-    def releases(self, name: str) -> list[Distribution]:
+    def releases(self, name: str) -> list[IndexDistribution]:
         """Return every file of a project in the user's folders and pages of links, and on the first index that has it.
 
         Another index may have a newer release of the same name by somebody else.
         """
         project = canonicalize_name(name)
-        found: list[Distribution] = []
+        found: list[IndexDistribution] = []
         for rank, index in enumerate(self._asked(project)):
             here = self._all(index, project, rank)
             found += here
@@ -150,7 +154,7 @@ class FileLists:
         places = [*self._asked(project), *self._led(project, version)]
         return [item.version for index in places for item in self._all(index, project, 0)]
 
-    def named(self, name: str, filename: str) -> list[Distribution]:
+    def named(self, name: str, filename: str) -> list[IndexDistribution]:
         """Return the files of a project with this very name."""
         project = canonicalize_name(name)
         return [
@@ -171,24 +175,26 @@ class FileLists:
             else ""
         )
 
-    def _led(self, project: str, version: str) -> Sequence[Index]:
+    def _led(self, project: str, version: str) -> Sequence[PackageIndex]:
         return () if project in self._decided else self._by_rule(project, version)
 
-    def _asked(self, project: str) -> Sequence[Index]:
+    def _asked(self, project: str) -> Sequence[PackageIndex]:
         decided = self.decided(project)
         return (decided,) if decided else self._places
 
-    def _offer(self, index: Index, project: str, version: str, rank: int) -> Offer:
+    def _offer(self, index: PackageIndex, project: str, version: str, rank: int) -> IndexOffer:
         found, known = self._read(index, project, rank, _needle(version))
         same = [item for item in found if same_version(item.version, version)]
         if known and not same:  # names may spell it in more ways than one
             same = [item for item in self._all(index, project, rank) if same_version(item.version, version)]
-        return Offer(index=index, files=tuple(same), known=known)
+        return IndexOffer(index=index, files=tuple(same), known=known)
 
-    def _all(self, index: Index, project: str, rank: int) -> list[Distribution]:
+    def _all(self, index: PackageIndex, project: str, rank: int) -> list[IndexDistribution]:
         return self._read(index, project, rank, "")[0]
 
-    def _read(self, index: Index, project: str, rank: int, needle: str) -> tuple[list[Distribution], bool]:
+    def _read(
+        self, index: PackageIndex, project: str, rank: int, needle: str
+    ) -> tuple[list[IndexDistribution], bool]:
         if not index.links:
             listed, known = self._pages.files(index, project, needle)
             return [item for one in listed if (item := self._described(project, one, index.url, rank))], known
@@ -198,19 +204,19 @@ class FileLists:
         # Names may spell the version in more ways than one.
         return found, bool(found) or any(_distribution(project, one, index.url, rank) for one in mine)
 
-    def _of_links(self, index: Index, project: str) -> list[Listed]:
+    def _of_links(self, index: PackageIndex, project: str) -> list[ListedFile]:
         """Return the files of a page of links that may be a project's: reading a name takes a hundred times as long."""
         if index.url not in self._links:
             listed, _ = self._pages.files(index, project, "")
             self._links[index.url] = [(canonicalize_name(one.filename), one) for one in listed]
         return [one for name, one in self._links[index.url] if name.startswith(project)]
 
-    def _described(self, project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
+    def _described(self, project: str, listed: ListedFile, index: str, rank: int) -> IndexDistribution | None:
         """Return the file's description, whose address holds no signature; this run knows it."""
         item = _distribution(project, listed, index, rank)
         return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
 
-    def artefact(self, item: Distribution) -> Artefact:
+    def artefact(self, item: IndexDistribution) -> Artefact:
         """Return the file as the lock keeps it; a file without a published hash is brought once to get it.
 
         Raises:
@@ -228,13 +234,13 @@ class FileLists:
             )
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
 
-    def hash_of(self, item: Distribution) -> str | None:
+    def hash_of(self, item: IndexDistribution) -> str | None:
         """Return the sha256 of a file, read where none is published and it is on the disk, else None."""
         if item.sha256 is None and item.url.startswith("file:"):
             return local_hash(item.url)
         return item.sha256
 
-    def facts_of(self, item: Distribution) -> dict[str, str]:
+    def facts_of(self, item: IndexDistribution) -> dict[str, str]:
         """Return what is known of a file's bytes: its hashes by algorithm, and its `size`, read from the disk, too."""
         facts = {name: value.lower() for name, value in item.hashes.items()}
         if sha256 := self.hash_of(item):
@@ -253,13 +259,13 @@ def _needle(version: str) -> str:
     return ".".join(str(part) for part in release)
 
 
-def at_address(name: str, filename: str, url: str, sha256: str) -> Distribution | None:
+def at_address(name: str, filename: str, url: str, sha256: str) -> IndexDistribution | None:
     """Return the file that stands at an address of its own, or None where its name is not the project's."""
-    listed = Listed(filename=filename, url=url, hashes={"sha256": sha256})
+    listed = ListedFile(filename=filename, url=url, hashes={"sha256": sha256})
     return _distribution(canonicalize_name(name), listed, "its own address", 0)
 
 
-def _distribution(project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
+def _distribution(project: str, listed: ListedFile, index: str, rank: int) -> IndexDistribution | None:
     """Return the file's description, or None where its name is not one of this project's."""
     if not is_valid(
         listed.filename, FileName
@@ -277,7 +283,7 @@ def _distribution(project: str, listed: Listed, index: str, rank: int) -> Distri
         return None
     if canonicalize_name(name) != project:
         return None
-    return Distribution(
+    return IndexDistribution(
         filename=listed.filename, version=str(version),
         url=split_credentials(urllib.parse.urldefrag(listed.url).url)[0], sha256=listed.hashes.get("sha256"),
         size=listed.size, rank=rank, index=index, tags=tags, build=build, requires_python=listed.requires_python,

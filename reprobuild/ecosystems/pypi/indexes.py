@@ -13,7 +13,8 @@ from msgspec import Struct
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.ecosystems.pypi.uv_indexes import read_uv
 from reprobuild.errors import LockError
-from reprobuild.infra.http.client import split_credentials, told_address
+from reprobuild.infra.http.model import split_credentials
+from reprobuild.infra.http.redaction import told_address
 
 _KEYRING = (
     "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
@@ -23,7 +24,7 @@ _KEYRING = (
 Credentials = dict[str, tuple[str, str]]
 
 
-class Index(Struct, frozen=True):
+class PackageIndex(Struct, frozen=True):
     """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials.
 
     A rule for a version or a name leads to it where it is `ruled`, else the machine's configuration or a decision;
@@ -37,7 +38,7 @@ class Index(Struct, frozen=True):
     service: str = ""
 
 
-class Indexes(Struct, frozen=True, kw_only=True):
+class PackageIndexes(Struct, frozen=True, kw_only=True):
     """Where this machine looks for distributions, in order of preference.
 
     `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
@@ -62,14 +63,14 @@ class Indexes(Struct, frozen=True, kw_only=True):
         return (*self.find_links, *self.simple, *self.named.values())
 
     @property
-    def places(self) -> tuple[Index, ...]:
+    def places(self) -> tuple[PackageIndex, ...]:
         """Every place that is asked for each distribution, in order."""
         alone = frozenset(self.uv_alone)
-        links = (Index(url, links=True, uv=url in alone) for url in self.find_links)
-        return (*links, *(Index(url, uv=url in alone) for url in self.simple))
+        links = (PackageIndex(url, links=True, uv=url in alone) for url in self.find_links)
+        return (*links, *(PackageIndex(url, uv=url in alone) for url in self.simple))
 
 
-def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexes:
+def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> PackageIndexes:
     """Ask pip and uv for the indexes they are configured with.
 
     uv's own extra indexes come before its default, as uv has it; pip's after its default.
@@ -102,7 +103,7 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexe
         *_clean(pip.get("find-links", []), {}, {}),
         *_roots([*pip.get("index-url", [default]), *pip.get("extra-index-url", [])], {}, {}),
     }
-    return Indexes(
+    return PackageIndexes(
         find_links=find_links,
         simple=roots,
         uv_alone=tuple(url for url in (*find_links, *roots) if url not in pips),
@@ -115,8 +116,8 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexe
 
 
 def decided_indexes(
-    decided: Mapping[str, str], known: Indexes
-) -> tuple[dict[str, Index], Credentials, dict[str, str]]:
+    decided: Mapping[str, str], known: PackageIndexes
+) -> tuple[dict[str, PackageIndex], Credentials, dict[str, str]]:
     """Return the index that each distribution is to come from, and the logins and tokens in their addresses.
 
     Args:
@@ -142,7 +143,7 @@ def decided_indexes(
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
         pages = {one.rstrip("/") for one in (*known.find_links, *known.flat)}
         links = files or url.rstrip("/") in pages or url.endswith((".html", ".htm"))
-        found[name] = Index(url if links else url.rstrip("/"), links=links)
+        found[name] = PackageIndex(url if links else url.rstrip("/"), links=links)
     return found, credentials, tokens
 
 

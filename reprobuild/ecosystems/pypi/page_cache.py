@@ -13,14 +13,15 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from reprobuild.infra.http.client import split_credentials, told_address
+from reprobuild.infra.http.model import split_credentials
+from reprobuild.infra.http.redaction import told_address
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, Text, Word
 from reprobuild.store.store import Store
 
 _KEY = hashlib.sha256(b"pages of indexes, 1").hexdigest()
 
 
-class Listed(Struct, frozen=True, kw_only=True):
+class ListedFile(Struct, frozen=True, kw_only=True):
     """One file as a place lists it. `hashes` are by algorithm; `yanked` is None, or the reason (may be empty)."""
 
     filename: FileName
@@ -31,7 +32,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     yanked: Text | None = None
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class CachedPage(Struct, frozen=True, kw_only=True):
     """The files of a page whose names have some text in them, until a time in seconds since 1970.
 
     `some` tells whether the page has any files at all.
@@ -39,7 +40,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
     until: int
     some: bool
-    files: tuple[Listed, ...]
+    files: tuple[ListedFile, ...]
 
 
 def _may_tell(url: str) -> bool:
@@ -57,20 +58,20 @@ class PageMemory:
     def __init__(self, store: Store, now: int) -> None:
         self._store, self._now = store, now
         self._guard = threading.Lock()
-        self._known: dict[str, Kept] | None = None
+        self._known: dict[str, CachedPage] | None = None
         self._new = False
 
-    def get(self, url: str, needle: str) -> Kept | None:
+    def get(self, url: str, needle: str) -> CachedPage | None:
         """Return what is known of a page and is still fresh."""
         with self._guard:
             return self._all().get(f"{url} {needle}")
 
-    def put(self, url: str, needle: str, fresh: int, files: Sequence[Listed], *, some: bool) -> None:
+    def put(self, url: str, needle: str, fresh: int, files: Sequence[ListedFile], *, some: bool) -> None:
         """Keep what a page says for a number of seconds; nothing whose links hold a login, a token or a query."""
         if fresh <= 0 or any(_may_tell(one.url) for one in files):
             return
         with self._guard:
-            kept = Kept(until=self._now + fresh, some=some, files=tuple(files))
+            kept = CachedPage(until=self._now + fresh, some=some, files=tuple(files))
             self._all()[f"{url} {needle}"], self._new = kept, True
 
     def save(self) -> None:
@@ -80,10 +81,10 @@ class PageMemory:
                 self._store.remember(_KEY, msgspec.to_builtins(self._all()))
                 self._new = False
 
-    def _all(self) -> dict[str, Kept]:
+    def _all(self) -> dict[str, CachedPage]:
         if self._known is None:
             try:
-                read = msgspec.convert(self._store.recall(_KEY) or {}, dict[Key, Kept])
+                read = msgspec.convert(self._store.recall(_KEY) or {}, dict[Key, CachedPage])
             except msgspec.ValidationError:  # of another version, or damaged
                 read = {}
             self._known = {key: kept for key, kept in read.items() if kept.until > self._now}

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from reprobuild.errors import LockError
 from reprobuild.infra import proc
-from reprobuild.infra.proc import with_absolute
+from reprobuild.infra.proc.programs import with_absolute
 
 # In one process: its default index, and `pip config list`.
 _ASK = (
@@ -28,7 +28,7 @@ class Asking:
     """pip, asked in a process of its own from the beginning on; the block ends it where nobody took its answer."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._asked = proc.Begun(
+        self._asked = proc.Process(
             proc.own_code(_ASK),
             env=with_absolute(env, "PIP_CONFIG_FILE"),
             cwd=proc.SAFE,
@@ -54,7 +54,7 @@ class Asking:
         if self._lines is None:
             try:
                 self._lines = self._asked.result(_SECONDS).decode().splitlines()
-            except proc.Failed as err:
+            except proc.ProcessFailedError as err:
                 hint = f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
                 raise LockError(str(err), hint=hint) from None
         settings: dict[str, tuple[int, list[str]]] = {}

@@ -19,14 +19,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import BuildError
 from reprobuild.infra.display import shown
-from reprobuild.infra.http.client import split_credentials
+from reprobuild.infra.http.model import split_credentials
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.metadata import read_metadata
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import Artefact, Wheel
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store
 
 VERSION = 1  # of what is remembered
@@ -41,7 +42,7 @@ _Text = Annotated[str, Meta(max_length=LONGEST)]
 _Texts = tuple[_Text, ...]
 
 
-def with_requires(wheels: Sequence[Wheel], target: Target, store: Store) -> tuple[Wheel, ...]:
+def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) -> tuple[Wheel, ...]:
     """Return the wheels, each with its requirements that hold in their environment.
 
     A requirement of an extra holds if another wheel asks for the distribution with that extra (a freeze does not tell

@@ -18,12 +18,14 @@ import mousebender.simple as simple
 import msgspec
 from msgspec import Struct
 
-from reprobuild.ecosystems.pypi.indexes import Index
-from reprobuild.ecosystems.pypi.page_cache import Listed as Listed
+from reprobuild.ecosystems.pypi.indexes import PackageIndex
+from reprobuild.ecosystems.pypi.page_cache import ListedFile as ListedFile
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.page_text import check_list, joined, read_anchors
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import Forbidden, Net, NotFound, Page, Refused, Unreached, local_path
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.file_scheme import local_path
+from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, Page, UnreachedError
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, Word
 
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
@@ -46,7 +48,7 @@ _BAD = (
 )
 
 
-class NoList(FetchError):
+class NoListError(FetchError):
     """A place gives no list of the files of a project.
 
     Args:
@@ -77,17 +79,17 @@ class Pages:
         self._memory = memory
         self._silent = silent
         self._pages: dict[str, Page | None] = {}
-        self._links: dict[str, list[Listed]] = {}
+        self._links: dict[str, list[ListedFile]] = {}
         self._refused: set[str] = set()
         self._lost: dict[str, FetchError] = {}  # by address of a place or a page, which is asked no more
 
-    def files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
+    def files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
         """Return the files whose name has the needle in it, and whether the place has the project at all.
 
         A page of links does not tell whose its files are: those of other projects are among them.
 
         Raises:
-            NoList: the place cannot be reached, or is none.
+            NoListError: the place cannot be reached, or is none.
             FetchError: the network is forbidden.
         """
         address = _address(index, project)
@@ -95,7 +97,7 @@ class Pages:
             raise _no_list(index, lost)
         try:
             return self._files(index, project, needle)
-        except Unreached as err:
+        except UnreachedError as err:
             what = str(err).replace(address, index.url, 1)
             self._lost[index.url] = FetchError(what, hint=_way_on(index) or err.hint)
             raise _no_list(index, self._lost[index.url]) from None
@@ -105,7 +107,7 @@ class Pages:
             self._lost[address] = err
             raise _no_list(index, err) from None
 
-    def _files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
+    def _files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
         if index.links:
             listed = self._of_links(index)
             return [item for item in listed if needle in item.filename], bool(listed)
@@ -125,7 +127,7 @@ class Pages:
             self._memory.put(url, needle, page.fresh, found, some=some)
         return found, some
 
-    def refused(self, index: Index, project: str) -> str | None:
+    def refused(self, index: PackageIndex, project: str) -> str | None:
         """Return the address for a project if it answered 403, which was taken to mean that there is nothing."""
         url = _address(index, project)
         return url if url in self._refused else None
@@ -135,29 +137,29 @@ class Pages:
         if self._memory:
             self._memory.save()
 
-    def _is_silent(self, index: Index) -> bool:
+    def _is_silent(self, index: PackageIndex) -> bool:
         return index.ruled or any(one.fullmatch(index.url.rstrip("/")) for one in self._silent)
 
-    def _page(self, index: Index, url: str, project: str) -> Page | None:
+    def _page(self, index: PackageIndex, url: str, project: str) -> Page | None:
         if url not in self._pages:
             try:
                 self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED, most=LARGEST)
-            except NotFound:
+            except NotFoundError:
                 self._pages[url] = None
-            except Refused as err:
-                if not isinstance(err, Forbidden) or not self._is_silent(index):
+            except AccessDeniedError as err:
+                if not isinstance(err, ForbiddenError) or not self._is_silent(index):
                     what = f"the index {index.url} gives no list of the files of {project}: {err}"
                     raise FetchError(what, hint=f"{_LOGIN} {project}=URL") from None
                 self._pages[url] = None
                 self._refused.add(url)
         return self._pages[url]
 
-    def _of_links(self, index: Index) -> list[Listed]:
+    def _of_links(self, index: PackageIndex) -> list[ListedFile]:
         if index.url not in self._links:
             self._links[index.url] = self._read_links(index)
         return self._links[index.url]
 
-    def _read_links(self, index: Index) -> list[Listed]:
+    def _read_links(self, index: PackageIndex) -> list[ListedFile]:
         place = index.url
         if place.startswith("file:") and local_path(place).is_dir():
             paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
@@ -165,10 +167,10 @@ class Pages:
             return [item for item in found if item is not None]
         try:
             page = self._net.page(place, accept="text/html", most=LARGEST)
-        except NotFound:
+        except NotFoundError:
             return []
-        except Refused as err:
-            if not isinstance(err, Forbidden) or not self._is_silent(index):
+        except AccessDeniedError as err:
+            if not isinstance(err, ForbiddenError) or not self._is_silent(index):
                 raise
             self._refused.add(place)
             return []
@@ -188,18 +190,18 @@ class Pages:
         return [item for item in found if item is not None]
 
 
-def _no_list(index: Index, err: FetchError) -> NoList:
-    return NoList(str(err), hint=err.hint, place=index.url)
+def _no_list(index: PackageIndex, err: FetchError) -> NoListError:
+    return NoListError(str(err), hint=err.hint, place=index.url)
 
 
-def _way_on(index: Index) -> str:
+def _way_on(index: PackageIndex) -> str:
     """Return how to name a mirror of a service; empty for an index of the machine's own configuration."""
     if not index.service:
         return ""
     return f"check the network and the proxy settings, or name a mirror: --service {shlex.quote(index.service)}=URL"
 
 
-def _address(index: Index, project: str) -> str:
+def _address(index: PackageIndex, project: str) -> str:
     return index.url if index.links else f"{index.url}/{project}/"
 
 
@@ -250,15 +252,15 @@ def _plain(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
             yield _FILE.decode(entry)
 
 
-def _listed(**fields: object) -> Listed | None:
+def _listed(**fields: object) -> ListedFile | None:
     """Return a file as a place lists it, None where its name or its address is none."""
     try:
-        return msgspec.convert(fields, type=Listed)
+        return msgspec.convert(fields, type=ListedFile)
     except msgspec.ValidationError:
         return None
 
 
-def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], bool]:
+def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFile], bool]:
     media = page.content_type.split(";")[0].strip() or "text/html"
     if "json" in media:
         if media not in _JSON:
@@ -284,7 +286,7 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], 
     return [item for item in found if item is not None], some
 
 
-def _of_json(page: str, file: _File) -> Listed | None:
+def _of_json(page: str, file: _File) -> ListedFile | None:
     url = joined(page, file.url)
     if url is None:
         return None
@@ -295,7 +297,7 @@ def _of_json(page: str, file: _File) -> Listed | None:
     )  # fmt: skip
 
 
-def _of_html(page: str, file: Mapping[str, Any]) -> Listed | None:
+def _of_html(page: str, file: Mapping[str, Any]) -> ListedFile | None:
     url = joined(page, file["url"])
     if url is None:
         return None

@@ -16,7 +16,7 @@ _LEGACY = {
 }
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class WheelTarget(Struct, frozen=True, kw_only=True):
     """What a wheel must fit: Python (`3.11.2`), glibc (`2, 36`) and machine (`x86_64`).
 
     `free_threaded` is CPython's build without the global lock (PEP 703), whose ABI has a `t`.
@@ -56,5 +56,5 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=8)
-def _ranks(target: Target) -> dict[Tag, int]:
+def _ranks(target: WheelTarget) -> dict[Tag, int]:
     return {tag: place for place, tag in enumerate(target.tags())}

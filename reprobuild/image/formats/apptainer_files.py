@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reprobuild.errors import BuildError
-from reprobuild.image.tree_digest import Tree, runtime_part
-from reprobuild.infra.tar import Entry
+from reprobuild.image.layering.merge import Tree
+from reprobuild.image.tree_digest import runtime_part
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.recipe.image_config import environment_lines, runscript_lines
 
 FOLDER = ".singularity.d"
@@ -40,7 +41,7 @@ _MOUNT_POINTS = {
 }  # fmt: skip
 _MOUNT_FILES = ("etc/hosts", "etc/resolv.conf")
 
-Own = list[tuple[Entry, bytes]]
+Own = list[tuple[TarEntry, bytes]]
 
 
 def apptainer_files(tree: Tree, config: Mapping[str, Any], definition: str) -> Own:
@@ -136,9 +137,9 @@ def _script(lines: Sequence[str]) -> str:
     return _SHEBANG + "".join(f"{line}\n" for line in lines)
 
 
-def _folder(path: str, mode: int = 0o755) -> Entry:
-    return Entry(path=path, type="directory", mode=mode)
+def _folder(path: str, mode: int = 0o755) -> TarEntry:
+    return TarEntry(path=path, type="directory", mode=mode)
 
 
-def _file(path: str, content: bytes, mode: int) -> tuple[Entry, bytes]:
-    return Entry(path=path, type="file", mode=mode, size=len(content)), content
+def _file(path: str, content: bytes, mode: int) -> tuple[TarEntry, bytes]:
+    return TarEntry(path=path, type="file", mode=mode, size=len(content)), content

@@ -6,7 +6,8 @@ from typing import IO
 
 from reprobuild.image.oci.read import LARGEST_JSON, Layout, open_layer
 from reprobuild.image.oci.write import encode
-from reprobuild.infra.tar import CHUNK, Entry, TarWriter
+from reprobuild.infra.tar.entries import CHUNK, TarEntry
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.regular_files import read_plain
 
 
@@ -36,7 +37,7 @@ def write_docker_archive(layout: Layout, stream: IO[bytes]) -> None:
         size = _length(layout, index)
         writer.directory(name.partition("/")[0])
         with open_layer(layout, index) as content:
-            writer.add(Entry(path=name, type="file", mode=0o644, size=size), content)
+            writer.add(TarEntry(path=name, type="file", mode=0o644, size=size), content)
     writer.close()
 
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reprobuild.image.oci.members import Files
-from reprobuild.infra.tar import CHUNK
+from reprobuild.image.oci.members import ImageFiles
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.json_documents import CONFIG, SAVED, parse_image_json
 
 SAVED_MANIFEST = "manifest.json"
@@ -21,7 +21,7 @@ REPOSITORIES = "repositories"
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
-def check_saved(files: Files, raw: bytes, config: str, layers: Sequence[tuple[str, str]]) -> None:
+def check_saved(files: ImageFiles, raw: bytes, config: str, layers: Sequence[tuple[str, str]]) -> None:
     """Check that manifest.json states the image of the index.
 
     Args:
@@ -47,7 +47,7 @@ def check_saved(files: Files, raw: bytes, config: str, layers: Sequence[tuple[st
 class _Digests:
     """The sha256 (hex) of files; the bytes of each are read once, whatever its names."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: ImageFiles) -> None:
         self._files = files
         self._known: dict[tuple[int, int] | None, str] = {}
 
@@ -66,7 +66,7 @@ class _Digests:
         return isinstance(name, str) and (name == f"blobs/sha256/{digests[0]}" or self.of(name) in digests)
 
 
-def check_repositories(files: Files, layers: Sequence[str], read: Callable[[str], bytes]) -> None:
+def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[[str], bytes]) -> None:
     """Check that `repositories`, where it is there, leads to the layers of the image, or to none.
 
     Newer Dockers write it without what it leads to, Podman with links to the layers.
@@ -109,7 +109,7 @@ def _tops(raw: bytes) -> list[str]:
     return tops
 
 
-def _chain(files: Files, top: str, most: int, read: Callable[[str], bytes]) -> list[str]:
+def _chain(files: ImageFiles, top: str, most: int, read: Callable[[str], bytes]) -> list[str]:
     """Return the layers from the lowest to the uppermost; nothing where one is missing, which no Docker loads."""
     found: list[str] = []
     current: Any = top

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprobuild.image.formats.apptainer_files import Own, check_names
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.recipe.image_config import runscript_lines, sorted_settings
 
 # What enroot does not hand on as it stands: it fills `${NAME}` in from the host, takes a pair of quotes off,
@@ -44,5 +44,5 @@ def enroot_files(config: Mapping[str, Any]) -> Own:
     own: Own = []
     for path, text in texts.items():
         content = text.encode("utf-8", "surrogateescape")
-        own.append((Entry(path=path, type="file", mode=0o644, size=len(content)), content))
+        own.append((TarEntry(path=path, type="file", mode=0o644, size=len(content)), content))
     return own

@@ -28,12 +28,14 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layering.merge import Located
-from reprobuild.image.oci.read import MAKE_AGAIN, Layout, open_layer
-from reprobuild.image.tree_digest import DAMAGED, Tree, merge
-from reprobuild.infra.tar import CHUNK, Entry, index_tar
+from reprobuild.image.layering.merge import Located, Tree, merge
+from reprobuild.image.layering.order import DAMAGED
+from reprobuild.image.layering.packed import MAKE_AGAIN
+from reprobuild.image.oci.read import Layout, open_layer
+from reprobuild.infra.tar.entries import CHUNK, TarEntry
+from reprobuild.infra.tar.index import index_tar
 from reprobuild.infra.untrusted.budget import Allowance
-from reprobuild.lock.lock import EPOCH
+from reprobuild.lock.system import EPOCH
 
 WORKERS = 2
 LATEST = 2**32 - 1  # squashfs keeps 32 bits of a time
@@ -60,7 +62,7 @@ class Flat(Struct, frozen=True, kw_only=True):
     architecture: str
     spools: tuple[IO[bytes], ...]
 
-    def stream(self, own: Sequence[tuple[Entry, bytes]] = ()) -> Iterator[bytes]:
+    def stream(self, own: Sequence[tuple[TarEntry, bytes]] = ()) -> Iterator[bytes]:
         """Yield the tar in pieces of at most 1 MiB. The root is not in it: see `tree[""]`.
 
         Args:
@@ -128,7 +130,7 @@ def _spool(folder: Path) -> IO[bytes]:
         raise _no_room(folder, err) from None
 
 
-def _unpack(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[Entry]:
+def _unpack(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     """Write the tar of a layer into a file, and return what is in it."""
     with open_layer(layout, index, packed=True, allowance=allowance) as stream:
         while chunk := stream.read(CHUNK):
@@ -150,7 +152,7 @@ def _no_room(folder: Path, err: OSError) -> BuildError:
     )
 
 
-def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[Entry]:
+def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     digest = layout.layers[index][1]
     try:
         return [
@@ -163,7 +165,7 @@ def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance)
         ) from None
 
 
-def _check(path: str, entry: Entry, layout: Layout) -> None:
+def _check(path: str, entry: TarEntry, layout: Layout) -> None:
     """Refuse what would not come back out of a squashfs as it went in."""
     if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise BuildError(f"{layout.folder} holds the unsafe path {path!r}", hint=DAMAGED)
@@ -196,7 +198,7 @@ def epoch_of(image: Mapping[str, Any]) -> int:
     return EPOCH
 
 
-def header(entry: Entry, epoch: int) -> bytes:
+def header(entry: TarEntry, epoch: int) -> bytes:
     """Return the header blocks of one member: what `tarfile` writes as GNU_FORMAT, in a tenth of its time.
 
     An image has tens of thousands of members, and the compressor waits for this.

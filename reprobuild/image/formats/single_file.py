@@ -23,7 +23,7 @@ from reprobuild.image.formats.flatten import Flat, flattened
 from reprobuild.image.formats.squashfs_write import Compressor, find_program, write_squashfs
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, read_layout
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.store.store import Store
 

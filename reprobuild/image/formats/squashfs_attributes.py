@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import IO
 
-from reprobuild.image.formats.squashfs_blocks import Rows, Table, Unpack
+from reprobuild.image.formats.squashfs_blocks import MetadataTable, Rows, Unpack
 
 NO_TABLE, NONE = 2**64 - 1, 0xFFFFFFFF
 _HEAD, _SET = struct.Struct("<Q2I"), struct.Struct("<Q2I")
@@ -28,7 +28,7 @@ class Attributes:
             return
         stream.seek(at)
         start, count, _ = _HEAD.unpack(stream.read(_HEAD.size))
-        self._keys = Table(stream, start, unpack)
+        self._keys = MetadataTable(stream, start, unpack)
         self._sets = Rows(stream, at + _HEAD.size, count, _SET, unpack)
 
     def check(self, number: int) -> None:

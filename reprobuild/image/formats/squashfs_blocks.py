@@ -96,7 +96,7 @@ def _first(stream: zlib._Decompress | lzma.LZMADecompressor, packed: bytes, most
 _UNPACKERS: Mapping[int, Callable[..., bytes]] = {1: _gunzip, 4: _unxz, 6: _unzstd}
 
 
-class Table:
+class MetadataTable:
     """A table of metadata: blocks of 8 KiB, packed one by one. A position is (block, offset in it)."""
 
     def __init__(self, stream: IO[bytes], start: int, unpack: Unpack) -> None:
@@ -142,7 +142,7 @@ class Rows:
 
     def __init__(self, stream: IO[bytes], at: int, count: int, row: struct.Struct, unpack: Unpack) -> None:
         self._stream, self._at, self._count, self._row = stream, at, count, row
-        self._blocks = Table(stream, 0, unpack)
+        self._blocks = MetadataTable(stream, 0, unpack)
         self._each = METADATA // row.size
 
     def __getitem__(self, index: int) -> tuple[int, ...]:

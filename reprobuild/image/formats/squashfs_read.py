@@ -15,10 +15,10 @@ from reprobuild.errors import BuildError
 from reprobuild.image.formats.sif import JSON, MAGIC, Sif, read_sif
 from reprobuild.image.formats.squashfs_tables import check_tables
 from reprobuild.image.formats.squashfs_write import Compressor
-from reprobuild.image.oci.members import CUT_SHORT, Folder, bounded, written
-from reprobuild.image.oci.open import LARGEST_JSON, Opened, Packed, check_configuration
+from reprobuild.image.oci.members import CUT_SHORT, DirectoryFiles, bounded, written
+from reprobuild.image.oci.open import LARGEST_JSON, OciImage, PackedLayer, check_configuration
 from reprobuild.infra import proc
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.json_documents import RUNTIME, parse_image_json
 
 SQUASHFS = b"hsqs"
@@ -59,7 +59,7 @@ def _begins(path: Path, magic: bytes) -> bool:
         return stream.read(len(magic)) == magic
 
 
-def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
+def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> OciImage:
     """Open a SIF or a squashfs.
 
     Args:
@@ -89,9 +89,9 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
     tree = scratch / "tree.tar"
     argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
     _run_bounded(argv, env, path, tree)
-    layer = Packed(file=tree.name, diff_id=_sha256(tree))
-    return Opened(
-        name=str(path), form="squashfs" if plain else "SIF", files=Folder(scratch), layers=(layer,),
+    layer = PackedLayer(file=tree.name, diff_id=_sha256(tree))
+    return OciImage(
+        name=str(path), form="squashfs" if plain else "SIF", files=DirectoryFiles(scratch), layers=(layer,),
         documents={"config": document}, config_digest="", manifest=f"sha256:{_sha256(path)}",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.image.formats.squashfs_attributes import NO_TABLE, NONE, Attributes
-from reprobuild.image.formats.squashfs_blocks import DAMAGE, Rows, Table, unpacker
+from reprobuild.image.formats.squashfs_blocks import DAMAGE, MetadataTable, Rows, unpacker
 from reprobuild.image.formats.squashfs_data import FRAGMENT, Content, Data
 from reprobuild.infra.untrusted.names import LONGEST_PATH, MOST_MEMBERS
 
@@ -64,8 +64,8 @@ def _window(stream: IO[bytes], super_block: tuple[int, ...]) -> int:
 class _Tables:
     def __init__(self, stream: IO[bytes], super_block: tuple[int, ...], packed: int) -> None:
         unpack = unpacker(super_block[5], _window(stream, super_block))
-        self.inodes = Table(stream, super_block[15], unpack)
-        self.directories = Table(stream, super_block[16], unpack)
+        self.inodes = MetadataTable(stream, super_block[15], unpack)
+        self.directories = MetadataTable(stream, super_block[16], unpack)
         self.attributes = Attributes(stream, super_block[14], unpack)
         fragments = Rows(stream, super_block[17], super_block[4], FRAGMENT, unpack)
         self.data = Data(stream, super_block[3], fragments, unpack, packed)

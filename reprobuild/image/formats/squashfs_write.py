@@ -15,7 +15,7 @@ from typing import Literal
 
 from reprobuild.errors import EngineError
 from reprobuild.infra import proc
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
 PROGRAM = "mksquashfs"
 OLDEST = (4, 5)  # the first that reads a tar
@@ -43,7 +43,7 @@ def find_program(env: Mapping[str, str]) -> tuple[int, int]:
     """
     try:
         said = proc.run([PROGRAM, "-version"], env=env, purpose="write a squashfs", timeout=60, hint=INSTALL)
-    except proc.Failed as err:  # 4.4 and older exit with 1, and say their version none the less
+    except proc.ProcessFailedError as err:  # 4.4 and older exit with 1, and say their version none the less
         said = err.stderr.encode()
     found = re.search(rb"version (\d+)\.(\d+)", said)
     if found is None:
@@ -55,7 +55,7 @@ def find_program(env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def write_squashfs(
-    pieces: Iterable[bytes], target: Path, *, root: Entry, epoch: int, env: Mapping[str, str], offset: int = 0,
+    pieces: Iterable[bytes], target: Path, *, root: TarEntry, epoch: int, env: Mapping[str, str], offset: int = 0,
     compressor: Compressor = "zstd",
 ) -> None:  # fmt: skip
     """Write a squashfs into a file, which is made longer as it needs.
@@ -91,5 +91,5 @@ def write_squashfs(
     child = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}
     try:
         proc.feed(argv, pieces, env=child, purpose=f"write {target.name}", hint=INSTALL)
-    except proc.Failed as err:
+    except proc.ProcessFailedError as err:
         raise EngineError(str(err), hint=hint) from None

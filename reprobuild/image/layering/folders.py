@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.order import DAMAGED
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
 # What engines give to a folder that has no entry. ko, Bazel and Jib leave entries out.
 _MODE = 0o755
@@ -29,7 +29,7 @@ class OwnFolders:
         self._above_whiteouts: set[str] = set()
         self._removed: set[str] = set()
 
-    def add(self, entry: Entry, former: Entry | None) -> None:
+    def add(self, entry: TarEntry, former: TarEntry | None) -> None:
         """Take an entry in its place, where the tree had `former`.
 
         Raises:
@@ -43,7 +43,7 @@ class OwnFolders:
                 self._check_attributes(entry, former)
             self._entries.add(entry.path)
 
-    def _check_attributes(self, entry: Entry, former: Entry) -> None:
+    def _check_attributes(self, entry: TarEntry, former: TarEntry) -> None:
         if entry.path in self._entries:
             raise BuildError(
                 f"a layer holds /{entry.path} twice, with other attributes: engines that unpack it keep both",
@@ -65,7 +65,7 @@ class OwnFolders:
         """Take a folder with an opaque marker."""
         self._above_whiteouts.add(folder)
 
-    def check(self, tree: Mapping[str, Entry]) -> None:
+    def check(self, tree: Mapping[str, TarEntry]) -> None:
         """Refuse folders that have no entry in this layer, and that engines make otherwise.
 
         Raises:
@@ -80,7 +80,7 @@ class OwnFolders:
                     raise _implied(folder)
                 folder = folder.rpartition("/")[0]
 
-    def _nearest(self, folder: str, tree: Mapping[str, Entry]) -> str:
+    def _nearest(self, folder: str, tree: Mapping[str, TarEntry]) -> str:
         """Return the folder of a whiteout, or what stands above if the layer removes it or has another file there."""
         above, is_removed = folder, False
         while above not in tree:
@@ -94,7 +94,7 @@ class OwnFolders:
         return above
 
 
-def _is_special(folder: str, entry: Entry | None) -> bool:
+def _is_special(folder: str, entry: TarEntry | None) -> bool:
     if entry is None or entry.type != "directory":
         return False
     modes = (_MODE,) if folder else _ROOT_MODES

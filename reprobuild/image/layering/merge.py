@@ -10,9 +10,9 @@ import msgspec
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.folders import OwnFolders
 from reprobuild.image.layering.order import DAMAGED as DAMAGED
-from reprobuild.image.layering.order import Written
+from reprobuild.image.layering.order import WrittenPaths
 from reprobuild.image.layering.overlay import OwnWrites
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
 
 WHITEOUT = ".wh."
@@ -26,17 +26,17 @@ MOST_IMPLIED_TEXT = 64 << 20
 # Names on the way to folders that are not there yet, or lie behind links.
 MOST_STEPS = 20_000_000
 
-Tree = dict[str, Entry]
+Tree = dict[str, TarEntry]
 
 
-class Located(Entry, frozen=True, kw_only=True):
+class Located(TarEntry, frozen=True, kw_only=True):
     """An entry of a layer; a file's content begins at `offset` of the layer's tar."""
 
     layer: int = 0
     offset: int = 0
 
 
-def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, follow: bool = True) -> Tree:
+def merge(listings: Iterable[Iterable[TarEntry]], below: Tree | None = None, *, follow: bool = True) -> Tree:
     """Return {path: entry} of layers put over each other, sorted by path; hard links are files.
 
     `below` is the tree, merged before, that the layers stand on.
@@ -52,7 +52,7 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
             its layer that engines delete by it, or engines make different trees of a layer (an opaque marker at the
             root, `overlay`, `folders`).
     """
-    growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
+    growing = _Growing(below or {"": TarEntry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
         growing.begin_layer()
         entries = [(entry.path.rpartition("/")[2].startswith(WHITEOUT), entry) for entry in listing]
@@ -60,7 +60,7 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
             if not whiteout and entry.type == "directory" and growing.has_link(entry.path):
                 growing.put(entry)  # whiteouts below it do not mean where the link led
         victims = {n: growing.remove(entry.path) for n, (whiteout, entry) in enumerate(entries) if whiteout}
-        last, written = max(victims, default=-1), Written()
+        last, written = max(victims, default=-1), WrittenPaths()
         for number, (whiteout, entry) in enumerate(entries):
             if whiteout:
                 growing.follow_whiteout(entry.path, victims[number])
@@ -103,7 +103,7 @@ class _Growing:
         former = self.tree.get(path)
         return former is not None and former.type == "symlink"
 
-    def put(self, entry: Entry) -> str:
+    def put(self, entry: TarEntry) -> str:
         """Put an entry in its place, with the folders above it; return the place."""
         path = self._place(entry.path)
         former = self.tree.get(path)
@@ -147,7 +147,7 @@ class _Growing:
         if is_astray and not path.endswith(OPAQUE):  # see `check_order`
             self._own.add_astray(path, place)
 
-    def check_order(self, path: str, places: set[str], written: Written, number: int) -> None:
+    def check_order(self, path: str, places: set[str], written: WrittenPaths, number: int) -> None:
         """Refuse a whiteout behind entries that it would delete; `places` are what `remove` returned."""
         victim, place = self._victim(path)
         if victim is not None and path.endswith(OPAQUE):
@@ -183,7 +183,7 @@ class _Growing:
         above = path.rpartition("/")[0]
         while above not in self.tree:
             self._count_implied(above)
-            self.tree[above] = Entry(path=above, type="directory", mode=0o755)
+            self.tree[above] = TarEntry(path=above, type="directory", mode=0o755)
             self._own.add(self.tree[above], is_new=True)
             self._join(above)
             above = above.rpartition("/")[0]
@@ -198,7 +198,7 @@ class _Growing:
         if self._implied > MOST_IMPLIED or self._implied_text > MOST_IMPLIED_TEXT:
             raise BuildError("its layers write below very many folders that none of them has", hint=HOSTILE)
 
-    def _resolved(self, entry: Entry, path: str) -> Entry:
+    def _resolved(self, entry: TarEntry, path: str) -> TarEntry:
         """Return the entry as the digest sees it."""
         if entry.type == "symlink":
             return msgspec.structs.replace(entry, path=path, mode=0o777)
@@ -257,7 +257,7 @@ class _Growing:
         return real
 
 
-def _agree(link: Entry, target: Entry) -> bool:
+def _agree(link: TarEntry, target: TarEntry) -> bool:
     """Tell whether the header of a hard link says the same as its file's: engines apply it to both names.
 
     GNU tar repeats no attributes. The mode of a symbolic link has no meaning.

@@ -14,7 +14,7 @@ from reprobuild.errors import BuildError
 DAMAGED = "the layer is damaged, or its builder broke the image specification; build the image again"
 
 
-class Written:
+class WrittenPaths:
     """The paths that a layer has written, each with the number of the first member at it or below it."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.order import DAMAGED
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 
 
 class OwnWrites:
@@ -29,7 +29,7 @@ class OwnWrites:
         self._opaque: set[str] = set()
         self._astray: list[tuple[str, str]] = []
 
-    def add(self, entry: Entry, *, is_new: bool) -> None:
+    def add(self, entry: TarEntry, *, is_new: bool) -> None:
         """Take an entry in its place; `is_new` where the tree had none there."""
         if entry.type == "symlink":
             self._links.add(entry.path)
@@ -80,7 +80,7 @@ class OwnWrites:
         if link not in self._links:
             raise _ambiguous(f"writes below /{path}, and a lower layer has the symbolic link /{link}")
 
-    def check_folders(self, tree: Mapping[str, Entry]) -> None:
+    def check_folders(self, tree: Mapping[str, TarEntry]) -> None:
         """Refuse folders that came back after the layer removed them, where lower layers have more in them.
 
         Raises:
@@ -104,11 +104,11 @@ class OwnWrites:
                     f"holds /{folder} and its whiteout, and a lower layer has files in that folder"
                 )
 
-    def _is_bare(self, tree: Mapping[str, Entry], folder: str, below: Iterable[str]) -> bool:
+    def _is_bare(self, tree: Mapping[str, TarEntry], folder: str, below: Iterable[str]) -> bool:
         """Tell whether an overlay shows one of these paths of lower layers."""
         return any(path not in tree and not self._is_hidden(tree, folder, path) for path in below)
 
-    def _is_hidden(self, tree: Mapping[str, Entry], folder: str, path: str) -> bool:
+    def _is_hidden(self, tree: Mapping[str, TarEntry], folder: str, path: str) -> bool:
         """Tell whether the layer hides a path below a folder, even if it had no whiteout of the folder."""
         hidden = False
         while path != folder:
@@ -121,7 +121,7 @@ class OwnWrites:
         return hidden and folder not in self._torn
 
 
-def _is_folder(tree: Mapping[str, Entry], path: str) -> bool:
+def _is_folder(tree: Mapping[str, TarEntry], path: str) -> bool:
     return path in tree and tree[path].type == "directory"
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import zstandard
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
 

@@ -14,8 +14,10 @@ import zstandard
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layers.content import Item
-from reprobuild.infra.tar import CHUNK, Entry, TarWriter, list_tar
+from reprobuild.image.layers.content import LayerItem
+from reprobuild.infra.tar.entries import CHUNK, TarEntry
+from reprobuild.infra.tar.reading import list_tar
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars, zips
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -50,7 +52,7 @@ def compressor(level: int = LEVEL) -> zstandard.ZstdCompressionObj:
     ).compressobj()
 
 
-class Lane:
+class SerialExecutor:
     """Calls of one function, in order, in a thread of their own."""
 
     def __init__(self, function: Callable[[bytes], object]) -> None:
@@ -71,7 +73,7 @@ class Lane:
         self._pool.shutdown(cancel_futures=True)
 
 
-class LayerSink:
+class LayerWriter:
     """A stream that takes a tar: one thread hashes it, another compresses it into `target`.
 
     `known` is the tar's sha256 where the caller has it already. `finish` returns diff_id, digest and size of
@@ -86,10 +88,10 @@ class LayerSink:
         self._diff_id, self._digest, self._size = hashlib.sha256(), hashlib.sha256(), 0
         self._pieces: list[bytes] = []  # small writes are gathered; how bytes arrive does not change the blob
         self._gathered = 0
-        hashing = () if known else (Lane(self._diff_id.update),)
-        self._lanes = (*hashing, Lane(self._compress))
+        hashing = () if known else (SerialExecutor(self._diff_id.update),)
+        self._lanes = (*hashing, SerialExecutor(self._compress))
 
-    def __enter__(self) -> LayerSink:
+    def __enter__(self) -> LayerWriter:
         return self
 
     def __exit__(
@@ -127,14 +129,16 @@ class LayerSink:
         self._size += len(packed)
 
 
-def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, level: int = LEVEL) -> Layer:
+def write_layer(
+    items: Iterable[LayerItem], title: str, epoch: int, store: Store, level: int = LEVEL
+) -> Layer:
     """Write the items, in their order, as a layer with one time for all, and keep it in the store.
 
     Raises:
         BuildError: an item cannot be read, or its content is not what its source states.
     """
 
-    def write(sink: LayerSink) -> list[Entry]:
+    def write(sink: LayerWriter) -> list[TarEntry]:
         writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
         for item in items:
             _add(writer, item)
@@ -144,11 +148,11 @@ def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, lev
     return keep_layer(write, title, store, level)
 
 
-def keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Store, level: int) -> Layer:
+def keep_layer(write: Callable[[LayerWriter], list[TarEntry]], title: str, store: Store, level: int) -> Layer:
     """Keep the tar that `write` writes as a layer; `write` returns its listing."""
     with store.scratch() as folder:
         path = folder / "layer"
-        with path.open("wb") as target, LayerSink(target, level) as sink:
+        with path.open("wb") as target, LayerWriter(target, level) as sink:
             listing = write(sink)
             diff_id, blob, size = sink.finish()
         store.adopt(path, blob)
@@ -168,7 +172,7 @@ def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh
     listing = known or keep_listing(tar, _listed(path, title), store)
     with store.scratch() as folder, path.open("rb") as stream:
         layer = folder / "layer"
-        with layer.open("wb") as target, LayerSink(target, level, known=tar) as sink:
+        with layer.open("wb") as target, LayerWriter(target, level, known=tar) as sink:
             while chunk := stream.read(CHUNK):
                 sink.write(chunk)
             diff_id, blob, size = sink.finish()
@@ -176,7 +180,7 @@ def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh
     return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
 
 
-def _listed(tar: Path, title: str) -> list[Entry]:
+def _listed(tar: Path, title: str) -> list[TarEntry]:
     with tar.open("rb") as stream:
         try:
             return list(list_tar(stream, title))
@@ -184,7 +188,7 @@ def _listed(tar: Path, title: str) -> list[Entry]:
             raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
 
 
-def _add(writer: TarWriter, item: Item) -> None:
+def _add(writer: TarWriter, item: LayerItem) -> None:
     entry = item.entry
     if item.open is None:
         writer.add(entry)
@@ -201,7 +205,7 @@ def _add(writer: TarWriter, item: Item) -> None:
         )
 
 
-def read_listing(layer: Layer, store: Store) -> list[Entry]:
+def read_listing(layer: Layer, store: Store) -> list[TarEntry]:
     """Return the entries of a layer in the store."""
     path = store.verified(layer.listing, f"the listing of the layer `{layer.title}`")
     return list(decode_listing(read_plain(path, LARGEST_MEMORY)))

@@ -14,40 +14,40 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import CHUNK, Entry, entry_of, parents
+from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, parents
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class LayerItem(Struct, frozen=True, kw_only=True):
     """One path of a layer.
 
     `origin` is what the user knows its source by; `open` gives a file's content from its beginning.
     """
 
-    entry: Entry
+    entry: TarEntry
     origin: str
     open: Callable[[], IO[bytes]] | None = None
 
 
-def directory(path: str, origin: str) -> Item:
+def directory(path: str, origin: str) -> LayerItem:
     """Return a directory that belongs to root."""
-    return Item(entry=Entry(path=path, type="directory", mode=0o755), origin=origin)
+    return LayerItem(entry=TarEntry(path=path, type="directory", mode=0o755), origin=origin)
 
 
-def link(path: str, target: str, origin: str) -> Item:
+def link(path: str, target: str, origin: str) -> LayerItem:
     """Return a symbolic link that belongs to root."""
-    return Item(entry=Entry(path=path, type="symlink", mode=0o777, target=target), origin=origin)
+    return LayerItem(entry=TarEntry(path=path, type="symlink", mode=0o777, target=target), origin=origin)
 
 
-def text(path: str, content: bytes, origin: str, mode: int = 0o644) -> Item:
+def text(path: str, content: bytes, origin: str, mode: int = 0o644) -> LayerItem:
     """Return a small file that belongs to root."""
     sha256 = hashlib.sha256(content).hexdigest()
-    entry = Entry(path=path, type="file", mode=mode, size=len(content), sha256=sha256)
-    return Item(entry=entry, origin=origin, open=lambda: io.BytesIO(content))
+    entry = TarEntry(path=path, type="file", mode=mode, size=len(content), sha256=sha256)
+    return LayerItem(entry=entry, origin=origin, open=lambda: io.BytesIO(content))
 
 
-def arranged(items: Iterable[Item]) -> list[Item]:
+def arranged(items: Iterable[LayerItem]) -> list[LayerItem]:
     """Return one item per path, with every directory above, sorted by path.
 
     The first of two items with equal content stays.
@@ -55,7 +55,7 @@ def arranged(items: Iterable[Item]) -> list[Item]:
     Raises:
         BuildError: two items differ at one path, or one stands below what is not a directory.
     """
-    chosen: dict[str, Item] = {}
+    chosen: dict[str, LayerItem] = {}
     for item in items:
         former = chosen.setdefault(item.entry.path, item)
         if former is not item and not _same(former, item):
@@ -77,13 +77,13 @@ def conflict(path: str, first: str, second: str) -> BuildError:
     )
 
 
-def _same(one: Item, other: Item) -> bool:
+def _same(one: LayerItem, other: LayerItem) -> bool:
     if one.entry.type != other.entry.type or one.entry.target != other.entry.target:
         return False
     return one.entry.type != "file" or (one.entry.size == other.entry.size and _hash(one) == _hash(other))
 
 
-def _hash(item: Item) -> str:
+def _hash(item: LayerItem) -> str:
     if item.entry.sha256 or item.open is None:
         return item.entry.sha256
     digest = hashlib.sha256()
@@ -94,7 +94,7 @@ def _hash(item: Item) -> str:
 
 
 @contextlib.contextmanager
-def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> Iterator[list[Item]]:
+def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> Iterator[list[LayerItem]]:
     """Give the members of an uncompressed tar as items; the tar stays open meanwhile.
 
     Modes become 0755 (directories, and files that their owner may execute) or 0644, owners root; a hard
@@ -114,7 +114,7 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
     except (*tars.UNREADABLE, OSError) as err:
         raise BuildError(f"{origin} is not a tar: {err}", hint=HOSTILE) from None
     with tar:
-        items: list[Item] = []
+        items: list[LayerItem] = []
         files: dict[str, tarfile.TarInfo] = {}
         try:
             for info in tars.members(tar, origin):
@@ -132,7 +132,7 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
 
 def _tar_item(
     tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str, prefix: str, files: dict[str, tarfile.TarInfo]
-) -> Item | None:
+) -> LayerItem | None:
     """Return the item of one member, or None for the root of the tar; `files` are the files before it."""
     entry = entry_of(info)
     if not entry.path:
@@ -159,4 +159,6 @@ def _tar_item(
         return stream
 
     mode = 0o755 if info.mode & 0o100 else 0o644
-    return Item(entry=Entry(path=path, type="file", mode=mode, size=real.size), origin=origin, open=content)
+    return LayerItem(
+        entry=TarEntry(path=path, type="file", mode=mode, size=real.size), origin=origin, open=content
+    )

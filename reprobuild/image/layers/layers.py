@@ -12,12 +12,12 @@ import msgspec
 
 from reprobuild.errors import FetchError
 from reprobuild.image.layers.blobs import LEVEL, Layer, copy_layer, read_listing, write_layer
-from reprobuild.image.layers.content import Item, arranged, conflict, link, tar_items, text
+from reprobuild.image.layers.content import LayerItem, arranged, conflict, link, tar_items, text
 from reprobuild.image.layers.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
 from reprobuild.image.layers.wheel import wheel_entries
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import alone
-from reprobuild.infra.tar import Entry
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.store.store import Store
 
@@ -27,7 +27,7 @@ Progress = Callable[[str, float], None]
 
 
 @contextlib.contextmanager
-def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[Item]]:
+def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[LayerItem]]:
     """Give the items of a recipe, sorted, one for each path, with all parents.
 
     Raises:
@@ -35,7 +35,7 @@ def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[Item]]:
         FetchError: the store lacks a part.
     """
     with contextlib.ExitStack() as stack:
-        items: list[Item] = []
+        items: list[LayerItem] = []
         for part in recipe.parts:
             match part:
                 case WheelPart():
@@ -55,19 +55,19 @@ def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[Item]]:
         yield arranged(item for item in items if item.entry.path not in omit)
 
 
-def _given(part: GivenPart, title: str) -> Item:
+def _given(part: GivenPart, title: str) -> LayerItem:
     check_path(part.path, title)
     if part.target is not None:
         return link(part.path, part.target, title)
     if part.content is not None:
         return text(part.path, part.content, title)
     uid, gid = part.owner
-    entry = Entry(path=part.path, type="directory", mode=part.mode, uid=uid, gid=gid)
-    return Item(entry=entry, origin=title)
+    entry = TarEntry(path=part.path, type="directory", mode=part.mode, uid=uid, gid=gid)
+    return LayerItem(entry=entry, origin=title)
 
 
 def make_layer(
-    recipe: Recipe, store: Store, level: int = LEVEL, halt: Halt | None = None, *, afresh: bool = False
+    recipe: Recipe, store: Store, level: int = LEVEL, halt: CancelToken | None = None, *, afresh: bool = False
 ) -> Layer:
     """Return the layer of a recipe: the one in the store if it is whole, else made now.
 
@@ -82,12 +82,12 @@ def make_layer(
     Raises:
         BuildError: see `recipe_items`.
         FetchError: the store lacks a part.
-        Halted: so it was said.
+        CancelledError: so it was said.
     """
     key = recipe.key(level)
     if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
         return known
-    with alone(store.root / "making" / key, halt or Halt()):
+    with alone(store.root / "making" / key, halt or CancelToken()):
         if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
             return known
         if recipe.base:
@@ -99,7 +99,7 @@ def make_layer(
         return layer
 
 
-def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[Entry] | None:
+def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[TarEntry] | None:
     """Return the entries of a recipe's layer where it was made before, and None elsewhere."""
     layer = _recalled(store.recall(recipe.key(level)), recipe.title, store, blob=False)
     return read_listing(layer, store) if layer else None
@@ -129,7 +129,7 @@ def make_layers(
         BuildError, FetchError: see `make_layer`; the first failure in the order of recipes.
     """
     order = sorted(range(len(recipes)), key=lambda index: -_weight(recipes[index], store))
-    halt = Halt()
+    halt = CancelToken()
     with ThreadPoolExecutor(WORKERS) as pool:
         futures = {
             index: pool.submit(make_layer, recipes[index], store, level, halt, afresh=afresh)
@@ -152,7 +152,7 @@ def _weight(recipe: Recipe, store: Store) -> int:
 
 
 def settle_overlaps(
-    recipes: Sequence[Recipe], listings: Sequence[Sequence[Entry]], store: Store
+    recipes: Sequence[Recipe], listings: Sequence[Sequence[TarEntry]], store: Store
 ) -> list[Recipe]:
     """Return the recipes so that no layer hides what an earlier one wrote.
 
@@ -162,7 +162,7 @@ def settle_overlaps(
     Raises:
         BuildError: two layers fill one path differently.
     """
-    first: dict[str, tuple[Entry, Recipe]] = {}
+    first: dict[str, tuple[TarEntry, Recipe]] = {}
     settled = []
     for recipe, listing in zip(recipes, listings, strict=True):
         omit = []

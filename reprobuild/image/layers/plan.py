@@ -19,8 +19,10 @@ from packaging.utils import canonicalize_name
 from reprobuild.errors import BuildError
 from reprobuild.image.layers.content import conflict
 from reprobuild.image.layers.wheel import direct_url_text, site_packages
-from reprobuild.infra.tar import Entry
-from reprobuild.lock.lock import PREFIX, Artefact, Lock, Source
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source
+from reprobuild.lock.system import PREFIX, Artefact
 from reprobuild.recipe.layer_order import order_wheels
 from reprobuild.recipe.payload import origin
 from reprobuild.store.store import Store
@@ -179,7 +181,7 @@ def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
     return found
 
 
-def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, Entry]) -> Recipe:
+def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> Recipe:
     """Return the last layer: our own files, and the working folder where nothing brought it.
 
     Args:

@@ -25,12 +25,12 @@ from installer.records import InvalidRecordEntry, RecordEntry
 from installer.utils import Scheme
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layers.content import Item, arranged, text
-from reprobuild.image.layers.wheel_source import Member, Source
-from reprobuild.infra.tar import Entry
+from reprobuild.image.layers.content import LayerItem, arranged, text
+from reprobuild.image.layers.wheel_source import OpenWheel, WheelMember
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
-from reprobuild.lock.lock import PREFIX
+from reprobuild.lock.system import PREFIX
 
 INSTALLER = b"reprobuild\n"
 SHEBANG = f"#!{PREFIX}/bin/python\n"
@@ -66,7 +66,7 @@ def site_packages(python: str) -> str:
 @contextlib.contextmanager
 def wheel_entries(
     path: Path, filename: str, python: str, *, direct_url: Mapping[str, Any] | None = None
-) -> Iterator[list[Item]]:
+) -> Iterator[list[LayerItem]]:
     """Give the files and directories that a wheel becomes, sorted; the wheel stays open meanwhile.
 
     Args:
@@ -86,7 +86,7 @@ def wheel_entries(
         if direct_url is not None:
             extra["direct_url.json"] = direct_url_text(direct_url)
         try:
-            source = Source(archive, members, filename, origin)
+            source = OpenWheel(archive, members, filename, origin)
             destination.project = source.distribution
             installer.install(source, destination, extra)
         except UNREADABLE as err:
@@ -110,7 +110,7 @@ class _Destination(WheelDestination):
         self.python = python
         self.site = site_packages(python)
         self.project = ""
-        self.items: list[Item] = []
+        self.items: list[LayerItem] = []
 
     def _place(self, scheme: str, path: str) -> str:
         if scheme in ("purelib", "platlib"):
@@ -126,12 +126,14 @@ class _Destination(WheelDestination):
     def write_file(self, scheme: Scheme, path: Any, stream: BinaryIO, is_executable: bool) -> RecordEntry:
         place = self._place(scheme, path)
         mode = 0o755 if is_executable or scheme == "scripts" else 0o644
-        if not isinstance(stream, Member):  # INSTALLER and direct_url.json
+        if not isinstance(stream, WheelMember):  # INSTALLER and direct_url.json
             return self._keep(text(place, stream.read(), self.origin, mode), path)
         if scheme == "scripts" and (content := stream.with_shebang(SHEBANG.encode())) is not None:
             return self._keep(text(place, content, self.origin, mode), path)
-        entry = Entry(path=place, type="file", mode=mode, size=stream.info.file_size, sha256=stream.sha256())
-        return self._keep(Item(entry=entry, origin=stream.origin, open=stream.reopen), path)
+        entry = TarEntry(
+            path=place, type="file", mode=mode, size=stream.info.file_size, sha256=stream.sha256()
+        )
+        return self._keep(LayerItem(entry=entry, origin=stream.origin, open=stream.reopen), path)
 
     def write_script(self, name: str, module: str, attr: str, section: Any) -> RecordEntry:
         check_path(name, self.origin)
@@ -140,7 +142,7 @@ class _Destination(WheelDestination):
         place = self._place("scripts", name)
         return self._keep(text(place, script_text(module, attr), self.origin, 0o755), name)
 
-    def _keep(self, item: Item, path: str) -> RecordEntry:
+    def _keep(self, item: LayerItem, path: str) -> RecordEntry:
         self.items.append(item)
         return RecordEntry(path, None, item.entry.size)  # the hash is taken from the item
 

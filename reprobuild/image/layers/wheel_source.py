@@ -15,7 +15,7 @@ from installer.sources import WheelContentElement, WheelSource
 from installer.utils import canonicalize_name, parse_wheel_filename
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
 
@@ -25,7 +25,7 @@ LEFT_OUT = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "prove
 UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 
-class Member:
+class WheelMember:
     """One file of a wheel. `installer` passes it through as the stream that it takes it for."""
 
     def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, origin: str, stated: str) -> None:
@@ -82,7 +82,7 @@ class Member:
         return BuildError(f"{self.origin}: RECORD states for {self.info.filename} {states}", hint=HOSTILE)
 
 
-class Source(WheelSource):
+class OpenWheel(WheelSource):
     """An open wheel whose file may have any name.
 
     `members` are its files by name, as `guard.zips.open_zip` gives them.
@@ -147,7 +147,7 @@ class Source(WheelSource):
             if name.endswith(".pyc") and name[:-1] in self._members:
                 continue
             _, stated, size = rows.get(name, (name, "", ""))  # without a row: RECORD and its signatures
-            member = Member(self._archive, info, self._origin, stated)
+            member = WheelMember(self._archive, info, self._origin, stated)
             if size and size != str(info.file_size):
                 raise member.wrong(f"{size} bytes, and the archive {info.file_size}")
             executable = stat.S_ISREG(info.external_attr >> 16) and info.external_attr >> 16 & 0o111

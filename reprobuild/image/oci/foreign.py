@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.docker_save_files import SAVED_MANIFEST, check_saved
-from reprobuild.image.oci.members import DAMAGED, Archive
-from reprobuild.image.oci.read import Layout, checked_hex, open_packed, parse_layout, read_layout
+from reprobuild.image.layering.packed import checked_hex, open_packed
+from reprobuild.image.oci.members import DAMAGED, TarMembers
+from reprobuild.image.oci.read import Layout, parse_layout, read_layout
 from reprobuild.image.oci.write import LAYER
 from reprobuild.infra.untrusted.json_documents import CONFIG, SAVED, parse_image_json
 
@@ -33,7 +34,7 @@ class ForeignLayer(Struct, frozen=True):
     open: Callable[[], contextlib.AbstractContextManager[IO[bytes]]]
 
 
-class Foreign(Struct, frozen=True):
+class ForeignImage(Struct, frozen=True):
     """An image that another program made: the `config` object of its configuration, and its layers, lowest first."""
 
     config: dict[str, Any]
@@ -41,7 +42,7 @@ class Foreign(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def open_foreign(path: Path) -> Iterator[Foreign]:
+def open_foreign(path: Path) -> Iterator[ForeignImage]:
     """Give the image at a path; an archive stays open meanwhile.
 
     Args:
@@ -65,7 +66,7 @@ def open_foreign(path: Path) -> Iterator[Foreign]:
     yield _from_archive(members)
 
 
-def _from_archive(members: _Members) -> Foreign:
+def _from_archive(members: _Members) -> ForeignImage:
     if members.has("index.json"):
         layout = parse_layout(members.path, members.read)
         if members.has(SAVED_MANIFEST):
@@ -86,7 +87,7 @@ def _check_saved(members: _Members, layout: Layout) -> None:
         raise BuildError(f"{members.path} is not the archive of one image: {err}", hint=AGAIN) from None
 
 
-def _from_docker_archive(members: _Members) -> Foreign:
+def _from_docker_archive(members: _Members) -> ForeignImage:
     """Read what `docker save` writes: https://github.com/moby/docker-image-spec, "Combined Image JSON"."""
     try:
         (image,) = parse_image_json(members.read("manifest.json"), SAVED)
@@ -113,7 +114,7 @@ def _from_layers(
     layers: tuple[tuple[str, str, str], ...],
     opener: Callable[[str], Callable[[str], Any]],
     origin: str,
-) -> Foreign:
+) -> ForeignImage:
     def opened(
         kind: str, name: str, diff_id: str
     ) -> Callable[[], contextlib.AbstractContextManager[IO[bytes]]]:
@@ -122,10 +123,10 @@ def _from_layers(
     inner = config.get("config") or {}
     if not isinstance(inner, dict):
         raise BuildError(f"{origin} is not an image: its configuration is no object", hint=AGAIN)
-    return Foreign(inner, tuple(ForeignLayer(layer[1], opened(*layer)) for layer in layers))
+    return ForeignImage(inner, tuple(ForeignLayer(layer[1], opened(*layer)) for layer in layers))
 
 
-class _Members(Archive):
+class _Members(TarMembers):
     """The files of a tar by name."""
 
     def __init__(self, path: Path) -> None:

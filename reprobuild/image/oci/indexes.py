@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reprobuild.image.oci.read import checked_hex
+from reprobuild.image.layering.packed import checked_hex
 from reprobuild.image.oci.write import INDEX, MANIFEST, REFERENCE
 
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")

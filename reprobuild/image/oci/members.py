@@ -16,7 +16,7 @@ from typing import IO, Protocol, cast
 import zstandard
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import check_total
@@ -54,7 +54,7 @@ def written(path: Path) -> Iterator[Callable[[bytes], object]]:
         yield write
 
 
-class Files(Protocol):
+class ImageFiles(Protocol):
     """The files of an image by name, as "index.json"."""
 
     def has(self, name: str) -> bool:
@@ -82,7 +82,7 @@ class Files(Protocol):
         ...
 
 
-class Folder:
+class DirectoryFiles:
     """The files of a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -108,7 +108,7 @@ class Folder:
             yield stream
 
 
-class Part:
+class StreamPart:
     """Reads `size` bytes of a stream, from where it stands."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
@@ -121,7 +121,7 @@ class Part:
         return chunk
 
 
-class Archive:
+class TarMembers:
     """The members of an uncompressed tar, by name; links between members are followed, and only those.
 
     Programs that unpack it must see the same files: a name stands in it once, and leads through no link.
@@ -163,7 +163,7 @@ class Archive:
     def _digest(self, offset: int, size: int) -> bytes:
         with self._path.open("rb") as stream:
             stream.seek(offset)
-            part, digest = Part(stream, size), hashlib.sha256()
+            part, digest = StreamPart(stream, size), hashlib.sha256()
             while chunk := part.read(CHUNK):
                 digest.update(chunk)
         return digest.digest()
@@ -200,7 +200,7 @@ class Archive:
             raise FileNotFoundError(f"{name} is missing")
         with self._path.open("rb") as stream:
             stream.seek(place[0])
-            yield cast("IO[bytes]", Part(stream, place[1]))
+            yield cast("IO[bytes]", StreamPart(stream, place[1]))
 
 
 def _plain(name: str) -> str:
@@ -252,7 +252,7 @@ def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
         yield take
 
 
-def open_archive(path: Path, scratch: Path) -> Archive:
+def open_archive(path: Path, scratch: Path) -> TarMembers:
     """Return the members of a tar file; one that is packed with gzip or zstd is unpacked into `scratch` first.
 
     Raises:
@@ -269,6 +269,6 @@ def open_archive(path: Path, scratch: Path) -> Archive:
                 with bounded(unpacked, path) as write:
                     while chunk := content.read(CHUNK):
                         write(chunk)
-        return Archive(unpacked)
+        return TarMembers(unpacked)
     except DAMAGED as err:
         raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

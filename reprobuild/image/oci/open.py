@@ -18,7 +18,7 @@ from msgspec import Struct
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.formats.docker_save_files import SAVED_MANIFEST, check_repositories, check_saved
 from reprobuild.image.oci.indexes import list_images
-from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, Files, Folder, open_archive
+from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, DirectoryFiles, ImageFiles, open_archive
 from reprobuild.image.oci.write import REFERENCE
 from reprobuild.infra.untrusted import json_documents
 
@@ -29,7 +29,7 @@ GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or 
 ONE_IMAGE = "export one image, of one platform, into the file"
 
 
-class Packed(Struct, frozen=True, kw_only=True):
+class PackedLayer(Struct, frozen=True, kw_only=True):
     """A layer as it lies in an image: its file, what the manifest says of it, and the sha256 of its tar.
 
     `digest` and `diff_id` are hex; `digest` is empty where no manifest names one (`docker save`).
@@ -41,7 +41,7 @@ class Packed(Struct, frozen=True, kw_only=True):
     media_type: str = ""
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class OciImage(Struct, frozen=True, kw_only=True):
     """An image that can be read.
 
     `name` is what the user called it, `form` what it turned out to be. `documents` are its JSON files by
@@ -51,9 +51,9 @@ class Opened(Struct, frozen=True, kw_only=True):
 
     name: str
     form: str
-    files: Files
+    files: ImageFiles
     documents: dict[str, Any]
-    layers: tuple[Packed, ...]
+    layers: tuple[PackedLayer, ...]
     config_digest: str
     manifest: str = ""
     reference: str = ""
@@ -64,7 +64,7 @@ class Opened(Struct, frozen=True, kw_only=True):
         return cast("Mapping[str, Any]", self.documents["config"].get("config") or {})
 
 
-def open_path(path: Path, scratch: Path, name: str = "") -> Opened:
+def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
     """Open a folder or a file.
 
     Args:
@@ -79,7 +79,7 @@ def open_path(path: Path, scratch: Path, name: str = "") -> Opened:
     called = name or str(path)
     if path.is_dir():
         results = (path / "image" / "index.json").is_file()
-        files: Files = Folder(path / "image" if results else path)
+        files: ImageFiles = DirectoryFiles(path / "image" if results else path)
         form = "folder of results" if results else "OCI layout"
     elif path.is_file():
         files, form = open_archive(path, scratch), "OCI archive"
@@ -92,22 +92,22 @@ def open_path(path: Path, scratch: Path, name: str = "") -> Opened:
     raise UsageError(f"{called} holds no image: neither index.json nor manifest.json", hint=GIVE)
 
 
-def _parsed(read: Any, name: str) -> Opened:
+def _parsed(read: Any, name: str) -> OciImage:
     try:
-        return cast(Opened, read())
+        return cast(OciImage, read())
     except (*DAMAGED, KeyError, TypeError, AttributeError, RecursionError) as err:
         what = str(err) or type(err).__name__
         raise BuildError(f"{name} is a damaged image: {what}", hint=CUT_SHORT) from None
 
 
-def _read_oci(files: Files, name: str, form: str) -> Opened:
+def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
     index = _object(_small(files, "index.json"), json_documents.INDEX)
     found = _the_image(files, index, name)
     manifest = _object(_blob(files, found["digest"]), json_documents.MANIFEST)
     config = _configuration(_blob(files, manifest["config"]["digest"]))
     diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
     layers = tuple(
-        Packed(
+        PackedLayer(
             file=f"blobs/sha256/{_hex(layer['digest'])}", digest=_hex(layer["digest"]), diff_id=diff_id,
             media_type=str(layer.get("mediaType", "")),
         )
@@ -118,7 +118,7 @@ def _read_oci(files: Files, name: str, form: str) -> Opened:
         pairs = [(layer.digest, layer.diff_id) for layer in layers]
         check_saved(files, _small(files, SAVED_MANIFEST), _hex(manifest["config"]["digest"]), pairs)
     check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
-    return Opened(
+    return OciImage(
         name=name, form=form, files=files, layers=layers, manifest=found["digest"],
         documents={"index": index, "manifest": manifest, "config": config},
         config_digest=manifest["config"]["digest"],
@@ -126,7 +126,7 @@ def _read_oci(files: Files, name: str, form: str) -> Opened:
     )  # fmt: skip
 
 
-def _the_image(files: Files, index: dict[str, Any], name: str) -> dict[str, Any]:
+def _the_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the descriptor of the one image whose manifest is there."""
     found = list_images(
         index,
@@ -142,7 +142,7 @@ def _the_image(files: Files, index: dict[str, Any], name: str) -> dict[str, Any]
     return found[0]
 
 
-def _read_docker(files: Files, name: str) -> Opened:
+def _read_docker(files: ImageFiles, name: str) -> OciImage:
     listed = _shallow(json_documents.parse_image_json(_small(files, "manifest.json"), json_documents.SAVED))
     if len(listed) != 1:
         raise BuildError(f"{name} holds {len(listed)} images", hint=ONE_IMAGE)
@@ -154,10 +154,10 @@ def _read_docker(files: Files, name: str) -> Opened:
     config = _configuration(raw)
     diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
     pairs = zip(found["Layers"], diff_ids, strict=True)
-    layers = tuple(Packed(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
+    layers = tuple(PackedLayer(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
     _absent(files, layers)
     check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
-    return Opened(
+    return OciImage(
         name=name, form="docker archive", files=files, layers=layers,
         documents={"index": listed, "config": config},
         config_digest=f"sha256:{digest}",
@@ -165,13 +165,13 @@ def _read_docker(files: Files, name: str) -> Opened:
     )  # fmt: skip
 
 
-def _absent(files: Files, layers: tuple[Packed, ...]) -> None:
+def _absent(files: ImageFiles, layers: tuple[PackedLayer, ...]) -> None:
     for layer in layers:
         if not files.has(layer.file):
             raise ValueError(f"the layer {layer.file} is missing")
 
 
-def _small(files: Files, name: str) -> bytes:
+def _small(files: ImageFiles, name: str) -> bytes:
     with files.open(name) as stream:
         content = stream.read(LARGEST_JSON + 1)
     if len(content) > LARGEST_JSON:
@@ -179,7 +179,7 @@ def _small(files: Files, name: str) -> bytes:
     return content
 
 
-def _blob(files: Files, digest: str) -> bytes:
+def _blob(files: ImageFiles, digest: str) -> bytes:
     content = _small(files, f"blobs/sha256/{_hex(digest)}")
     if hashlib.sha256(content).hexdigest() != _hex(digest):
         raise ValueError(f"the bytes of {digest} are others")

@@ -16,12 +16,14 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
+from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layering.packed import MAKE_AGAIN as MAKE_AGAIN
 from reprobuild.image.layering.packed import checked_hex as checked_hex
 from reprobuild.image.layering.packed import open_packed as open_packed
 from reprobuild.image.oci.write import INDEX, MANIFEST, REFERENCE
-from reprobuild.image.tree_digest import Tree, merge, tree_digest
-from reprobuild.infra.tar import Entry, list_tar
+from reprobuild.image.tree_digest import tree_digest
+from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted import json_documents
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.json_documents import parse_image_json
@@ -188,7 +190,7 @@ def layout_tree(layout: Layout) -> Tree:
     Raises:
         BuildError: see `open_layer` and `tree.merge`.
     """
-    listings: list[list[Entry]] = []
+    listings: list[list[TarEntry]] = []
     allowance = layout.allowance()
     for index, (_, digest, _) in enumerate(layout.layers):
         with open_layer(layout, index, allowance=allowance) as stream:

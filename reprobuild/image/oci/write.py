@@ -26,7 +26,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 REFERENCE = "org.opencontainers.image.ref.name"
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class WrittenLayout(Struct, frozen=True, kw_only=True):
     """The digests ("sha256:" and hex) of a layout that was written."""
 
     config: str
@@ -54,7 +54,7 @@ def image_json(layers: Sequence[Layer], config: dict[str, Any], platform: str, c
 
 def write_layout(
     folder: Path, store: Store, layers: Sequence[Layer], image: bytes, platform: str, reference: str
-) -> Written:
+) -> WrittenLayout:
     """Write a layout, whole or not at all; one that stands there is replaced.
 
     Args:
@@ -78,7 +78,7 @@ def write_layout(
         text = encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": descriptors})
         manifest = _write(blobs, MANIFEST, text)
         _finish(part, manifest, platform, reference)
-    return Written(config=config["digest"], manifest=manifest["digest"])
+    return WrittenLayout(config=config["digest"], manifest=manifest["digest"])
 
 
 def link_layout(

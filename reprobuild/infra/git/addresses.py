@@ -12,13 +12,14 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.command import is_local
-from reprobuild.infra.secrets import GONE, strip_credentials
+from reprobuild.infra.secrets.redact import strip_credentials
+from reprobuild.infra.secrets.words import GONE
 
 # `user:password@host:path`, which git does not know: it is a path, where people may have meant an address.
 _LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")
 
 
-class Origin(Struct, frozen=True, kw_only=True):
+class RepositoryAddress(Struct, frozen=True, kw_only=True):
     """Where a repository is: a path or an address, and a revision where one is given.
 
     `confirmed` says that the user named it, by an option or in a file named by one: any login of the user may go to it.
@@ -40,7 +41,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         return strip_credentials(self.place)[0] if self.is_remote else ""
 
 
-def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:
+def of_this_machine(origins: Mapping[str, RepositoryAddress]) -> tuple[str, ...]:
     """Return a line for each repository that is read from the disk, by its name: `NAME from this machine: PATH`."""
     return tuple(
         f"{name} from this machine: {escaped(without_login(str(origin.local or origin.place)))}"
@@ -49,7 +50,7 @@ def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:
     )
 
 
-def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> Origin:
+def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> RepositoryAddress:
     """Read `PATH`, `URL` or either with `@REV`. Relative paths start at `folder`.
 
     Raises:
@@ -60,7 +61,7 @@ def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> Origin:
         place, revision = text, ""
     remote = "://" in place or place.startswith("git@")
     local = None if remote else folder / _expanded(place)
-    return Origin(place=place, local=local, revision=revision or None, confirmed=confirmed)
+    return RepositoryAddress(place=place, local=local, revision=revision or None, confirmed=confirmed)
 
 
 def _expanded(path: str) -> Path:

@@ -123,7 +123,7 @@ def fetch(
         configured: the user named the address, so that any entry of netrc may serve it.
 
     Raises:
-        Failed: git exited with another code than 0. TimedOut: it was silent.
+        ProcessFailedError: git exited with another code than 0. ProcessTimeoutError: it was silent.
     """
     few = [f"--depth={depth}"] if depth else []
     words = [f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
@@ -137,7 +137,7 @@ def fetch(
             try:
                 _fetch(repository, [*options, *words], {**own, **variables}, purpose)
                 return
-            except proc.Failed as err:
+            except proc.ProcessFailedError as err:
                 if not REFUSED.search(err.stderr):
                     raise
         _fetch(repository, words, own, purpose)

@@ -13,11 +13,11 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from reprobuild.infra.cancel import Halt
-from reprobuild.infra.http.deadline import WATCH, Due
+from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.http.deadline import WATCH, Deadline
 
 
-class Line(HTTPAdapter):
+class DeadlineAdapter(HTTPAdapter):
     """Sends the requests of one thread; from connecting until the headers are whole, each has the same time.
 
     SOCKS proxies have connections of their own, which only have the timeouts of reads.
@@ -25,8 +25,8 @@ class Line(HTTPAdapter):
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.halt = Halt()
-        self._due: Due | None = None
+        self.halt = CancelToken()
+        self._due: Deadline | None = None
         self._guard = threading.Lock()
         self._held: list[socket.socket] = []
         self._cut = False
@@ -92,7 +92,7 @@ def _end(connected: socket.socket) -> None:
         connected.shutdown(socket.SHUT_RDWR)
 
 
-def _pools(line: Line) -> dict[str, type[HTTPConnectionPool]]:
+def _pools(line: DeadlineAdapter) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
             connected = super()._new_conn()

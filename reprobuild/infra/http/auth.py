@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reprobuild.infra.http.client import Net
 
 
-class Gate(Protocol):
+class RegistryAuth(Protocol):
     """Who knows the logins of registries (RFC 9110, 11.6)."""
 
     def serves(self, url: str) -> bool:
@@ -28,7 +28,7 @@ class Gate(Protocol):
         """Return what helps where an address refuses access, empty for addresses of others."""
 
 
-class Fixed:
+class StaticAuth:
     """An `Authorization` as it is: requests puts those of netrc over one that stands in the headers."""
 
     def __init__(self, value: str) -> None:
@@ -40,15 +40,15 @@ class Fixed:
 
 
 def pass_gate(
-    gate: Gate, url: str, net: Net, get: Callable[[Fixed | None], requests.Response]
+    gate: RegistryAuth, url: str, net: Net, get: Callable[[StaticAuth | None], requests.Response]
 ) -> requests.Response:
     """Ask by `get`, and once more with a login where the server wants one that the gate has."""
     known = gate.known(url)
-    response = get(Fixed(known) if known else None)
+    response = get(StaticAuth(known) if known else None)
     if response.status_code != requests.codes.unauthorized:
         return response
     if urllib.parse.urlsplit(response.url)[:2] != urllib.parse.urlsplit(url)[:2]:
         return response  # it led elsewhere, and who is there gets no login of the first
     response.close()  # its words are of no use
     given = gate.answer(url, response.headers.get("WWW-Authenticate", ""), net)
-    return get(Fixed(given)) if given and given != known else response
+    return get(StaticAuth(given)) if given and given != known else response

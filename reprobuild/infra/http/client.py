@@ -16,38 +16,38 @@ import requests
 import urllib3
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.cancel import Halt
-from reprobuild.infra.http.auth import Fixed, Gate, pass_gate
+from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.http.auth import RegistryAuth, StaticAuth, pass_gate
 from reprobuild.infra.http.credentials import login_for, origins, sendable
-from reprobuild.infra.http.download import Growing
+from reprobuild.infra.http.download import Download
 from reprobuild.infra.http.file_scheme import copy_local, local_page
 from reprobuild.infra.http.file_scheme import local_hash as local_hash
 from reprobuild.infra.http.file_scheme import local_path as local_path
 from reprobuild.infra.http.file_scheme import local_size as local_size
 from reprobuild.infra.http.model import CHUNK as CHUNK
 from reprobuild.infra.http.model import PAGE as PAGE
-from reprobuild.infra.http.model import Elsewhere as Elsewhere
-from reprobuild.infra.http.model import Forbidden as Forbidden
-from reprobuild.infra.http.model import NotFound as NotFound
+from reprobuild.infra.http.model import AccessDeniedError as AccessDeniedError
+from reprobuild.infra.http.model import CrossHostRedirectError as CrossHostRedirectError
+from reprobuild.infra.http.model import ForbiddenError as ForbiddenError
+from reprobuild.infra.http.model import NotFoundError as NotFoundError
 from reprobuild.infra.http.model import Page as Page
-from reprobuild.infra.http.model import Refused as Refused
-from reprobuild.infra.http.model import Unreached as Unreached
-from reprobuild.infra.http.model import WrongSize as WrongSize
+from reprobuild.infra.http.model import UnreachedError as UnreachedError
+from reprobuild.infra.http.model import WrongSizeError as WrongSizeError
 from reprobuild.infra.http.model import cause, origin
 from reprobuild.infra.http.model import split_credentials as split_credentials
 from reprobuild.infra.http.netrc import Netrc as Netrc
-from reprobuild.infra.http.redaction import Hidden
+from reprobuild.infra.http.redaction import UrlRedactor
 from reprobuild.infra.http.redaction import told_address as told_address
 from reprobuild.infra.http.redirects import REDIRECTIONS as REDIRECTIONS
-from reprobuild.infra.http.redirects import Auth, Nobody, follow, refuse_elsewhere
-from reprobuild.infra.http.request import Answer as Answer
+from reprobuild.infra.http.redirects import Auth, NoAuth, follow, refuse_elsewhere
 from reprobuild.infra.http.request import Body as Body
-from reprobuild.infra.http.retry import Again as Again
-from reprobuild.infra.http.retry import Manners as Manners
-from reprobuild.infra.http.retry import Pace, fresh_for
+from reprobuild.infra.http.request import Response as Response
+from reprobuild.infra.http.retry import RateLimiter, fresh_for
+from reprobuild.infra.http.retry import RetryableError as RetryableError
+from reprobuild.infra.http.retry import RetryPolicy as RetryPolicy
 from reprobuild.infra.http.status import PARTS, is_private, judge, passes, spare
-from reprobuild.infra.http.stream import Stopped, pieces
-from reprobuild.infra.http.thread_session import Own
+from reprobuild.infra.http.stream import StreamInterruptedError, pieces
+from reprobuild.infra.http.thread_session import ThreadSession
 
 T = TypeVar("T")
 _FOLLOWED = ("GET", "HEAD")
@@ -74,16 +74,17 @@ class Net:
 
     def __init__(
         self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
-        manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
-        configured: Iterable[str] = (), hidden: Hidden | None = None, netrc: Netrc | None = None,
+        manners: RetryPolicy | None = None, distances: Mapping[str, float] | None = None,
+        gate: RegistryAuth | None = None, configured: Iterable[str] = (),
+        hidden: UrlRedactor | None = None, netrc: Netrc | None = None,
     ) -> None:  # fmt: skip
         self.offline = offline
         self._gate = gate
         self._credentials = dict(credentials or {})
-        self._manners = manners or Manners()
-        self._pace = Pace(self._manners, distances or {})
-        self._own = Own(self._manners)
-        self.hidden = hidden or Hidden()
+        self._manners = manners or RetryPolicy()
+        self._pace = RateLimiter(self._manners, distances or {})
+        self._own = ThreadSession(self._manners)
+        self.hidden = hidden or UrlRedactor()
         self._configured = set(origins(configured))
         self.netrc = netrc or Netrc({})
 
@@ -114,7 +115,7 @@ class Net:
                 in it (not netrc's, none of an index, no token), and it may lead nowhere but within its own host.
 
         Raises:
-            NotFound: there is none. Elsewhere: it is asked alone, and leads to another host.
+            NotFoundError: there is none. CrossHostRedirectError: it is asked alone, and leads to another host.
             FetchError: it cannot be reached, or has no end.
         """
         if url.startswith("file:"):
@@ -137,7 +138,8 @@ class Net:
         """Ask an address, and read the headers of its answer alone.
 
         Raises:
-            NotFound, Refused: it answers so. FetchError: it cannot be reached, or answers nothing that was asked.
+            NotFoundError, AccessDeniedError: it answers so.
+            FetchError: it cannot be reached, or answers nothing that was asked.
         """
 
         def once() -> None:
@@ -152,7 +154,7 @@ class Net:
         *,
         progress: Callable[[int], None] = lambda _: None,
         size: int = 0,
-        halt: Halt | None = None,
+        halt: CancelToken | None = None,
     ) -> str:
         """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
 
@@ -164,13 +166,15 @@ class Net:
             halt: ends it from another thread; what is there by then stays.
 
         Raises:
-            Halted: so it was said. NotFound: there is none. WrongSize: it is larger or smaller.
+            CancelledError: so it was said. NotFoundError: there is none. WrongSizeError: it is larger or smaller.
             FetchError: it cannot be reached.
         """
         part.parent.mkdir(parents=True, exist_ok=True)
         if url.startswith("file:"):
             return copy_local(url, part, progress, size, self._manners.file)
-        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress, halt or Halt())
+        growing = Download(
+            split_credentials(url)[0], part, size, self._manners, progress, halt or CancelToken()
+        )
 
         def once() -> str:
             if not growing.complete:
@@ -185,7 +189,7 @@ class Net:
     def send(
         self, method: str, url: str, *, good: Container[int], body: Body | None = None,
         headers: Mapping[str, str] = MappingProxyType({}), most: int = 0, patient: bool = True,
-    ) -> Answer:  # fmt: skip
+    ) -> Response:  # fmt: skip
         """Return what an address answers to a request of any method.
 
         Only GET and HEAD follow redirections: what is sent goes to this address, or nowhere.
@@ -197,23 +201,23 @@ class Net:
             body: what is sent; it may take long, as long as it gets on.
             headers: go along.
             most: how many bytes of the answer's body are read; more are an error. With 0 none is read.
-            patient: try again what may pass; else `Again` is raised, for a caller who is patient himself.
+            patient: try again what may pass; else `RetryableError` is raised, for a caller who is patient himself.
 
         Raises:
-            NotFound, Refused, FetchError: as those of `page`.
+            NotFoundError, AccessDeniedError, FetchError: as those of `page`.
         """
 
-        def once() -> Answer:
+        def once() -> Response:
             with self._ask(url, headers, method, body, good) as response:
                 content = self._content(response, split_credentials(url)[0], most) if most else b""
                 spare(response)
                 named = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(status=response.status_code, headers=named, content=content)
+                return Response(status=response.status_code, headers=named, content=content)
 
         return self.patiently(url, once) if patient else once()
 
     def patiently(self, url: str, once: Callable[[], T]) -> T:
-        """Call `once` until it raises no `Again`, or the manners' patience ends: then raise the last try's error."""
+        """Call `once` until it raises no `RetryableError`; raise the last error when the patience ends."""
         return self._pace.patiently(url, once, self._own.halt)
 
     def _ask(
@@ -239,13 +243,13 @@ class Net:
                 login = sendable(self.netrc.login(place, configured=self._configured, led=led))
             response = self._own.session.request(
                 method, place if alone else self.hidden.whole(place), headers=dict(headers),
-                auth=login or Nobody(), stream=True, data=self._own.begun(body), allow_redirects=False,
+                auth=login or NoAuth(), stream=True, data=self._own.begun(body), allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
             response.url = place  # what is told of it has no token
             return response
 
-        def get(login: Fixed | None) -> requests.Response:
+        def get(login: StaticAuth | None) -> requests.Response:
             return follow(one, url, login or auth) if method in _FOLLOWED else one(url, login or auth)
 
         try:
@@ -254,9 +258,11 @@ class Net:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
-            final = Unreached(f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE)
+            final = UnreachedError(
+                f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE
+            )
             if passes(err):
-                raise Again(final) from None
+                raise RetryableError(final) from None
             raise final from None
         try:
             judge(response, url, self._gate, self._led(response, url), good=good)
@@ -278,8 +284,8 @@ class Net:
                     raise FetchError(f"{url} gives more than {most} bytes", hint=_ENDLESS)
                 if time.monotonic() - begun > self._manners.page_time:
                     raise FetchError(f"{url} gives no end in {self._manners.page_time:.0f} s", hint=_ENDLESS)
-        except Stopped as stopped:
-            raise Again(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
+        except StreamInterruptedError as stopped:
+            raise RetryableError(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
         return b"".join(found)
 
     def _led(self, response: requests.Response, url: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 
-from reprobuild.infra.http.auth import Fixed
+from reprobuild.infra.http.auth import StaticAuth
 from reprobuild.infra.http.model import origin
 
 Login = tuple[str, str]
@@ -42,7 +42,7 @@ def _path(url: str) -> str:
     return urllib.parse.urlsplit(url).path.rstrip("/")
 
 
-def sendable(login: Login | None) -> Login | Fixed | None:
+def sendable(login: Login | None) -> Login | StaticAuth | None:
     """Return a login that can be sent: requests, and so pip, knows Latin-1; what is beyond goes as UTF-8 (RFC 7617)."""
     if login is None:
         return None
@@ -50,5 +50,5 @@ def sendable(login: Login | None) -> Login | Fixed | None:
     try:
         whole.encode("latin-1")
     except UnicodeEncodeError:
-        return Fixed(f"Basic {base64.b64encode(whole.encode()).decode()}")
+        return StaticAuth(f"Basic {base64.b64encode(whole.encode()).decode()}")
     return login

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 
-class Due:
+class Deadline:
     """What is to happen, and when."""
 
     def __init__(self, when: float, late: Callable[[], None]) -> None:
@@ -23,23 +23,23 @@ class Due:
         self.when = time.monotonic() + seconds
 
 
-class Watch:
+class Watchdog:
     """Calls what is due. Threads may share it; its own thread begins with the first use, and ends with the process."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: list[tuple[float, int, Due]] = []
+        self._waiting: list[tuple[float, int, Deadline]] = []
         self._numbers = itertools.count()
         self._wakes = 0.0  # when the thread looks again by itself
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def within(self, seconds: float, late: Callable[[], None]) -> Iterator[Due]:
+    def within(self, seconds: float, late: Callable[[], None]) -> Iterator[Deadline]:
         """Let `late` be called, by another thread and without an error, when the block takes longer than this.
 
         What is given can be renewed in the block.
         """
-        due = Due(time.monotonic() + seconds, late)
+        due = Deadline(time.monotonic() + seconds, late)
         with self._changed:
             heapq.heappush(self._waiting, (due.when, next(self._numbers), due))
             if self._thread is None:
@@ -74,4 +74,4 @@ class Watch:
             due.late()
 
 
-WATCH = Watch()
+WATCH = Watchdog()

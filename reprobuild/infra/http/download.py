@@ -12,16 +12,16 @@ from requests.structures import CaseInsensitiveDict
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.atomic import naming
-from reprobuild.infra.cancel import Halt
-from reprobuild.infra.http.model import CHUNK, OTHER, PACKED, PAGE, WrongSize
-from reprobuild.infra.http.retry import Again, Manners
-from reprobuild.infra.http.stream import Stopped, pieces
+from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.http.model import CHUNK, OTHER, PACKED, PAGE, WrongSizeError
+from reprobuild.infra.http.retry import RetryableError, RetryPolicy
+from reprobuild.infra.http.stream import StreamInterruptedError, pieces
 
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 _REST = "run the command again: it goes on where this one stopped"
 
 
-class Growing:
+class Download:
     """The file at `part`: what is there is kept and completed.
 
     Args:
@@ -34,7 +34,13 @@ class Growing:
     """
 
     def __init__(
-        self, url: str, part: Path, size: int, manners: Manners, progress: Callable[[int], None], halt: Halt
+        self,
+        url: str,
+        part: Path,
+        size: int,
+        manners: RetryPolicy,
+        progress: Callable[[int], None],
+        halt: CancelToken,
     ) -> None:
         self._url, self._part, self._size, self._progress = url, part, size, progress
         self._halt = halt
@@ -72,7 +78,7 @@ class Growing:
         """Write what an answer brings.
 
         Raises:
-            WrongSize: it is another file. Again: it broke off, or does not fit what is there.
+            WrongSizeError: it is another file. RetryableError: it broke off, or does not fit what is there.
             OSError: the disk is full.
         """
         if response.status_code == requests.codes.requested_range_not_satisfiable:
@@ -81,9 +87,9 @@ class Growing:
         if start != self._have:
             self._restart()
             if start:
-                raise Again(self._broken("the server sent another part than was asked for"))
+                raise RetryableError(self._broken("the server sent another part than was asked for"))
         if self._size and total is not None and total != self._size:
-            raise WrongSize(
+            raise WrongSizeError(
                 f"{self._url} has {total} bytes, and {self._size} are expected", hint=_why_other(response)
             )
         if total is not None and total > self._most:
@@ -98,10 +104,10 @@ class Growing:
                     self._took(piece)
                     if self._have > self._most:
                         raise self._endless()
-            except Stopped as stopped:
-                raise Again(self._broken(str(stopped)), moved=self._moved()) from None
+            except StreamInterruptedError as stopped:
+                raise RetryableError(self._broken(str(stopped)), moved=self._moved()) from None
         if total is not None and self._have < total:
-            raise Again(self._broken("the server closed the connection"), moved=self._moved())
+            raise RetryableError(self._broken("the server closed the connection"), moved=self._moved())
 
     def _took(self, chunk: bytes) -> None:
         self._digest.update(chunk)
@@ -119,8 +125,8 @@ class Growing:
         self._highest = max(self._highest, self._have)
         return moved
 
-    def _endless(self) -> WrongSize:
-        return WrongSize(f"{self._url} gives more than {self._most} bytes", hint=OTHER)
+    def _endless(self) -> WrongSizeError:
+        return WrongSizeError(f"{self._url} gives more than {self._most} bytes", hint=OTHER)
 
     def _broken(self, reason: str) -> FetchError:
         of = f" of {self._size}" if self._size else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.atomic import FULL, naming
-from reprobuild.infra.http.model import CHUNK, OTHER, NotFound, Page, WrongSize
+from reprobuild.infra.http.model import CHUNK, OTHER, NotFoundError, Page, WrongSizeError
 from reprobuild.infra.untrusted.regular_files import open_plain
 
 
@@ -35,7 +35,7 @@ def local_page(url: str, most: int) -> Page:
                 raise OSError(errno.EFBIG, f"it has more than {most} bytes")
             return Page(url=url, content_type="text/html", content=source.read(most))
     except OSError as err:
-        raise NotFound(
+        raise NotFoundError(
             f"{path} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
         ) from None
 
@@ -44,7 +44,7 @@ def local_size(url: str) -> int:
     """Return the size of the file at a `file:` address.
 
     Raises:
-        NotFound: there is none. FetchError: it is no plain file.
+        NotFoundError: there is none. FetchError: it is no plain file.
     """
     with _naming(url), open_plain(local_path(url), links=True)[0] as source:
         return os.fstat(source.fileno()).st_size
@@ -64,7 +64,7 @@ def _naming(url: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise NotFound(f"{local_path(url)} does not exist", hint="it may have been removed") from None
+        raise NotFoundError(f"{local_path(url)} does not exist", hint="it may have been removed") from None
     except OSError as err:
         raise FetchError(
             f"{local_path(url)} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
@@ -75,14 +75,14 @@ def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int,
     """Copy a file of this size (0: not known, but not above `most`), and return its sha256 (hex).
 
     Raises:
-        NotFound: there is none. WrongSize: it has another size. FetchError: it is no plain file.
+        NotFoundError: there is none. WrongSizeError: it has another size. FetchError: it is no plain file.
     """
     digest = hashlib.sha256()
     try:
         source, left = open_plain(local_path(url), links=True)
         with source, naming(part), part.open("wb") as target:
             if left > most or (size and left != size):
-                raise WrongSize(
+                raise WrongSizeError(
                     f"{local_path(url)} has {left} bytes, and {size or most} are expected", hint=OTHER
                 )
             while left > 0 and (chunk := source.read(min(CHUNK, left))):
@@ -91,7 +91,7 @@ def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int,
                 digest.update(chunk)
                 progress(len(chunk))
     except FileNotFoundError:
-        raise NotFound(f"{local_path(url)} does not exist", hint="it may have been removed") from None
+        raise NotFoundError(f"{local_path(url)} does not exist", hint="it may have been removed") from None
     except OSError as err:
         if err.errno in FULL:
             raise

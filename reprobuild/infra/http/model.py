@@ -8,7 +8,7 @@ import urllib.parse
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.secrets import GONE
+from reprobuild.infra.secrets.words import GONE
 
 # What is lost of a transfer that breaks off, at most, and what is hashed at a time.
 CHUNK = 1 << 18
@@ -21,27 +21,27 @@ PAGE = (
 PACKED = "the server packs it on the way, which nobody asked for; name another mirror"
 
 
-class Unreached(FetchError):
+class UnreachedError(FetchError):
     """The host of the address cannot be reached."""
 
 
-class NotFound(FetchError):
+class NotFoundError(FetchError):
     """The address answered that there is nothing there (404 or 410, or no such file)."""
 
 
-class Refused(FetchError):
+class AccessDeniedError(FetchError):
     """The address refuses access, with a login or without (401 or 403)."""
 
 
-class Forbidden(Refused):
+class ForbiddenError(AccessDeniedError):
     """The address refuses access whatever the login (403)."""
 
 
-class Elsewhere(FetchError):
+class CrossHostRedirectError(FetchError):
     """The address leads to another host, and must not."""
 
 
-class WrongSize(FetchError):
+class WrongSizeError(FetchError):
     """What stands at the address has another size than was asked for, so it is another file."""
 
 

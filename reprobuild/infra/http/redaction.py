@@ -8,10 +8,12 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from reprobuild.infra.secrets import CONDA_TOKEN, redact, secret_query
+from reprobuild.infra.secrets import redact
+from reprobuild.infra.secrets.redact import secret_query
+from reprobuild.infra.secrets.words import CONDA_TOKEN
 
 
-class Hidden:
+class UrlRedactor:
     """What of addresses must be told to nobody. Threads may share it."""
 
     def __init__(self) -> None:

@@ -12,15 +12,15 @@ from typing import Any
 import requests
 import requests.utils
 
-from reprobuild.infra.http.auth import Fixed
-from reprobuild.infra.http.model import Elsewhere, origin, without_credentials
+from reprobuild.infra.http.auth import StaticAuth
+from reprobuild.infra.http.model import CrossHostRedirectError, origin, without_credentials
 from reprobuild.infra.secrets import redact
 
 REDIRECTIONS = 10
 _STAYS = "the registry must name its token server by the address where it answers"
 
 
-class Still(requests.Session):
+class NoRedirectSession(requests.Session):
     """A session that sees no redirections: even where it does not follow one, `send` reads its body to the end."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Still(requests.Session):
         return {**self._settings[place], "proxies": dict(self._settings[place]["proxies"])}
 
 
-class Nobody:
+class NoAuth:
     """No login: not that of netrc either, which requests adds by rules of its own where there is none."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -47,7 +47,7 @@ class Nobody:
 
 
 # None leaves it to netrc.
-Auth = tuple[str, str] | Fixed | Nobody | None
+Auth = tuple[str, str] | StaticAuth | NoAuth | None
 
 
 def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) -> requests.Response:
@@ -78,7 +78,7 @@ def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) 
         target = _target(url, response)
         if origin(target) != origin(url):
             lowered = origin(url)[0] == "https" and origin(target)[0] == "http"
-            auth = Nobody() if lowered or isinstance(auth, Nobody) else None
+            auth = NoAuth() if lowered or isinstance(auth, NoAuth) else None
         url = target
 
 
@@ -86,10 +86,10 @@ def refuse_elsewhere(url: str, place: str) -> None:
     """Stop where a redirection leaves scheme, host and port of the address that was asked for.
 
     Raises:
-        Elsewhere: it does.
+        CrossHostRedirectError: it does.
     """
     if origin(place) != origin(url):
-        raise Elsewhere(
+        raise CrossHostRedirectError(
             f"{url} leads to {redact(place.partition('?')[0])}, which is another host", hint=_STAYS
         )
 

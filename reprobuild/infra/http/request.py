@@ -14,7 +14,7 @@ from reprobuild.errors import FetchError
 _PIECE = 1 << 18
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class Response(Struct, frozen=True, kw_only=True):
     """What a server answered: its number, its headers by their names in small letters, and its body."""
 
     status: int

@@ -13,14 +13,14 @@ from typing import TypeVar
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 
 T = TypeVar("T")
 MIB = 1 << 20
 _FRESH = 3600
 
 
-class Manners(Struct, frozen=True, kw_only=True):
+class RetryPolicy(Struct, frozen=True, kw_only=True):
     """Limits of one client. Times are in seconds, sizes in bytes.
 
     `connect` and `read` are how long one connection and one read may take, and both together how long it may take
@@ -44,7 +44,7 @@ class Manners(Struct, frozen=True, kw_only=True):
     file: int = 64 << 30
 
 
-class Again(Exception):
+class RetryableError(Exception):
     """One try failed, and another may not.
 
     `moved` tells whether it got on; `wait` is what the server asks for, and `place` its address.
@@ -88,7 +88,7 @@ def fresh_for(headers: Mapping[str, str], *, login: bool) -> int:
     return max(0, min(int(ages[0]) - int(age), _FRESH))
 
 
-class Pace:
+class RateLimiter:
     """When the next request to a host may begin; shared by all threads of a client.
 
     Args:
@@ -97,12 +97,12 @@ class Pace:
             its port.
     """
 
-    def __init__(self, manners: Manners, distances: Mapping[str, float]) -> None:
+    def __init__(self, manners: RetryPolicy, distances: Mapping[str, float]) -> None:
         self._manners, self._distances = manners, dict(distances)
         self._free: dict[str, float] = {}
         self._guard = threading.Lock()
 
-    def wait(self, url: str, halt: Halt) -> None:
+    def wait(self, url: str, halt: CancelToken) -> None:
         """Sleep until a request to the host of this address may begin."""
         parts = urllib.parse.urlsplit(url)
         host = _place(url)
@@ -118,8 +118,8 @@ class Pace:
         with self._guard:
             self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
 
-    def patiently(self, url: str, once: Callable[[], T], halt: Halt) -> T:
-        """Call `once` until it gives no `Again`, with growing pauses.
+    def patiently(self, url: str, once: Callable[[], T], halt: CancelToken) -> T:
+        """Call `once` until it gives no `RetryableError`, with growing pauses.
 
         Raises:
             FetchError: the last try's, when the tries are used up, or the server asks to wait for too long.
@@ -128,7 +128,7 @@ class Pace:
         while True:
             try:
                 return once()
-            except Again as again:
+            except RetryableError as again:
                 halt.check()
                 failures = 1 if again.moved else failures + 1
                 if failures >= self._manners.tries:

@@ -7,10 +7,10 @@ from collections.abc import Container
 import requests
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.auth import Gate
-from reprobuild.infra.http.model import Forbidden, NotFound, Refused
+from reprobuild.infra.http.auth import RegistryAuth
+from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError
 from reprobuild.infra.http.redaction import told_address
-from reprobuild.infra.http.retry import Again, retry_after
+from reprobuild.infra.http.retry import RetryableError, retry_after
 
 # What another try may mend: too busy, or an error of a server or of a proxy before it.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -28,7 +28,7 @@ def passes(err: Exception) -> bool:
 
 
 def judge(
-    response: requests.Response, url: str, gate: Gate | None, led: str, *, good: Container[int]
+    response: requests.Response, url: str, gate: RegistryAuth | None, led: str, *, good: Container[int]
 ) -> None:
     """Raise what an answer means that is not one of the good ones.
 
@@ -40,24 +40,26 @@ def judge(
         good: the numbers of answers that bring what was asked for.
 
     Raises:
-        NotFound, Refused, Forbidden: it said so. Again: another try may mend it. FetchError: all others.
+        NotFoundError, AccessDeniedError, ForbiddenError: it said so.
+        RetryableError: another try may mend it.
+        FetchError: all others.
     """
     status, told = response.status_code, url + led
     if status in good:
         return
     if status in (404, 410):
-        raise NotFound(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
+        raise NotFoundError(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
     if status in (401, 403):
         login = "put the credentials where pip finds them (its configuration, or ~/.netrc)"
         hint = (gate and gate.remedy(url)) or login
-        kind = Forbidden if status == requests.codes.forbidden else Refused
+        kind = ForbiddenError if status == requests.codes.forbidden else AccessDeniedError
         raise kind(f"{told} refuses access (HTTP {status})", hint=hint)
     if status < 400 or status in PARTS:
         raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
     if status in _PASSING:
         final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
         asked = retry_after(response.headers.get("Retry-After"))
-        raise Again(final, wait=asked, place=response.url)
+        raise RetryableError(final, wait=asked, place=response.url)
     sent = response.request.method not in ("GET", "HEAD")
     raise FetchError(f"{told} answered HTTP {status}", hint=_SENT if sent else "try again later")
 

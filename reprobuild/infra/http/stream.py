@@ -9,19 +9,25 @@ from collections.abc import Iterator
 import requests
 import urllib3
 
-from reprobuild.infra.cancel import Halt
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.http.model import cause
-from reprobuild.infra.http.retry import Manners
+from reprobuild.infra.http.retry import RetryPolicy
 
 _DAMAGED = (urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
-class Stopped(Exception):
+class StreamInterruptedError(Exception):
     """The rest does not come."""
 
 
 def pieces(
-    response: requests.Response, most: int, manners: Manners, least: int, halt: Halt, *, decode: bool
+    response: requests.Response,
+    most: int,
+    manners: RetryPolicy,
+    least: int,
+    halt: CancelToken,
+    *,
+    decode: bool,
 ) -> Iterator[bytes]:
     """Yield what comes, at most `most` bytes at a time, until the server says that this was all.
 
@@ -38,7 +44,7 @@ def pieces(
             name the compression of a `.tar.gz` as if it were of the transfer.
 
     Raises:
-        Halted: so it was said. Stopped: the connection broke, or brings next to nothing.
+        CancelledError: so it was said. StreamInterruptedError: the connection broke, or brings next to nothing.
     """
     begun, came = time.monotonic(), 0
     while True:
@@ -46,7 +52,7 @@ def pieces(
             with halt.ending(lambda: _end(response)):
                 piece = response.raw.read1(most, decode_content=decode)
         except _DAMAGED as err:
-            raise Stopped(cause(err)) from None
+            raise StreamInterruptedError(cause(err)) from None
         if not piece:
             return
         yield piece
@@ -54,7 +60,7 @@ def pieces(
         now = time.monotonic()
         if now - begun > manners.read:
             if came < least:
-                raise Stopped(f"{came} bytes came in {now - begun:.0f} s")
+                raise StreamInterruptedError(f"{came} bytes came in {now - begun:.0f} s")
             begun, came = now, 0
 
 

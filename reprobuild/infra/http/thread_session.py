@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 import requests
 
-from reprobuild.infra.cancel import Halt
-from reprobuild.infra.http.adapter import Line
-from reprobuild.infra.http.redirects import Still
+from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.http.adapter import DeadlineAdapter
+from reprobuild.infra.http.redirects import NoRedirectSession
 from reprobuild.infra.http.request import Body
-from reprobuild.infra.http.retry import Manners
+from reprobuild.infra.http.retry import RetryPolicy
 
 
-class Own:
+class ThreadSession:
     """A session, and the line that its requests go through, of the thread that asks; made when it first asks."""
 
-    def __init__(self, manners: Manners) -> None:
+    def __init__(self, manners: RetryPolicy) -> None:
         self._manners = manners
         self._local = threading.local()
 
@@ -30,12 +30,12 @@ class Own:
         return found
 
     @property
-    def halt(self) -> Halt:
+    def halt(self) -> CancelToken:
         """What ends the requests of this thread; those for a login on the way to a file are among them."""
         return self._line().halt
 
     @contextlib.contextmanager
-    def ended_by(self, halt: Halt | None) -> Iterator[None]:
+    def ended_by(self, halt: CancelToken | None) -> Iterator[None]:
         """Let `halt`, where there is one, end the requests of this thread meanwhile."""
         line = self._line()
         before, line.halt = line.halt, halt or line.halt
@@ -51,14 +51,14 @@ class Own:
             body.begin()
         return body
 
-    def _line(self) -> Line:
+    def _line(self) -> DeadlineAdapter:
         self._make()
-        line: Line = self._local.line
+        line: DeadlineAdapter = self._local.line
         return line
 
     def _make(self) -> None:
         if not hasattr(self._local, "session"):
-            self._local.session = Still()
-            self._local.line = line = Line(self._manners.connect + self._manners.read)
+            self._local.session = NoRedirectSession()
+            self._local.line = line = DeadlineAdapter(self._manners.connect + self._manners.read)
             for scheme in ("http://", "https://"):
                 self._local.session.mount(scheme, line)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reprobuild.infra.proc.errors import TAIL_LINES as TAIL_LINES
-from reprobuild.infra.proc.errors import Failed as Failed
-from reprobuild.infra.proc.errors import TimedOut as TimedOut
+from reprobuild.infra.proc.errors import ProcessFailedError as ProcessFailedError
+from reprobuild.infra.proc.errors import ProcessTimeoutError as ProcessTimeoutError
 from reprobuild.infra.proc.output import MOST_OUTPUT as MOST_OUTPUT
 from reprobuild.infra.proc.own_python import SAFE as SAFE
 from reprobuild.infra.proc.own_python import check_installed as check_installed
@@ -15,10 +15,10 @@ from reprobuild.infra.proc.own_python import own_module as own_module
 from reprobuild.infra.proc.programs import absolute_path as absolute_path
 from reprobuild.infra.proc.programs import which as which
 from reprobuild.infra.proc.programs import with_absolute as with_absolute
-from reprobuild.infra.proc.run import Begun as Begun
+from reprobuild.infra.proc.run import Process as Process
 from reprobuild.infra.proc.run import run as run
 from reprobuild.infra.proc.session import end_all as end_all
-from reprobuild.infra.proc.signals import Handing as Handing
+from reprobuild.infra.proc.signals import SignalForwarding as SignalForwarding
 from reprobuild.infra.proc.signals import hand_on as hand_on
 from reprobuild.infra.proc.signals import handed_on as handed_on
 from reprobuild.infra.proc.stream import feed as feed

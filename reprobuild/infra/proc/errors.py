@@ -12,7 +12,7 @@ from reprobuild.infra.proc.programs import passed_over
 TAIL_LINES = 20
 
 
-class Failed(EngineError):
+class ProcessFailedError(EngineError):
     """A program ran and exited with another code than 0.
 
     Attributes:
@@ -26,7 +26,7 @@ class Failed(EngineError):
         self.stderr = stderr
 
 
-class TimedOut(EngineError):
+class ProcessTimeoutError(EngineError):
     """A program ran past its time."""
 
 
@@ -50,9 +50,9 @@ def unstarted(
     )
 
 
-def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False) -> TimedOut:
+def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False) -> ProcessTimeoutError:
     """Return the error for a program that ran past its time, or was silent for so long."""
-    return TimedOut(
+    return ProcessTimeoutError(
         f"could not {purpose}: `{argv[0]}` "
         + (f"said nothing for {timeout:.0f} s" if silent else f"did not end within {timeout:.0f} s"),
         hint="run the command by hand to see where it waits: " + shlex.join(argv),
@@ -67,10 +67,10 @@ def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
     )
 
 
-def failed(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> Failed:
+def failed(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> ProcessFailedError:
     """Return the error for a program that exited with `code`; the message ends with the tail of what it complained."""
     stderr = complaint.decode(errors="replace")
     tail = "\n".join(stderr.strip().splitlines()[-TAIL_LINES:])
-    return Failed(
+    return ProcessFailedError(
         f"could not {purpose}: `{argv[0]}` exited {code}\n{tail}".rstrip(), code=code, stderr=stderr
     )

@@ -14,7 +14,7 @@ MOST_OUTPUT = 1 << 30
 MOST_COMPLAINT = 1 << 20
 
 
-class Overflow(Exception):
+class OutputOverflowError(Exception):
     """A program wrote more to its standard output than is kept."""
 
 
@@ -53,7 +53,7 @@ def collect(
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time.
-        Overflow: it wrote more than `most`.
+        OutputOverflowError: it wrote more than `most`.
     """
     deadline = time.monotonic() + timeout
     exchange = _Exchange(stdin or b"", most)
@@ -93,7 +93,7 @@ class _Exchange:
         piece = os.read(descriptor, PIECE)
         self.output += piece
         if len(self.output) > self._most:
-            raise Overflow
+            raise OutputOverflowError
         return bool(piece)
 
     def note(self, descriptor: int) -> bool:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from reprobuild.errors import EngineError
-from reprobuild.infra.proc.errors import Failed
+from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.run import run
 
 SAFE = Path("/")  # a current directory that holds no file of anybody
@@ -51,7 +51,7 @@ def check_installed() -> None:
     """
     try:
         run(own_code("import reprobuild"), env={}, purpose="find reprobuild", timeout=60)
-    except Failed:
+    except ProcessFailedError:
         raise EngineError(f"`{sys.executable} -I` does not find reprobuild", hint=INSTALL) from None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.infra.proc.errors import failed, late, overflowed, unstarted
-from reprobuild.infra.proc.output import MOST_OUTPUT, Overflow, collect
+from reprobuild.infra.proc.output import MOST_OUTPUT, OutputOverflowError, collect
 from reprobuild.infra.proc.programs import absolute_path, with_program
 from reprobuild.infra.proc.session import GRACE_SECONDS, end, kill, running
 
@@ -48,8 +48,8 @@ def run(
         grace: seconds from SIGTERM to SIGKILL where it is ended early, for a program that must end others itself.
 
     Raises:
-        Failed: it exited with another code than 0; the message ends with the tail of its standard error.
-        TimedOut: it ran past `timeout`.
+        ProcessFailedError: it exited with another code than 0; the message ends with the tail of its standard error.
+        ProcessTimeoutError: it ran past `timeout`.
         EngineError: it is absent or cannot be run (or `missing`), or wrote more than `most`.
     """
     shown = command or argv
@@ -80,7 +80,7 @@ def _result(
             return collect(child, stdin, timeout, most)
     except subprocess.TimeoutExpired:
         raise late(argv, purpose, timeout) from None
-    except Overflow:
+    except OutputOverflowError:
         raise overflowed(argv, purpose, most) from None
     except KeyboardInterrupt:
         end(child, GRACE_SECONDS)  # it may have something to take along
@@ -91,7 +91,7 @@ def _result(
         kill(child)
 
 
-class Begun:
+class Process:
     """A program that was started, and works on while its answer is not yet needed. For the arguments see `run`.
 
     Raises:
@@ -125,7 +125,8 @@ class Begun:
         """Wait for its end, and return its standard output; once.
 
         Raises:
-            Failed: it exited with another code than 0. TimedOut: it did not end within `timeout` seconds.
+            ProcessFailedError: it exited with another code than 0.
+            ProcessTimeoutError: it did not end within `timeout` seconds.
         """
         try:
             said, complained = _result(self._child, None, timeout, MOST_OUTPUT, self._argv, self._purpose)

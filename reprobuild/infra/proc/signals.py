@@ -21,7 +21,7 @@ GRACE_SECONDS = 25.0
 LAST_SECONDS = 1.0  # from SIGTERM to SIGKILL for what was asked before
 
 
-class Handing(Struct, frozen=True, kw_only=True):
+class SignalForwarding(Struct, frozen=True, kw_only=True):
     """How a program is told of signals.
 
     `tell` sends it one, where it is not enough to send it to the program itself. `end` makes it end where it goes on
@@ -50,7 +50,9 @@ def hand_on(signum: int) -> bool:
 
 
 @contextlib.contextmanager
-def handed_on(tell: Callable[[int], None], end: Callable[[], None], handing: Handing) -> Iterator[None]:
+def handed_on(
+    tell: Callable[[int], None], end: Callable[[], None], handing: SignalForwarding
+) -> Iterator[None]:
     """Let a job hear of signals in this block.
 
     Args:

@@ -18,7 +18,7 @@ from reprobuild.errors import EngineError, ReproError
 from reprobuild.infra.proc.errors import failed, late, unstarted
 from reprobuild.infra.proc.programs import absolute_path, with_program
 from reprobuild.infra.proc.session import GRACE_SECONDS, end, kill, running
-from reprobuild.infra.proc.signals import LAST_SECONDS, Handing, handed_on
+from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, handed_on
 
 PIECE = 1 << 16
 
@@ -39,7 +39,7 @@ def feed(
     the program is killed and the error of `pieces` goes on. For the arguments see `run`.
 
     Raises:
-        Failed, EngineError: as `run` does; an early end of the program with code 0 is its own affair.
+        ProcessFailedError, EngineError: as `run` does; an early end of the program with code 0 is its own affair.
     """
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
@@ -88,7 +88,7 @@ def stream(
     exact: bool = False,
     terminal: bool = False,
     hint: str = "",
-    handing: Handing | None = None,
+    handing: SignalForwarding | None = None,
 ) -> int:
     """Run a program to its end, hand on its output as it comes, and return its exit code.
 
@@ -110,10 +110,10 @@ def stream(
         handing: it is told of the signals that this program gets, in this way. Else it is not told.
 
     Raises:
-        TimedOut: it ran past `timeout`, or was silent for `silence`.
+        ProcessTimeoutError: it ran past `timeout`, or was silent for `silence`.
         EngineError: it is absent or cannot be run.
     """
-    begun = _Begun()
+    begun = _Started()
     with contextlib.ExitStack() as told:
         if handing:
             told.enter_context(
@@ -150,7 +150,7 @@ def stream(
     raise late(argv, purpose, timeout if passed else silence, silent=not passed)
 
 
-class _Begun:
+class _Started:
     """A program that hears of signals, also of those that came while it was being started."""
 
     def __init__(self) -> None:

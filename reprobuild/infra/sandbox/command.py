@@ -65,8 +65,8 @@ def run_in_root(
     Raises:
         EngineError: this machine has no user namespaces, the command wrote more than `MOST_OUTPUT`, or a symbolic
             link leads a mount out of the root or to another.
-        TimedOut: the time ran out.
-        Failed: the command exited with another code than 0.
+        ProcessTimeoutError: the time ran out.
+        ProcessFailedError: the command exited with another code than 0.
     """
     variables = {
         "PATH": PATH, "HOME": "/root", "SOURCE_DATE_EPOCH": str(epoch), **(env or {}),

@@ -43,7 +43,7 @@ _SOCKETS = (1, 8)
 Instruction = tuple[int, int, int, int]
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class SyscallTable(Struct, frozen=True, forbid_unknown_fields=True):
     """What `syscalls.toml` holds."""
 
     refused: tuple[str, ...]
@@ -55,10 +55,10 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def read_table() -> Table:
+def read_table() -> SyscallTable:
     """Return the table of system calls."""
     raw = files("reprobuild.infra.sandbox").joinpath("syscalls.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=Table)
+    return msgspec.toml.decode(raw, type=SyscallTable)
 
 
 def make_filter(machine: str) -> bytes:
@@ -84,7 +84,7 @@ def make_filter(machine: str) -> bytes:
     return b"".join(struct.pack("=HBBI", *one) for one in program)
 
 
-def _of_abi(abi: str, table: Table) -> Iterator[Instruction]:
+def _of_abi(abi: str, table: SyscallTable) -> Iterator[Instruction]:
     """Yield what judges a call of one ABI; what it does not answer is allowed."""
     numbers = table.numbers[abi]
     yield _LOAD, 0, 0, _NUMBER

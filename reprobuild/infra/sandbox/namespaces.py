@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from reprobuild.errors import EngineError
-from reprobuild.infra.proc import Failed, run
+from reprobuild.infra.proc import run
+from reprobuild.infra.proc.errors import ProcessFailedError
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HINT = (
@@ -28,7 +29,7 @@ def check_namespaces() -> None:
             ["unshare", *_NAMESPACES, "--", "true"], env={"PATH": PATH, "LC_ALL": "C"},
             purpose="isolate a command from the network", hint="install util-linux",
         )  # fmt: skip
-    except Failed as err:
+    except ProcessFailedError as err:
         raise EngineError(
             f"this machine does not let the user make namespaces: {err.stderr.strip()}", hint=_HINT
         ) from None
@@ -51,6 +52,6 @@ def can_layer() -> bool:
             ["unshare", *_NAMESPACES, "--", "sh", "-c", _TRY], env={"PATH": PATH, "LC_ALL": "C"},
             purpose="try an overlay", hint="install util-linux",
         )  # fmt: skip
-    except Failed:
+    except ProcessFailedError:
         return False
     return True

@@ -13,7 +13,7 @@ from reprobuild.infra.secrets.redact import secret_query as secret_query
 from reprobuild.infra.secrets.redact import strip_credentials as strip_credentials
 from reprobuild.infra.secrets.redact import without_logins as without_logins
 from reprobuild.infra.secrets.rules import VALUES as VALUES
-from reprobuild.infra.secrets.rules import Rule as Rule
+from reprobuild.infra.secrets.rules import SecretRule as SecretRule
 from reprobuild.infra.secrets.search import find as find
 from reprobuild.infra.secrets.search import secret_value as secret_value
 from reprobuild.infra.secrets.variables import holds_secret as holds_secret

@@ -28,7 +28,7 @@ from reprobuild.infra.secrets.words import (
 )
 
 
-class Rule(NamedTuple):
+class SecretRule(NamedTuple):
     """One kind of secret.
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
@@ -167,17 +167,17 @@ def _assignment(value: str) -> bool:
     )
 
 
-def marked(rule: Rule, lowered: str) -> bool:
+def marked(rule: SecretRule, lowered: str) -> bool:
     """Whether a text, in lower case, is to be searched for a kind of secret."""
     return not rule.marks or any(mark in lowered for mark in rule.marks)
 
 
-def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
+def secrets_of(rule: SecretRule, text: str) -> list[tuple[int, int]]:
     """Return start and end of each secret of a kind in a text that holds one of its marks."""
     return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
 
 
-def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+def judged(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
     """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
@@ -186,36 +186,36 @@ def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int
 
 
 # Every repeat is bounded, so that no input makes the search slow.
-VALUES: tuple[Rule, ...] = (
-    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
-    Rule(
+VALUES: tuple[SecretRule, ...] = (
+    *(SecretRule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    SecretRule(
         "aws-secret-key",
         ("secret",),
         r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
         r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
         plausible,
     ),
-    Rule(  # a key of AWS under any name: 40 characters, which no digest has in base64
+    SecretRule(  # a key of AWS under any name: 40 characters, which no digest has in base64
         "aws-secret-value",
         (),
         r"(?<![A-Za-z0-9/+_.~-])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+_.=-])",
         looks_random,
         run=True,
     ),
-    Rule(
+    SecretRule(
         "private-key",
         ("private key",),
         r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
     ),
-    Rule(  # the body of a key of OpenSSH, with or without its header
+    SecretRule(  # the body of a key of OpenSSH, with or without its header
         "openssh-key",
         ("b3blbnnzac1rzxktdje",),
         r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
         plausible,
         run=True,
     ),
-    Rule(
+    SecretRule(
         "encoded-key",
         ("ls0tls1crudjti",),
         r"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,20000}={0,2})",
@@ -224,7 +224,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     # `passw`, `secret`, `token`, `private`, these in capitals, `_KEY=`, `PASS=`, `"auth` and `-data:` in base64, at
     # each place of three
-    Rule(
+    SecretRule(
         "encoded",
         (
             "0b2tlb",
@@ -268,25 +268,25 @@ VALUES: tuple[Rule, ...] = (
         _assignment,
         run=True,
     ),
-    Rule(
+    SecretRule(
         "azure-key",
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule(
+    SecretRule(
         "azure-sas",
         ("sig=",),
         r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
         _quoted,
         run=True,
     ),
-    Rule(
+    SecretRule(
         "wandb",
         ("wandb",),
         r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
         r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
     ),
-    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
+    SecretRule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
         ("@",),
         # No address has control characters; compiled code has them between its strings.
@@ -295,14 +295,14 @@ VALUES: tuple[Rule, ...] = (
         real_login,
         near="://",
     ),
-    Rule(  # with a quote or an angle bracket in the password, which else end an address
+    SecretRule(  # with a quote or an angle bracket in the password, which else end an address
         "url-quoted",
         ("@",),
         r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:[^\s\x00-\x1f/@'\"<>]{0,100}['\"<>](?:[^\s\x00-\x1f/@]{0,200}))@(?=[\w\[])",
         _quoted_login,
         near="://[^/@]{0,300}['\"<>][^/@]{0,200}@",
     ),
-    Rule(  # `@` and `:` are percent-encoded
+    SecretRule(  # `@` and `:` are percent-encoded
         "url-encoded",
         ("%40", "2540"),
         r"://([^\s/@'\"<>?#%]{0,100}%(?:25){0,9}3[Aa][^\s/@'\"<>?#]{1,300}?)%(?:25){0,9}40",
@@ -310,21 +310,21 @@ VALUES: tuple[Rule, ...] = (
         run=True,
         near="://",
     ),
-    Rule(  # one slash, or three
+    SecretRule(  # one slash, or three
         "url-slash",
         ("@",),
         r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
         real_login,
         near="[pPsShH]:/(?:[^/]|//)",
     ),
-    Rule(
+    SecretRule(
         "url-token",
         ("@",),
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         token_login,
         near="://",
     ),
-    Rule(
+    SecretRule(
         "url-parameter",
         ("token=", "key=", "signature="),
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
@@ -332,14 +332,14 @@ VALUES: tuple[Rule, ...] = (
         _quoted,
         run=True,
     ),
-    Rule(  # JDBC and ODBC
+    SecretRule(  # JDBC and ODBC
         "connection",
         ("password=", "pwd=", "passwd="),
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
         near=NUMBER,
     ),
-    Rule(
+    SecretRule(
         "netrc",
         ("password",),
         r"(?:(?<![\w.-])|(?<=\\[nrt]))(?P<before>(?:machine[ \t]{1,9}\S{1,253}|default)"
@@ -348,21 +348,21 @@ VALUES: tuple[Rule, ...] = (
         _machine_login,
         lines=3,
     ),
-    Rule(
+    SecretRule(
         "docker-auth",
         ('"auth', "'auth", '"identitytoken'),
         r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
         r",2})\\?[\"']",
         _header,
     ),
-    Rule(
+    SecretRule(
         "npm-auth",
         ("_auth", "_password="),
         r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
         looks_chosen,
         near=NUMBER,
     ),
-    Rule(
+    SecretRule(
         "kaggle-json",
         ("key",),
         r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
@@ -370,7 +370,7 @@ VALUES: tuple[Rule, ...] = (
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
         near=NUMBER,
     ),
-    Rule(
+    SecretRule(
         "header",
         ("authorization", "bearer"),
         r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:[bfru]{0,2}[\"'])?"
@@ -378,7 +378,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
     ),
-    Rule(
+    SecretRule(
         "header-key",
         ("api-key", "x-auth", "-token", "-art-api"),
         r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
@@ -387,14 +387,14 @@ VALUES: tuple[Rule, ...] = (
         looks_chosen,
         near=NUMBER,
     ),
-    Rule(
+    SecretRule(
         "curl",
         ("curl",),
         rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}[uU]|--user|--proxy-user)[ \t=]{{0,3}}"
         r"(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given_login,
     ),
-    Rule(  # in a line of its own
+    SecretRule(  # in a line of its own
         "curl-user",
         (" --user",),
         r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//))"
@@ -402,7 +402,7 @@ VALUES: tuple[Rule, ...] = (
         _chosen_login,
         near=NUMBER,
     ),
-    Rule(  # the user is the token
+    SecretRule(  # the user is the token
         "curl-token",
         ("curl",),
         rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}u|--user)[ \t=]{{1,3}}"
@@ -410,7 +410,7 @@ VALUES: tuple[Rule, ...] = (
         _chosen_login,
         near=NUMBER,
     ),
-    Rule(
+    SecretRule(
         "curl-header",
         ("key", "token", "secret", "pass", "auth", "cookie"),
         r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
@@ -418,7 +418,7 @@ VALUES: tuple[Rule, ...] = (
         _header_value,
         near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
     ),
-    Rule(  # of Bundler, for the server that the name spells
+    SecretRule(  # of Bundler, for the server that the name spells
         "bundler",
         ("bundle_",),
         r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
@@ -426,7 +426,7 @@ VALUES: tuple[Rule, ...] = (
         real_login,
         run=True,
     ),
-    Rule(
+    SecretRule(
         "mysql",
         ("mysql", "mariadb"),
         r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
@@ -434,16 +434,16 @@ VALUES: tuple[Rule, ...] = (
         _chosen_login,
     ),
     *(
-        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
+        SecretRule(name, marks, pattern, _chosen_login, near=near, option=option)
         for name, marks, pattern, near, option in COMMANDS
     ),
-    Rule(
+    SecretRule(
         "sshpass",
         ("sshpass",),
         r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given,
     ),
-    Rule(
+    SecretRule(
         "option",
         ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
@@ -452,7 +452,7 @@ VALUES: tuple[Rule, ...] = (
         _chosen_login,
         near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
-    Rule(
+    SecretRule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
@@ -461,8 +461,8 @@ VALUES: tuple[Rule, ...] = (
         _quoted,
         near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
-    *(Rule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
-    Rule(  # a text of Python with places to fill in; the other part is the secret
+    *(SecretRule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
+    SecretRule(  # a text of Python with places to fill in; the other part is the secret
         "assigned-format",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
@@ -470,14 +470,14 @@ VALUES: tuple[Rule, ...] = (
         _names_format,
         near=r"[fF][rR]?\\?[\"'][^\s\"'\\]{0,100}\{",
     ),
-    Rule(  # what a shell takes where a variable is not set
+    SecretRule(  # what a shell takes where a variable is not set
         "default-variable",
         ("key", "token", "secret", "pass", "pwd"),
         r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60}):?[-=](?P<before>[\"']?)(?P<secret>[^\s\"'`${}]{8,200})[\"']?\}",
         _names_secret,
         near=r"\$\{[A-Za-z_]\w{0,60}:?[-=]",
     ),
-    Rule(  # user and password, as requests and others take them
+    SecretRule(  # user and password, as requests and others take them
         "auth-pair",
         ("auth",),
         r"(?:(?<![A-Za-z0-9])auth[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\[(]|(?i:Auth)\()"
@@ -486,7 +486,7 @@ VALUES: tuple[Rule, ...] = (
         _quoted,
         near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
     ),
-    Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
+    SecretRule(  # in a Dockerfile, a notebook, csh, fish and Windows
         "set-variable",
         ("key", "token", "secret", "pass", "pwd", "_pat "),
         r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
@@ -494,7 +494,7 @@ VALUES: tuple[Rule, ...] = (
         _names_secret,
         near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
     ),
-    Rule(  # a list of variables, as Kubernetes and ECS have it
+    SecretRule(  # a list of variables, as Kubernetes and ECS have it
         "named-value",
         ("value:", 'value":', "value':", 'value\\":'),
         r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){1,40}"
@@ -503,7 +503,7 @@ VALUES: tuple[Rule, ...] = (
         near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
         lines=1,
     ),
-    Rule(  # the whole address is percent-encoded
+    SecretRule(  # the whole address is percent-encoded
         "url-encoded-whole",
         ("%40", "2540"),
         r"%(?:25){0,3}3[Aa](?:%(?:25){0,3}2[Ff]){2}([^\s/@'\"<>?#%&]{0,100}%(?:25){0,3}3[Aa]"
@@ -512,7 +512,7 @@ VALUES: tuple[Rule, ...] = (
         run=True,
         near="2[Ff]%(?:25){0,3}2[Ff]",
     ),
-    Rule(  # any name of a secret, with what is surely generated
+    SecretRule(  # any name of a secret, with what is surely generated
         "assigned-text",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
@@ -520,14 +520,14 @@ VALUES: tuple[Rule, ...] = (
         _generated,
         near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
-    Rule(  # in a shell, a file of variables, a Dockerfile
+    SecretRule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
         near=NUMBER,
     ),
-    Rule(  # in YAML
+    SecretRule(  # in YAML
         "assigned-entry",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
@@ -537,7 +537,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     # Names that have none of the five marks, in any place: each other mark is one more passage through a text, so they
     # have a rule of their own.
-    Rule(
+    SecretRule(
         "short-name",
         ("_psw", "_pword", "_pat=", "_pat:"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60}_PAT|[A-Za-z][A-Za-z0-9_]{0,60}_(?i:pswd?|pword))"
@@ -546,7 +546,7 @@ VALUES: tuple[Rule, ...] = (
         _names_secret,
         near=NUMBER,
     ),
-    Rule(  # in INI, and in TOML without its quotes
+    SecretRule(  # in INI, and in TOML without its quotes
         "assigned-setting",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from reprobuild.infra.secrets.rules import NUMBER, START, VALUES, Rule, judged, marked, secrets_of
+from reprobuild.infra.secrets.rules import NUMBER, START, VALUES, SecretRule, judged, marked, secrets_of
 from reprobuild.infra.secrets.templates import VARIABLE
 from reprobuild.infra.secrets.words import GONE
 
@@ -200,8 +200,8 @@ def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
 
 
 def _add_lines(
-    rule: Rule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
-    look: Callable[[], object],
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
@@ -228,14 +228,14 @@ def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
         yield b"\n".join([word for word in words if not _SPOKEN.fullmatch(word)])
 
 
-def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
+def _without_marks(rule: SecretRule, runs: bytes) -> set[bytes]:
     """Return the secrets of a kind that has no mark."""
     pattern = re.compile(rule.pattern.encode())
     return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
 
 
 def _holds(
-    rule: Rule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
+    rule: SecretRule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
     look: Callable[[], object],
 ) -> bool:  # fmt: skip
     """Tell whether a line holds a secret of a rule, which may begin in a line before it."""

@@ -17,7 +17,7 @@ CHUNK = 1 << 20
 EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class TarEntry(Struct, frozen=True, kw_only=True):
     """One path of a tree. `path` has no leading slash. `sha256` is the content's, for a file.
 
     `target` is the text of a symbolic link, or the path of the file that a hard link repeats.
@@ -49,7 +49,7 @@ ENTRY_TYPES: dict[bytes, EntryType] = {value: key for key, value in TAR_TYPES.it
 ENTRY_TYPES[tarfile.AREGTYPE] = "file"
 
 
-def entry_of(info: tarfile.TarInfo) -> Entry:
+def entry_of(info: tarfile.TarInfo) -> TarEntry:
     """Return what a tar header says, without the content's hash.
 
     Raises:
@@ -58,7 +58,7 @@ def entry_of(info: tarfile.TarInfo) -> Entry:
     kind = ENTRY_TYPES.get(info.type)
     if kind is None:
         raise ValueError(f"{info.name} is of the tar type {info.type!r}, which a layer cannot hold")
-    return Entry(
+    return TarEntry(
         path=normal(info.name),
         type=kind,
         mode=info.mode & 0o7777,
@@ -89,7 +89,7 @@ def normal(path: str) -> str:
     return "" if path == "." else path.rstrip("/")
 
 
-def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
+def hashed(entry: TarEntry, content: IO[bytes] | None) -> TarEntry:
     """Return the entry of a file with the sha256 of its content, which is read in pieces."""
     if entry.type != "file" or content is None:
         return entry

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
-from reprobuild.infra.tar.entries import Entry, entry_of
+from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 
 
 def index_tar(
     stream: IO[bytes], origin: str = "the tar", allowance: Allowance | None = None
-) -> Iterator[tuple[Entry, int]]:
+) -> Iterator[tuple[TarEntry, int]]:
     """Yield each entry of a layer, without the content's hash, and where its content begins in the file.
 
     Only headers are read of a stream that can seek. For `origin` and `allowance` see `guard.layers.layer_members`.

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from reprobuild.infra.tar.entries import Entry, entry_of, hashed
+from reprobuild.infra.tar.entries import TarEntry, entry_of, hashed
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
@@ -27,7 +27,7 @@ def members(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[tarfil
             yield info, tar.extractfile(info) if info.isreg() else None
 
 
-def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry, Callable[[], bytes]]]:
+def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[TarEntry, Callable[[], bytes]]]:
     """Yield each entry of a tar stream, and a function that gives the content of a file.
 
     The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
@@ -46,7 +46,7 @@ def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry
 
 def list_tar(
     stream: IO[bytes], origin: str = "the tar", allowance: Allowance | None = None
-) -> Iterator[Entry]:
+) -> Iterator[TarEntry]:
     """Yield each entry of a layer with the hash of its content, which is read in pieces.
 
     `origin` is what the user knows the tar by; for `allowance` see `guard.layers.layer_members`.

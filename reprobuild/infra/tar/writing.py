@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from reprobuild.infra.tar.entries import CHUNK, TAR_TYPES, Entry
+from reprobuild.infra.tar.entries import CHUNK, TAR_TYPES, TarEntry
 
 
 class TarWriter:
@@ -24,9 +24,9 @@ class TarWriter:
         self._stream = stream
         self._epoch = epoch
         self._written = 0
-        self.listing: list[Entry] = []
+        self.listing: list[TarEntry] = []
 
-    def add(self, entry: Entry, content: IO[bytes] | bytes | None = None) -> None:
+    def add(self, entry: TarEntry, content: IO[bytes] | bytes | None = None) -> None:
         """Write one entry. `content` is needed for a file; `entry.size` is its length in bytes.
 
         Raises:
@@ -37,7 +37,7 @@ class TarWriter:
             entry = msgspec.structs.replace(entry, sha256=self._copy(entry, content))
         self.listing.append(entry)
 
-    def _copy(self, entry: Entry, content: IO[bytes] | bytes | None) -> str:
+    def _copy(self, entry: TarEntry, content: IO[bytes] | bytes | None) -> str:
         if content is None:
             raise ValueError(f"{entry.path} is a file without content")
         stream = io.BytesIO(content) if isinstance(content, bytes) else content
@@ -57,15 +57,15 @@ class TarWriter:
 
     def directory(self, path: str, mode: int = 0o755) -> None:
         """Write a directory that belongs to root."""
-        self.add(Entry(path=path, type="directory", mode=mode))
+        self.add(TarEntry(path=path, type="directory", mode=mode))
 
     def file(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file that belongs to root."""
-        self.add(Entry(path=path, type="file", mode=mode, size=len(content)), content)
+        self.add(TarEntry(path=path, type="file", mode=mode, size=len(content)), content)
 
     def symlink(self, path: str, target: str) -> None:
         """Write a symbolic link that belongs to root."""
-        self.add(Entry(path=path, type="symlink", mode=0o777, target=target))
+        self.add(TarEntry(path=path, type="symlink", mode=0o777, target=target))
 
     def close(self) -> None:
         """Write the end of the archive; the stream stays open."""
@@ -73,7 +73,7 @@ class TarWriter:
         self._write(bytes(-self._written % tarfile.RECORDSIZE))
 
 
-def full_header(entry: Entry, epoch: int) -> bytes:
+def full_header(entry: TarEntry, epoch: int) -> bytes:
     """Return the tar header of an entry, as the standard library writes it, pax records included."""
     info = tarfile.TarInfo(entry.path)
     info.type = TAR_TYPES[entry.type]
@@ -95,7 +95,7 @@ _HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s64s8s8s155s12s")
 _NUMBER = b"%07o\0"
 
 
-def plain_header(entry: Entry, epoch: int) -> bytes | None:
+def plain_header(entry: TarEntry, epoch: int) -> bytes | None:
     """Return the header that `tarfile` would write, ten times as fast, or None for what needs more care.
 
     Of 30 000 entries of an image, all but some hundred are files with a short ASCII name.

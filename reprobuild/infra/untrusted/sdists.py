@@ -28,7 +28,7 @@ _MODES = {
 _UNREADABLE = (*tars.UNREADABLE, *zips.UNREADABLE, zlib.error, LZMAError, OSError)
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class SdistMember(Struct, frozen=True, kw_only=True):
     """One file or link of an archive, by its path below the only folder at the archive's top.
 
     `open` may be called before the next member is asked for, and its stream read until then; of a link `target` is
@@ -41,7 +41,7 @@ class Member(Struct, frozen=True, kw_only=True):
     open: Callable[[], IO[bytes]] = io.BytesIO
 
 
-def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Member]:
+def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[SdistMember]:
     """Give every file and symbolic link of an archive of sources.
 
     Args:
@@ -71,7 +71,7 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Me
                     hint="build a wheel of it by hand, and put that into a folder of pip's find-links",
                 )
             if rest.startswith(inside):
-                yield Member(
+                yield SdistMember(
                     path=rest[len(inside) :], executable=member.executable, target=member.target,
                     open=member.open,
                 )  # fmt: skip
@@ -79,7 +79,7 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Me
         raise BuildError(f"{filename} cannot be read: {err}", hint=HOSTILE) from None
 
 
-def _of_tar(path: Path, filename: str, mode: str) -> Iterator[Member]:
+def _of_tar(path: Path, filename: str, mode: str) -> Iterator[SdistMember]:
     packed = path.stat().st_size
     with path.open("rb") as stream, closing(tars.open_stream(stream, mode)) as tar:
         for info in tars.members(tar, filename, packed=packed):
@@ -91,7 +91,7 @@ def _of_tar(path: Path, filename: str, mode: str) -> Iterator[Member]:
                 raise BuildError(
                     f"{filename} holds {name!r}, which is neither a file nor a link", hint=HOSTILE
                 )
-            yield Member(
+            yield SdistMember(
                 path=name, executable=bool(info.mode & 0o100), target=info.linkname if info.issym() else None,
                 open=lambda info=info: _opened(tar, info),  # type: ignore[misc]  # mypy: a default is Any
             )  # fmt: skip
@@ -103,10 +103,10 @@ def _opened(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     return opened
 
 
-def _of_zip(path: Path, filename: str) -> Iterator[Member]:
+def _of_zip(path: Path, filename: str) -> Iterator[SdistMember]:
     with zips.open_zip(path, filename) as (archive, members):
         for name, info in members.items():
-            yield Member(
+            yield SdistMember(
                 path=name, executable=bool((info.external_attr >> 16) & 0o100),
                 open=lambda info=info: archive.open(info),  # type: ignore[misc]  # as above
             )  # fmt: skip

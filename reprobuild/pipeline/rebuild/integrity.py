@@ -11,7 +11,7 @@ from msgspec import Struct
 from reprobuild.image.formats.single_file import KINDS, filename
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
-from reprobuild.infra.tar import CHUNK
+from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_plain
 
 

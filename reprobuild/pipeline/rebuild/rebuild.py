@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.compare.images.explain import Explanation, explain
+from reprobuild.compare.images.explain import ImageDiff, explain
 from reprobuild.compare.images.tree import LEVELS
-from reprobuild.context import Session
+from reprobuild.context import RunContext
 from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
 from reprobuild.image.engine_name import own_name
 from reprobuild.image.formats.single_file import KINDS, Kind, filename
@@ -20,9 +20,9 @@ from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
 from reprobuild.infra.untrusted.regular_files import holds, read_plain
 from reprobuild.lock.diff import Change, compare_locks
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, read_image
-from reprobuild.pipeline.from_snapshot import Making, build
+from reprobuild.pipeline.from_snapshot import BuildOptions, build
 from reprobuild.pipeline.rebuild.causes import RECIPE, reasons
 from reprobuild.pipeline.rebuild.integrity import Integrity, read_integrity
 from reprobuild.pipeline.rebuild.resume import working_in
@@ -55,7 +55,7 @@ class Row(Struct, frozen=True, kw_only=True):
         return bool(self.damage) or (self.now != "" and self.then != self.now)
 
 
-class Rebuilt(Struct, frozen=True, kw_only=True):
+class RebuildResult(Struct, frozen=True, kw_only=True):
     """What became of a rebuild.
 
     `rows` are the digests of `tree`, `config`, `manifest` and the single files; `lock` is that of the sealed lock.
@@ -73,7 +73,7 @@ class Rebuilt(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     not_made: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    explanation: Explanation | None = None
+    explanation: ImageDiff | None = None
 
     def counted(self, level: Level) -> tuple[Row, ...]:
         """Return the digests up to a level."""
@@ -90,7 +90,7 @@ class Rebuilt(Struct, frozen=True, kw_only=True):
         return 0 if all(row.now for row in self.counted(level)) else InconclusiveError.exit_code
 
 
-def rebuild(out: Path, target: Path | None, session: Session, builder: str | None = None) -> Rebuilt:
+def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | None = None) -> RebuildResult:
     """Make the image of a folder of results again from its lock, in a fresh folder, and compare the digests.
 
     Files that the store lacks are taken from the folder's own context, and fetched only where that lacks them, too.
@@ -120,7 +120,7 @@ def rebuild(out: Path, target: Path | None, session: Session, builder: str | Non
 
 
 def _make(
-    out: Path, new: Path, before: tuple[Lock, Image], session: Session, builder: str | None
+    out: Path, new: Path, before: tuple[Lock, Image], session: RunContext, builder: str | None
 ) -> tuple[Lock, Image, tuple[str, ...]]:
     """Make the image again; return the sealed lock, the image, and which single files were not made, and why."""
     lock, image = before
@@ -129,7 +129,7 @@ def _make(
     _say_what_is_needed(lock, session)
     session.say("each layer is laid out and packed again: this takes as long as a first build")
     kinds, not_made = _singles(image, session.env)
-    making = Making(
+    making = BuildOptions(
         tag=_own_name(image, lock), builder=builder or image.builder, singles=kinds,
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
@@ -137,7 +137,7 @@ def _make(
         return *build(lock, new, session, making, exact=False), not_made
 
 
-def _say_what_is_needed(lock: Lock, session: Session) -> None:
+def _say_what_is_needed(lock: Lock, session: RunContext) -> None:
     store = session.store
     if lock.realised is None or not is_realised(lock, store):
         session.say("outputs of what was run once are not kept here: they are made again, and compared")
@@ -170,7 +170,7 @@ def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
 
 def _compare(
     folders: tuple[Path, Path], locks: tuple[Lock, Lock], images: tuple[Image, Image], integrity: Integrity
-) -> Rebuilt:
+) -> RebuildResult:
     """Return the digests of both images, and of what was read of the first one."""
     names = [*LEVELS[1:], *(kind for kind in KINDS if getattr(images[0], kind))]
     then, now = images
@@ -180,14 +180,14 @@ def _compare(
         )
         for name in names
     )  # fmt: skip
-    return Rebuilt(
+    return RebuildResult(
         out=str(folders[0]), rebuilt=str(folders[1]), rows=rows, absent=integrity.absent,
         lock=Row(name="lock", then=f"sha256:{locks[0].digest}", now=f"sha256:{locks[1].digest}"),
         inputs=tuple(compare_locks(*locks)), recipe=_other_recipe(*folders),
     )  # fmt: skip
 
 
-def _explained(found: Rebuilt, session: Session) -> Rebuilt:
+def _explained(found: RebuildResult, session: RunContext) -> RebuildResult:
     """Return a comparison with the reasons for what differs; a first image that is damaged is not read again."""
     explanation, why = None, ""
     if any(row.damage for row in found.rows if row.name == "tree"):

@@ -15,7 +15,7 @@ from pathlib import Path
 from reprobuild.errors import UsageError
 from reprobuild.infra.flock import lock as locked
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 
 MARK = "unfinished-rebuild"
 _ANOTHER = "name another folder with -o, or remove that one if nobody needs it"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from reprobuild.pipeline.rebuild.rebuild import Level, Rebuilt, Row
+from reprobuild.pipeline.rebuild.rebuild import Level, RebuildResult, Row
 from reprobuild.report.difference import render_explanation, safe
 
 
-def render_rebuilt(found: Rebuilt, level: Level, *, everything: bool = False) -> str:
+def render_rebuilt(found: RebuildResult, level: Level, *, everything: bool = False) -> str:
     """Return the digests, then and now, why any differs, and how to check what the new image computes."""
     return "\n".join(_lines(found, level, everything))
 
 
-def _lines(found: Rebuilt, level: Level, everything: bool) -> Iterator[str]:
+def _lines(found: RebuildResult, level: Level, everything: bool) -> Iterator[str]:
     for row in (found.lock, *found.rows):
         yield f"{row.name:<8}  {_row(row)}"
     yield from ("", *(safe(line, 600) for line in (*found.not_made, *_absent(found), *found.reasons)))
@@ -35,12 +35,12 @@ def _row(row: Row) -> str:
     return f"{row.now}  same" if row.now == row.then else f"{row.now}  DIFFERS, was {row.then}"
 
 
-def _absent(found: Rebuilt) -> Iterator[str]:
+def _absent(found: RebuildResult) -> Iterator[str]:
     if found.absent:
         yield f"{', '.join(found.absent)}: {found.out} has the digest and no bytes of it; the digest was compared"
 
 
-def _verdict(found: Rebuilt, level: Level) -> str:
+def _verdict(found: RebuildResult, level: Level) -> str:
     counted = found.counted(level)
     if any(row.damage for row in counted):
         return f"rebuilt in {found.rebuilt}: {found.out} does not hold the image that it states"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.report.html.components import Section, bullets, chip, code, digest, facts, table
 from reprobuild.report.html.markup import Html, join, tag
-from reprobuild.report.html.summary import NEVER, Remark
+from reprobuild.report.html.summary import NEVER, Note
 from reprobuild.report.units import in_bytes
 from reprobuild.store.availability import Forecast
 from reprobuild.verify.determinism.summary import work_bound
 from reprobuild.verify.verdict import Against, Verdict
 
 
-def remarks(found: Sequence[Remark], *, fleet: bool) -> Section:
+def remarks(found: Sequence[Note], *, fleet: bool) -> Section:
     """Return what to know, each with a link to the section that has more, and what the check cannot cover."""
     items = [
         tag("li", remark.said, " ", tag("a", "More", href=f"#{remark.section}", aria_label=f"More: {remark.section}"),

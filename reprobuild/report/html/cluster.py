@@ -11,7 +11,7 @@ from reprobuild.report.html.components import Section, bullets, chip, code, coun
 from reprobuild.report.html.markup import Html, join, tag
 
 
-class Odd(Struct, frozen=True, kw_only=True):
+class OutlierRow(Struct, frozen=True, kw_only=True):
     """A node of which there is something to say: what, and the answers that it is about."""
 
     node: str
@@ -48,10 +48,10 @@ class Nodes(Struct, frozen=True, kw_only=True):
 
     verdict: Literal["same", "differ", "inconclusive"]
     asked: int
-    wrong: tuple[Odd, ...]
-    silent: tuple[Odd, ...]
+    wrong: tuple[OutlierRow, ...]
+    silent: tuple[OutlierRow, ...]
     groups: tuple[Peers, ...]
-    lacking: tuple[Odd, ...] = ()
+    lacking: tuple[OutlierRow, ...] = ()
     notes: tuple[str, ...] = ()
     collectives: tuple[Met, ...] = ()
     made: str = ""
@@ -95,5 +95,5 @@ def _parts(found: Nodes) -> Iterator[Html]:
         )  # fmt: skip
 
 
-def _answers(one: Odd) -> tuple[Html, ...]:
+def _answers(one: OutlierRow) -> tuple[Html, ...]:
     return (tag("small", ", ".join(one.answers)),) if one.answers else ()

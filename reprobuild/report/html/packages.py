@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from reprobuild.lock.lock import Base, Lock
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Base
 from reprobuild.report.html.components import Section, code, digest, fold, table
 from reprobuild.report.html.markup import Html, join, tag
 
@@ -16,7 +17,7 @@ _OF = {"Python": "Python", "Conda": "conda", "System": "the system"}
 HEAD = ("name", "version", "from", "sha256")
 
 
-class Package(Struct, frozen=True, kw_only=True):
+class PackageRow(Struct, frozen=True, kw_only=True):
     """One row: `origin` says what kind of file it came from."""
 
     name: str
@@ -36,7 +37,7 @@ def packages(lock: Lock) -> Section:
     lists = {
         "Python": sorted(_python(lock), key=lambda one: one.name.lower()),
         "Conda": [
-            Package(name=p.name, version=p.version, origin=f"{p.channel} {p.build}", sha256=p.file.sha256)
+            PackageRow(name=p.name, version=p.version, origin=f"{p.channel} {p.build}", sha256=p.file.sha256)
             for p in lock.conda
         ],
         "System": sorted(_system(lock.base), key=lambda one: one.name.lower()),
@@ -51,23 +52,23 @@ def packages(lock: Lock) -> Section:
     return Section(id="packages", title="Packages", lead=lead, parts=tuple(parts))
 
 
-def _python(lock: Lock) -> Iterator[Package]:
+def _python(lock: Lock) -> Iterator[PackageRow]:
     for wheel in lock.wheels:
         if wheel.role == "environment":
             origin = f"wheel, withdrawn: {wheel.yanked}" if wheel.yanked else "wheel"
-            yield Package(name=wheel.name, version=wheel.version, origin=origin, sha256=wheel.file.sha256)
+            yield PackageRow(name=wheel.name, version=wheel.version, origin=origin, sha256=wheel.file.sha256)
     for sdist in lock.sdists:
         origin = "source archive, built here"
-        yield Package(name=sdist.name, version=sdist.version, origin=origin, sha256=sdist.file.sha256)
+        yield PackageRow(name=sdist.name, version=sdist.version, origin=origin, sha256=sdist.file.sha256)
 
 
-def _system(base: Base) -> Iterator[Package]:
+def _system(base: Base) -> Iterator[PackageRow]:
     native = base.native
     for deb in base.packages:
         foreign = f", {deb.architecture}" if deb.architecture not in (native, "all") else ""
-        yield Package(name=deb.name, version=deb.version, origin=f"deb{foreign}", sha256=deb.file.sha256)
+        yield PackageRow(name=deb.name, version=deb.version, origin=f"deb{foreign}", sha256=deb.file.sha256)
     for one in base.image.packages if base.image else ():
-        yield Package(name=one.name, version=one.version, origin="base image", sha256="")
+        yield PackageRow(name=one.name, version=one.version, origin="base image", sha256="")
 
 
 def _sources(lock: Lock) -> Html:
@@ -88,12 +89,12 @@ def _search() -> Html:
     return tag("p", label, " ", field, " ", tag("output", id="found", for_="find"), id="search", hidden="")
 
 
-def _list(name: str, found: Sequence[Package]) -> Html:
+def _list(name: str, found: Sequence[PackageRow]) -> Html:
     """Return one list, with a heading for each letter where it is long."""
     id_ = f"packages-{name.lower()}"
     if len(found) < LETTERS_FROM:
         return fold(f"{name} packages", _rows(f"{name} packages", found), count=len(found), id_=id_)
-    letters: dict[str, list[Package]] = {}
+    letters: dict[str, list[PackageRow]] = {}
     for package in found:
         letters.setdefault(package.letter, []).append(package)
     jumps = [
@@ -112,6 +113,6 @@ def _list(name: str, found: Sequence[Package]) -> Html:
     return join((nav, fold(f"{name} packages", *blocks, count=len(found), id_=id_)))
 
 
-def _rows(caption: str, found: Iterable[Package]) -> Html:
+def _rows(caption: str, found: Iterable[PackageRow]) -> Html:
     rows = [(p.name, p.version, p.origin, digest(p.sha256)) for p in found]
     return table(caption, HEAD, rows, kind="packages")

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock
+from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, roundtrip
 from reprobuild.report.html.cluster import Nodes, nodes
 from reprobuild.report.html.components import Section
@@ -17,7 +17,14 @@ from reprobuild.report.html.markup import Html, tag
 from reprobuild.report.html.packages import packages
 from reprobuild.report.html.probes import probes
 from reprobuild.report.html.run import running
-from reprobuild.report.html.summary import KNOW, Answer, Remark, computes_the_same, same_environment, to_know
+from reprobuild.report.html.summary import (
+    KNOW,
+    Note,
+    ReportAnswer,
+    computes_the_same,
+    same_environment,
+    to_know,
+)
 from reprobuild.store.availability import Forecast
 from reprobuild.verify.verdict import Verdict
 
@@ -78,7 +85,7 @@ def _sections(
     image: Image,
     verdict: Verdict,
     half_life: Sequence[Forecast],
-    remarks: Sequence[Remark],
+    remarks: Sequence[Note],
     fleet: Nodes | None,
 ) -> Iterator[Section]:
     yield certificate.remarks(remarks, fleet=fleet is not None)
@@ -99,7 +106,7 @@ def _sections(
     yield certificate.identity(lock, image, verdict)
 
 
-def _header(image: Image, verdict: Verdict, answers: Sequence[Answer]) -> Html:
+def _header(image: Image, verdict: Verdict, answers: Sequence[ReportAnswer]) -> Html:
     said = f"Checked {verdict.made} with seed {verdict.seed} and profile {verdict.profile}"
     said += f", by {verdict.engine}." if verdict.engine else "."
     return tag(
@@ -108,7 +115,7 @@ def _header(image: Image, verdict: Verdict, answers: Sequence[Answer]) -> Html:
     )  # fmt: skip
 
 
-def _answer(answer: Answer) -> Html:
+def _answer(answer: ReportAnswer) -> Html:
     shape = "know" if answer.question == KNOW and answer.tone != "good" else answer.tone
     icon = tag(
         "svg", tag("path", d=_ICONS[shape]), viewBox="0 0 24 24", width="28", height="28", aria_hidden="true"

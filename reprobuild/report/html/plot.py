@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reprobuild.lock.lock import Outcome
+from reprobuild.lock.model import Outcome
 from reprobuild.report.html.components import count
 from reprobuild.report.html.markup import Html, tag
 from reprobuild.verify.determinism.document import ModeName, Seen
-from reprobuild.verify.verdict import Probe
+from reprobuild.verify.verdict import ProbeVerdict
 
 MODES: tuple[ModeName, ...] = ("default", "profile", "strict", "warn")
 # What a mode saw, in words, in the order of the legend.
@@ -26,9 +26,9 @@ BAR = 1000
 OUTCOMES: tuple[Outcome, ...] = ("pinned", "in base", "excluded", "replaced", "unresolved")
 
 
-def plot_probes(probes: Sequence[Probe], id_: str) -> Html:
+def plot_probes(probes: Sequence[ProbeVerdict], id_: str) -> Html:
     """Return a picture for each kind of probes: a column for each probe, a mark for each mode; `id_` is unique."""
-    kinds: dict[str, list[Probe]] = {}
+    kinds: dict[str, list[ProbeVerdict]] = {}
     for probe in probes:
         kinds.setdefault(probe.kind or "other", []).append(probe)
     pictures = [_kind(kind, found, f"{id_}-{n}") for n, (kind, found) in enumerate(kinds.items())]
@@ -47,7 +47,7 @@ def _legend() -> Html:
     return tag("ul", *items, class_="legend")
 
 
-def _kind(kind: str, probes: Sequence[Probe], id_: str) -> Html:
+def _kind(kind: str, probes: Sequence[ProbeVerdict], id_: str) -> Html:
     shown = probes[:LARGEST_PICTURE]
     bands = -(-len(shown) // ACROSS)
     high = len(MODES) * STEP + 10
@@ -69,7 +69,7 @@ def _labels(top: int) -> Iterator[Html]:
         yield tag("text", mode, x=str(LEFT - 6), y=str(top + row * STEP + 10))
 
 
-def _probe(probe: Probe, left: int, top: int) -> Html:
+def _probe(probe: ProbeVerdict, left: int, top: int) -> Html:
     told = {name: SEEN[mode.verdict] for name, mode in probe.modes.items()}
     alike = set(told.values())
     said = alike.pop() if len(alike) == 1 else ", ".join(f"{name} {word}" for name, word in told.items())
@@ -94,7 +94,7 @@ def _mark(seen: Seen, x: int, y: int) -> Html:
     return tag("path", d=f"M{x - 3} {y}h6", class_="m-skipped")
 
 
-def _described(probes: Sequence[Probe]) -> str:
+def _described(probes: Sequence[ProbeVerdict]) -> str:
     """Return in words what the picture of one kind shows."""
     odd: dict[str, Counter[Seen]] = {}
     for probe in probes:

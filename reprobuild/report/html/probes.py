@@ -9,7 +9,7 @@ from reprobuild.report.html.markup import Html, join, tag
 from reprobuild.report.html.plot import MODES, SEEN, plot_probes
 from reprobuild.report.html.summary import covered
 from reprobuild.verify.determinism.document import flat
-from reprobuild.verify.verdict import Control, Mode, Probe, Smoke, Verdict
+from reprobuild.verify.verdict import ControlVerdict, Mode, ProbeVerdict, Smoke, Verdict
 
 _DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 LEGEND = (
@@ -58,7 +58,7 @@ def _device(smoke: Smoke, id_: str) -> Iterator[Html]:
     yield fold("Platform and settings", facts([*_settings(smoke), *flat(smoke.fingerprint)]))
 
 
-def _all_the_same(probe: Probe) -> bool:
+def _all_the_same(probe: ProbeVerdict) -> bool:
     skipped = all(mode.verdict == "SKIPPED" for mode in probe.modes.values())
     calm = probe.verdict in ("identical", "informational") or (probe.verdict == "not-applicable" and skipped)
     return calm and all(mode.verdict in ("IDENTICAL", "SKIPPED") for mode in probe.modes.values())
@@ -96,7 +96,7 @@ def _settings(smoke: Smoke) -> Iterator[tuple[str, str]]:
     yield "seconds", f"{smoke.seconds:.0f}"
 
 
-def _controls(controls: Sequence[Control], name: str) -> Html:
+def _controls(controls: Sequence[ControlVerdict], name: str) -> Html:
     rows = [
         (c.name, c.device, chip(c.verdict), c.why, bullets(_line(name, m) for name, m in c.modes.items()))
         for c in controls
@@ -108,7 +108,7 @@ def _line(name: str, mode: Mode) -> str:
     return f"{name}: " + ", ".join(word for word in _told(mode) if word)
 
 
-def _table(caption: str, found: Sequence[Probe], *, shown: bool = False) -> Html:
+def _table(caption: str, found: Sequence[ProbeVerdict], *, shown: bool = False) -> Html:
     rows = [
         (
             join((p.name, _small(" ".join((p.kind, p.dtype, p.shape)).strip()), _documented(p))),
@@ -119,7 +119,7 @@ def _table(caption: str, found: Sequence[Probe], *, shown: bool = False) -> Html
     return table(caption, ("probe", "answer", *MODES), rows, shown=shown, kind="probes")
 
 
-def _documented(probe: Probe) -> Html:
+def _documented(probe: ProbeVerdict) -> Html:
     return _small("" if probe.documented == "none" else f"torch's text: {probe.documented}")
 
 

@@ -6,12 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from reprobuild.lock.lock import OF_NO_LINE, Lock, Ruling, conflicts
+from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
+from reprobuild.lock.requirements import conflicts
 from reprobuild.report.html.components import Section, bullets, chip, code, fold, table
 from reprobuild.report.html.markup import Html, join, tag
 from reprobuild.report.html.plot import OUTCOMES, plot_outcomes
 from reprobuild.snapshot.file_kinds import field_of
-from reprobuild.verify.verdict import Code, Difference, Verdict
+from reprobuild.verify.verdict import Code, RoundTripDifference, Verdict
 
 MANY = 12  # deviations in one table
 # docs/round-trip.md has them at length.
@@ -29,7 +30,7 @@ CODES: dict[Code, str] = {
 
 def round_trip(verdict: Verdict) -> Section:
     """Return each captured line that the image does not repeat, by the reason for it."""
-    by_code: dict[Code, list[Difference]] = {}
+    by_code: dict[Code, list[RoundTripDifference]] = {}
     for difference in verdict.differences:
         by_code.setdefault(difference.code, []).append(difference)
     head = ("list", "captured", "image", "reason")
@@ -54,7 +55,7 @@ def round_trip(verdict: Verdict) -> Section:
 
 def deviations(lock: Lock) -> Section:
     """Return what is not as it was captured, and was accepted; many of them by kind."""
-    groups: dict[str, list[Ruling]] = {}
+    groups: dict[str, list[Resolution]] = {}
     for ruling in lock.deviations:
         groups.setdefault(f"{ruling.outcome}: {ruling.kind}", []).append(ruling)
     made: tuple[Html, ...] = ()
@@ -83,7 +84,7 @@ def environment(lock: Lock) -> Section:
     parts = (
         [table("Variables that the image sets", ("name", "value", "why"), rows, shown=True)] if rows else []
     )
-    groups: dict[str, list[Ruling]] = {}
+    groups: dict[str, list[Resolution]] = {}
     for ruling in about:
         if ruling.outcome != "pinned":
             groups.setdefault(ruling.kind or ruling.outcome, []).append(ruling)
@@ -100,7 +101,7 @@ def environment(lock: Lock) -> Section:
     return Section(id="environment", title="Environment", lead=lead, parts=tuple(parts), note=note)
 
 
-def _left_out(kind: str, found: Sequence[Ruling]) -> Html:
+def _left_out(kind: str, found: Sequence[Resolution]) -> Html:
     reasons = {ruling.reason for ruling in found}
     if len(reasons) == 1:
         return fold(
@@ -116,7 +117,7 @@ def _written(value: object) -> str:
 
 def captured_lines(lock: Lock) -> Section:
     """Return what became of every captured line, file by file, with a bar for each."""
-    files: dict[str, list[Ruling]] = {}
+    files: dict[str, list[Resolution]] = {}
     for ruling in lock.rulings:
         files.setdefault(ruling.file, []).append(ruling)
     parts = [part for number, pair in enumerate(files.items()) for part in _file(number, *pair)]
@@ -127,7 +128,7 @@ def captured_lines(lock: Lock) -> Section:
     return Section(id="lines", title="Every captured line", lead=lead, parts=tuple(parts))
 
 
-def _file(number: int, name: str, found: Sequence[Ruling]) -> Iterator[Html]:
+def _file(number: int, name: str, found: Sequence[Resolution]) -> Iterator[Html]:
     counts = Counter(ruling.outcome for ruling in found)
     said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     yield plot_outcomes(counts, f"bar-{number}")
@@ -149,7 +150,7 @@ def unmet(lock: Lock) -> Section:
     )
 
 
-def _rulings(caption: str, rulings: Iterable[Ruling]) -> Html:
+def _rulings(caption: str, rulings: Iterable[Resolution]) -> Html:
     rows = (
         (
             join((code(r.subject), chip(r.outcome), tag("span", f"{r.file}:{r.line}", class_="place")), " "),

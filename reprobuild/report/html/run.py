@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from reprobuild.image.model import Image
-from reprobuild.lock.lock import Lock, distributions
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.model import Lock
 from reprobuild.report.html.components import Section
 from reprobuild.report.html.markup import Html, tag, text
 from reprobuild.verify.verdict import Verdict

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from reprobuild.lock.lock import Lock, conflicts
+from reprobuild.lock.model import Lock
+from reprobuild.lock.requirements import conflicts
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import Tone, count
 from reprobuild.store.availability import Forecast
@@ -31,7 +32,7 @@ NEVER = (
 )
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ReportAnswer(Struct, frozen=True, kw_only=True):
     """One answer: the question, how it came out, in a word and in a sentence."""
 
     question: str
@@ -40,7 +41,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     sentence: str
 
 
-class Remark(Struct, frozen=True, kw_only=True):
+class Note(Struct, frozen=True, kw_only=True):
     """One thing to know, the section that has more on it, and a few words for the sentence on top."""
 
     tone: Tone
@@ -49,17 +50,17 @@ class Remark(Struct, frozen=True, kw_only=True):
     brief: str = ""
 
 
-def same_environment(lock: Lock, verdict: Verdict) -> Answer:
+def same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
     """Answer whether the image is the environment that was captured."""
     if verdict.round_trip == "not-run":
         said = "The image was not compared with everything that was captured."
-        return Answer(question=SAME, tone="open", word="Not known", sentence=said)
+        return ReportAnswer(question=SAME, tone="open", word="Not known", sentence=said)
     if verdict.round_trip == "residue":
         bare = sum(difference.code == "unexplained" for difference in verdict.differences)
         said = (
             f"{count(bare, 'difference')} between the image and what was captured {_is(bare)} not explained."
         )
-        return Answer(question=SAME, tone="bad", word="Not quite", sentence=said)
+        return ReportAnswer(question=SAME, tone="bad", word="Not quite", sentence=said)
     if verdict.round_trip == "exact":
         word, said = "Yes", "The image repeats every line of what was captured"
     else:
@@ -71,11 +72,11 @@ def same_environment(lock: Lock, verdict: Verdict) -> Answer:
     if lock.deviations:
         number = len(lock.deviations)
         said += f"; {count(number, 'deviation')} {_was(number)} accepted by name."
-        return Answer(question=SAME, tone="note", word="Yes, with deviations", sentence=said)
-    return Answer(question=SAME, tone="good", word=word, sentence=f"{said}.")
+        return ReportAnswer(question=SAME, tone="note", word="Yes, with deviations", sentence=said)
+    return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{said}.")
 
 
-def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> Answer:
+def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> ReportAnswer:
     """Answer whether two runs of the image on one machine gave the same bytes."""
     tone, word, said = _computes(verdict)
     if fleet and fleet.verdict == "differ" and word != "No":
@@ -86,7 +87,7 @@ def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> Answer:
         said = f"{said[:-1]}; whether {count(fleet.asked, 'node')} compute the same is not known."
     elif fleet and fleet.verdict == "same" and word.startswith("Yes"):
         said = f"{said[:-1]}; {fleet.asked:,} nodes agree, each with those of its platform."
-    return Answer(question=COMPUTE, tone=tone, word=word, sentence=said)
+    return ReportAnswer(question=COMPUTE, tone=tone, word=word, sentence=said)
 
 
 def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
@@ -122,12 +123,12 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
 
 def to_know(
     lock: Lock, verdict: Verdict, half_life: Sequence[Forecast], fleet: Nodes | None = None
-) -> tuple[Answer, tuple[Remark, ...]]:
+) -> tuple[ReportAnswer, tuple[Note, ...]]:
     """Answer what the reader should know, in a sentence, and as remarks that lead to the sections."""
     remarks = (*_of_nodes(fleet), *_remarks(lock, verdict, half_life))
     if not remarks:
         said = "All was covered that a check on one machine can cover, and every input is kept or at hand."
-        return Answer(question=KNOW, tone="good", word="Nothing unusual", sentence=said), ()
+        return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=said), ()
     # What is wrong comes first, then what drifts with the image's own profile: its jobs run with that.
     briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
     if loose := _loose(verdict):
@@ -139,32 +140,32 @@ def to_know(
     said = f"{_some(briefs)}." if briefs else remarks[0].said
     tone: Tone = "bad" if any(remark.tone == "bad" for remark in remarks) else "note"
     word = count(len(remarks), "thing")
-    return Answer(question=KNOW, tone=tone, word=word, sentence=said[0].upper() + said[1:]), remarks
+    return ReportAnswer(question=KNOW, tone=tone, word=word, sentence=said[0].upper() + said[1:]), remarks
 
 
-def _remarks(lock: Lock, verdict: Verdict, half_life: Sequence[Forecast]) -> Iterator[Remark]:
+def _remarks(lock: Lock, verdict: Verdict, half_life: Sequence[Forecast]) -> Iterator[Note]:
     """Yield what to know, what weighs most first."""
     yield from _doubts(verdict)
     if found := conflicts(lock):
         brief = f"{count(len(found), 'requirement')} {_is(len(found))} not met"
         said = f"{brief} by the packages, as when they were captured."
-        yield Remark(tone="note", said=said, brief=brief, section="conflicts")
+        yield Note(tone="note", said=said, brief=brief, section="conflicts")
     if lock.deviations:
         names = [ruling.subject for ruling in lock.deviations]
         brief = count(len(names), "deviation")
-        yield Remark(tone="note", said=f"Not as captured, and accepted: {_some(names)}.", brief=brief,
+        yield Note(tone="note", said=f"Not as captured, and accepted: {_some(names)}.", brief=brief,
                      section="deviations")  # fmt: skip
     if number := sum(one.missing for one in half_life if one.at_risk):
         brief = f"{count(number, 'input')} {_is(number)} not in the store"
-        yield Remark(tone="note", said=f"{brief}, and may not be fetchable for ever.", brief=brief,
+        yield Note(tone="note", said=f"{brief}, and may not be fetchable for ever.", brief=brief,
                      section="half-life")  # fmt: skip
     if secrets := [ruling.subject for ruling in lock.rulings if ruling.kind == "secret"]:
         brief = f"{count(len(secrets), 'secret')} {_was(len(secrets))} withheld"
         said = f"Secrets are not in the image, and are given to a job when it is run: {_some(secrets)}."
-        yield Remark(tone="none", said=said, brief=brief, section="environment")
+        yield Note(tone="none", said=said, brief=brief, section="environment")
 
 
-def _of_nodes(fleet: Nodes | None) -> Iterator[Remark]:
+def _of_nodes(fleet: Nodes | None) -> Iterator[Note]:
     """Yield what to know of many nodes."""
     if fleet is None:
         return
@@ -175,51 +176,51 @@ def _of_nodes(fleet: Nodes | None) -> Iterator[Remark]:
         said = (
             f"{brief}, or {'drifts' if number == 1 else 'drift'}: {_some([one.node for one in fleet.wrong])}."
         )
-        yield Remark(tone="bad", said=said, brief=brief, section="nodes")
+        yield Note(tone="bad", said=said, brief=brief, section="nodes")
     if fleet.verdict == "inconclusive":
         brief = f"the check of {count(fleet.asked, 'node')} is inconclusive"
         said = f"{brief[0].upper()}{brief[1:]}: not all that it asked for was answered and compared."
-        yield Remark(tone="open", said=said, brief=brief, section="nodes")
+        yield Note(tone="open", said=said, brief=brief, section="nodes")
     if number := len({one.node for one in fleet.lacking}):
         brief = f"{count(number, 'node')} {'lacks' if number == 1 else 'lack'} answers that others gave"
         said = f"{brief}: {_some([one.node for one in fleet.lacking])}."
-        yield Remark(tone="open", said=said, brief=brief, section="nodes")
+        yield Note(tone="open", said=said, brief=brief, section="nodes")
     if fleet.silent:
         brief = f"{count(len(fleet.silent), 'node')} gave no answer"
         said = f"{brief}: {_some([one.node for one in fleet.silent])}."
-        yield Remark(tone="open", said=said, brief=brief, section="nodes")
+        yield Note(tone="open", said=said, brief=brief, section="nodes")
 
 
-def _doubts(verdict: Verdict) -> Iterator[Remark]:
+def _doubts(verdict: Verdict) -> Iterator[Note]:
     """Yield what the check itself leaves to be known."""
     drifts = [probe.name for smoke in verdict.smoke for probe in smoke.probes if probe.verdict == "drift"]
     if drifts:
         how = "" if any(smoke.libraries for smoke in verdict.smoke) else " in strict mode"
         brief = f"{count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'}{how}"
-        yield Remark(tone="bad", said=f"{brief}: {_some(drifts)}.", brief=brief, section="probes")
+        yield Note(tone="bad", said=f"{brief}: {_some(drifts)}.", brief=brief, section="probes")
     weak = [c.name for smoke in verdict.smoke for c in smoke.controls if c.verdict != "effective"]
     if weak:
         brief = f"{count(len(weak), 'control')} did not show that the check can fail"
-        yield Remark(tone="bad", said=f"{brief}: {_some(weak)}.", brief=brief, section="probes")
+        yield Note(tone="bad", said=f"{brief}: {_some(weak)}.", brief=brief, section="probes")
     for work in verdict.comparisons:
         if work.verdict != "identical":
             brief = f"your work, {work.name}: {work.verdict}"
-            yield Remark(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
+            yield Note(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
                          section="work")  # fmt: skip
     for work in verdict.comparisons:
         for line in work.warnings:
             brief = f"your work, {work.name}: {line}"
-            yield Remark(tone="open", said=_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
+            yield Note(tone="open", said=_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
     if words := excused_words(verdict.comparisons):
-        yield Remark(tone="note", said=_sentence(f"Your work: {words[2:]}"), section="work")
+        yield Note(tone="note", said=_sentence(f"Your work: {words[2:]}"), section="work")
     for note in verdict.notes:
-        yield Remark(tone="note", said=_sentence(note), section="probes")
+        yield Note(tone="note", said=_sentence(note), section="probes")
     for smoke in verdict.smoke:
         for reason in smoke.open:
-            yield Remark(tone="open", said=_sentence(f"{smoke.device}: {reason}"), section="probes")
+            yield Note(tone="open", said=_sentence(f"{smoke.device}: {reason}"), section="probes")
     if left := [name for smoke in verdict.smoke for name in smoke.left_out]:
         brief = f"{count(len(left), 'probe')} {_was(len(left))} left out"
-        yield Remark(tone="none", said=f"Only --thorough runs these probes: {_some(left)}.", brief=brief,
+        yield Note(tone="none", said=f"Only --thorough runs these probes: {_some(left)}.", brief=brief,
                      section="probes")  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from reprobuild.resolve.builds.projects import Project, setup_requires
 DEFAULT = ("setuptools>=40.8.0", "wheel")  # https://peps.python.org/pep-0518/#build-system-table
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BackendRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of `backends.toml`; see there."""
 
     backend: str
@@ -27,10 +27,10 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[BackendRule, ...]:
     """Return the table of what back ends ask for."""
     text = (files("reprobuild.resolve.builds") / "backends.toml").read_bytes()
-    return msgspec.toml.decode(text, type=dict[str, tuple[Rule, ...]])["rule"]
+    return msgspec.toml.decode(text, type=dict[str, tuple[BackendRule, ...]])["rule"]
 
 
 def requirements_of(project: Project) -> list[Requirement]:

@@ -19,27 +19,30 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import BuildDecision
+from reprobuild.ecosystems.pypi.choose import newest
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.requires import applies, environment_of
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import is_valid
 from reprobuild.errors import BuildError, LockError
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.metadata import read_metadata
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.lock import Artefact, Building, Ruling, Sdist, Source, Wheel
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Building, Sdist, Source, Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.builds.backends import more_requirements, parse, requirements_of
 from reprobuild.resolve.builds.compiling import PACKAGES, compiled
 from reprobuild.resolve.builds.extensions import Toolkit, rule_nvcc, with_known
 from reprobuild.resolve.builds.projects import Project, read_project
 from reprobuild.resolve.builds.variables import build_variables
-from reprobuild.resolve.python.resolve import Target, newest
 from reprobuild.store.store import Store
 
 # Rounds of choosing until nothing changes; each chain of needs takes one for each of its links.
 _ROUNDS = 60
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class ResolvedBuilds(Struct, frozen=True, kw_only=True):
     """Sources and archives that know how they are built, and the wheels of role `build` that they name.
 
     `packages` are those of the system that compiling needs, each with who asks; empty where nothing compiles.
@@ -50,10 +53,10 @@ class Resolved(Struct, frozen=True, kw_only=True):
     sdists: tuple[Sdist, ...]
     wheels: tuple[Wheel, ...]
     packages: dict[str, str]
-    rulings: tuple[Ruling, ...] = ()
+    rulings: tuple[Resolution, ...] = ()
 
 
-class Shelf:
+class BuildWheelSource:
     """Where wheels for builds come from: the captured ones first, then the machine's indexes.
 
     Args:
@@ -67,7 +70,7 @@ class Shelf:
     """
 
     def __init__(
-        self, files: FileLists, target: Target, store: Store, fetch: Callable[[Artefact], None],
+        self, files: FileLists, target: WheelTarget, store: Store, fetch: Callable[[Artefact], None],
         captured: Iterable[Wheel], toolkit: Toolkit | None = None, linked: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.target, self.store, self.fetch = target, store, fetch
@@ -112,8 +115,11 @@ class Shelf:
 
 
 def resolve_buildings(
-    sources: Iterable[Source], sdists: Iterable[Sdist], decided: Mapping[str, BuildDecision], shelf: Shelf
-) -> Resolved:
+    sources: Iterable[Source],
+    sdists: Iterable[Sdist],
+    decided: Mapping[str, BuildDecision],
+    shelf: BuildWheelSource,
+) -> ResolvedBuilds:
     """Lock the wheels that each project's build needs, and those that these need.
 
     Args:
@@ -129,7 +135,7 @@ def resolve_buildings(
     choices = {str(canonicalize_name(name)): choice for name, choice in decided.items()}
     wheels: dict[str, Wheel] = {}
     packages: dict[str, str] = {}
-    without_nvcc: list[Ruling | None] = []
+    without_nvcc: list[Resolution | None] = []
 
     def with_building(one: Source | Sdist) -> Building:
         if isinstance(one, Sdist):
@@ -151,7 +157,7 @@ def resolve_buildings(
             variables=build_variables(project.name, choice),
         )  # fmt: skip
 
-    resolved = Resolved(
+    resolved = ResolvedBuilds(
         sources=tuple(replace(one, building=with_building(one)) if one.installed else one for one in sources),
         sdists=tuple(replace(one, building=with_building(one)) for one in sdists),
         wheels=tuple(wheels.values()),
@@ -166,7 +172,7 @@ def resolve_buildings(
     return resolved
 
 
-def _close(project: Project, choice: BuildDecision, shelf: Shelf) -> dict[str, Wheel]:
+def _close(project: Project, choice: BuildDecision, shelf: BuildWheelSource) -> dict[str, Wheel]:
     """Choose wheels for all that a project's build needs, until every choice fits every requirement."""
     roots = [*requirements_of(project), *(parse(text, "`build`") for text in choice.requires)]
     chosen: dict[str, Wheel] = {}
@@ -189,7 +195,9 @@ def _close(project: Project, choice: BuildDecision, shelf: Shelf) -> dict[str, W
 _Demands = dict[str, list[tuple[Requirement, str]]]
 
 
-def _demands(asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: Shelf) -> _Demands:
+def _demands(
+    asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: BuildWheelSource
+) -> _Demands:
     """Return every requirement that holds, with who asks, by project: of the roots, and of what was chosen."""
     found: _Demands = {}
     markers = environment_of(shelf.target.python, shelf.target.machine)
@@ -208,7 +216,9 @@ def _demands(asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Whee
     return found
 
 
-def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf, project: str) -> Wheel:
+def _choose(
+    name: str, demands: Sequence[tuple[Requirement, str]], shelf: BuildWheelSource, project: str
+) -> Wheel:
     allowed = SpecifierSet()
     for requirement, who in demands:
         if requirement.url:

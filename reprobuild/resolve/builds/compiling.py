@@ -36,7 +36,7 @@ _TORCH = re.compile(rb"cpp_extension|CUDAExtension")
 _NVCC = re.compile(rb"(?i)nvcc|CUDA_HOME|CUDA_PATH|CUDACXX|cmake|skbuild|cupy_builder")
 
 
-class Compiled(Struct, frozen=True):
+class CompiledLanguages(Struct, frozen=True):
     """What a project compiles: the languages, the packages that they need, and how that is known."""
 
     languages: frozenset[str]
@@ -44,7 +44,7 @@ class Compiled(Struct, frozen=True):
     evidence: str
 
 
-def compiled(project: Project) -> Compiled | None:
+def compiled(project: Project) -> CompiledLanguages | None:
     """Return what a project compiles, None where it is Python alone.
 
     A project with sources of such a language may need no compiler (tests, samples): a back end that compiles nothing
@@ -59,7 +59,7 @@ def compiled(project: Project) -> Compiled | None:
     by_backend = _COMPILERS.get(project.backend.partition(".")[0])
     languages = frozenset(found | ({by_backend} if by_backend else set())) or frozenset({"C"})
     more = [package for name in sorted(languages) for package in _LANGUAGES[name][1]]
-    return Compiled(languages, (*PACKAGES, *more), evidence)
+    return CompiledLanguages(languages, (*PACKAGES, *more), evidence)
 
 
 def _compiles_cuda(project: Project) -> bool:

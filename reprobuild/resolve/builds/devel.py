@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Base, Interpreter
-from reprobuild.resolve.base_and_python import Packages, Subject
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import Base
+from reprobuild.resolve.base_and_python import BaseProvider, ResolveRequest
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.image import ImageBase, ImageDecision
 from reprobuild.resolve.system.sonames import glibc_of
 
 
 def devel_base(
-    subject: Subject, system: Packages, base: Base, interpreter: Interpreter, packages: Mapping[str, str],
-    around: Surroundings,
+    subject: ResolveRequest, system: BaseProvider, base: Base, interpreter: Interpreter, packages: Mapping[str, str],
+    around: ResolveContext,
 ) -> Base | None:  # fmt: skip
     """Return what projects are compiled in; None where nothing compiles.
 

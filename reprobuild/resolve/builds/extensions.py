@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reprobuild.config.overrides import BuildDecision
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 
 # What brings nvcc, among the system's packages: of NVIDIA's own archive, and of Debian and Ubuntu.
 _NVCC = re.compile(r"cuda-nvcc(-\d+)*|cuda-toolkit(-\d+)*|cuda-compiler(-\d+)*|nvidia-cuda-toolkit")
@@ -62,7 +62,7 @@ def is_on_request(name: str) -> bool:
     return known is not None and known.on_request
 
 
-def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> Ruling | None:
+def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> Resolution | None:
     """Rule a project (`no-nvcc`) whose CUDA sources cannot be compiled, where the environment has CUDA.
 
     Where it has none, such projects leave their CUDA sources out.
@@ -82,4 +82,4 @@ def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> 
         f"older one, as `--devel nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or a package that "
         f"brings nvcc: build: {{{name}: {{packages: [...]}}}}; or put a wheel of it into a folder of pip's find-links"
     )
-    return Ruling(file=file, line=0, subject=name, outcome="replaced", reason=reason, kind="no-nvcc")
+    return Resolution(file=file, line=0, subject=name, outcome="replaced", reason=reason, kind="no-nvcc")

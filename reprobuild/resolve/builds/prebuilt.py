@@ -18,17 +18,18 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from reprobuild.config.services import Service, fill
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.infra.http.client import NotFound, split_credentials
+from reprobuild.infra.http.model import NotFoundError, split_credentials
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.metadata import read_metadata
-from reprobuild.lock.lock import Artefact, Sdist, Wheel
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.lock.system import Artefact
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
 from reprobuild.resolve.python.archives import bring_file
-from reprobuild.resolve.python.resolve import Resolved
+from reprobuild.resolve.python.resolve import ResolvedLines
 from reprobuild.resolve.python.rulings import BUILT
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
@@ -52,8 +53,9 @@ def _known() -> dict[str, _Project]:
 
 
 def with_prebuilt(
-    found: Resolved, names: Collection[str], target: Target, services: Mapping[str, Service], around: Surroundings
-) -> Resolved:  # fmt: skip
+    found: ResolvedLines, names: Collection[str], target: WheelTarget, services: Mapping[str, Service],
+    around: ResolveContext,
+) -> ResolvedLines:  # fmt: skip
     """Return the same with the publisher's wheel in place of a source, where there is one for the locked torch.
 
     The ruling of a line says what was looked for, and what was found.
@@ -84,7 +86,7 @@ def with_prebuilt(
     return found
 
 
-def _with(found: Resolved, sdist: Sdist, wheel: Wheel | None, told: str) -> Resolved:
+def _with(found: ResolvedLines, sdist: Sdist, wheel: Wheel | None, told: str) -> ResolvedLines:
     """Return the same with what was found of one source."""
 
     def said(reason: str) -> str:
@@ -104,7 +106,11 @@ def _with(found: Resolved, sdist: Sdist, wheel: Wheel | None, told: str) -> Reso
 
 
 def _look(
-    project: _Project, sdist: Sdist, build: TorchBuild, target: Target, where: tuple[Service, Surroundings]
+    project: _Project,
+    sdist: Sdist,
+    build: TorchBuild,
+    target: WheelTarget,
+    where: tuple[Service, ResolveContext],
 ) -> tuple[Wheel | None, str]:
     """Return the wheel for a torch, if there is one, and what is to be said."""
     if not build.cuda or target.free_threaded:
@@ -131,7 +137,7 @@ def _look(
     for name in sorted(asked, key=lambda one: _kept(f"{shown}/{one}", around.store) is None):
         try:
             file = _bring(f"{place}/{name}", filename, sdist, around)
-        except NotFound:
+        except NotFoundError:
             continue
         except (FetchError, BuildError) as err:
             return None, f"whether its publisher has a wheel for {why} is not known: {err}"
@@ -148,7 +154,7 @@ def _look(
     )
 
 
-def _bring(url: str, filename: str, sdist: Sdist, around: Surroundings) -> Artefact:
+def _bring(url: str, filename: str, sdist: Sdist, around: ResolveContext) -> Artefact:
     """Return the file at an address: the one that was brought before, while the store has it."""
     clean = split_credentials(url)[0]
     if known := _kept(clean, around.store):

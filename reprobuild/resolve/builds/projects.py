@@ -16,9 +16,10 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.infra.tar import entry_of, members
-from reprobuild.infra.untrusted.sdists import Member, read_sdist
-from reprobuild.lock.lock import Sdist, Source
+from reprobuild.infra.tar.entries import entry_of
+from reprobuild.infra.tar.reading import members
+from reprobuild.infra.untrusted.sdists import SdistMember, read_sdist
+from reprobuild.lock.python import Sdist, Source
 from reprobuild.store.store import Store
 
 # Those that say how a project is built, in the project's own folder.
@@ -108,7 +109,7 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
     )  # fmt: skip
 
 
-def _members(one: Source | Sdist, store: Store) -> Iterator[Member]:
+def _members(one: Source | Sdist, store: Store) -> Iterator[SdistMember]:
     path = store.verified(one.file.sha256, one.file.filename)
     if isinstance(one, Sdist):
         yield from read_sdist(path, one.file.filename, one.subdirectory)
@@ -120,14 +121,14 @@ def _members(one: Source | Sdist, store: Store) -> Iterator[Member]:
             if entry.type in ("file", "symlink") and entry.path.startswith(inside):
                 target = entry.target if entry.type == "symlink" else None
                 opened = content or io.BytesIO()
-                yield Member(path=entry.path[len(inside) :], target=target, open=partial(_same, opened))
+                yield SdistMember(path=entry.path[len(inside) :], target=target, open=partial(_same, opened))
 
 
 def _same(stream: IO[bytes]) -> IO[bytes]:
     return stream
 
 
-def _first(member: Member, size: int) -> bytes:
+def _first(member: SdistMember, size: int) -> bytes:
     with member.open() as stream:
         return stream.read(size)
 

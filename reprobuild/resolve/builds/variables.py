@@ -5,11 +5,11 @@ from __future__ import annotations
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import UsageError
 from reprobuild.infra import secrets
-from reprobuild.lock.lock import Setting
+from reprobuild.lock.system import EnvVar
 from reprobuild.resolve.environment.environment import NAME
 
 
-def build_variables(project: str, choice: BuildDecision) -> tuple[Setting, ...]:
+def build_variables(project: str, choice: BuildDecision) -> tuple[EnvVar, ...]:
     """Return the variables of a build, sorted by name.
 
     Raises:
@@ -26,4 +26,4 @@ def build_variables(project: str, choice: BuildDecision) -> tuple[Setting, ...]:
                 f"build: {project}: {name} looks like a secret, and would be readable in the lock for ever",
                 hint="build that wheel by hand, and put it into a folder of pip's find-links",
             )
-    return tuple(Setting(name=name, value=value) for name, value in sorted(choice.variables.items()))
+    return tuple(EnvVar(name=name, value=value) for name, value in sorted(choice.variables.items()))

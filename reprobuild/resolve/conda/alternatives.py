@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import takewhile
 
-from reprobuild.ecosystems.conda.channels import Place
+from reprobuild.ecosystems.conda.channels import Channel
 from reprobuild.ecosystems.conda.package import read_facts, split_filename
-from reprobuild.ecosystems.conda.repodata import Listed
+from reprobuild.ecosystems.conda.repodata import RepodataEntry
 from reprobuild.ecosystems.pypi.versions import nearest
 from reprobuild.errors import FetchError, ReproError
-from reprobuild.snapshot.model import CondaPackage
+from reprobuild.snapshot.model import CapturedCondaPackage
 from reprobuild.store.roots import kept_locks, place_of
 from reprobuild.store.store import Store
 
@@ -20,13 +20,13 @@ _BUILDS = 3  # of one version
 _SAME = 5  # where the very version is there
 
 
-def told(package: CondaPackage) -> tuple[str, str, str]:
+def told(package: CapturedCondaPackage) -> tuple[str, str, str]:
     """Return name, version and build of a line; the build is empty where the line tells none."""
     named = split_filename(package.url.rpartition("/")[2]) if package.url else None
     return named or (package.name, package.version, package.build or "")
 
 
-def near(package: CondaPackage, listed: Iterable[Listed]) -> str:
+def near(package: CapturedCondaPackage, listed: Iterable[RepodataEntry]) -> str:
     """Say what a channel has that is like a package; empty where it has nothing of that name."""
     _, version, build = told(package)
     others = sorted({(one.version, one.build, one.filename) for one in listed})
@@ -51,7 +51,7 @@ def _common(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-class Earlier:
+class KeptCondaPackages:
     """The packages of conda of kept locks that are in a store.
 
     Args:
@@ -62,7 +62,7 @@ class Earlier:
         self._store = store
         self._guard = threading.Lock()
 
-    def __call__(self, package: CondaPackage, places: Sequence[Place]) -> str:
+    def __call__(self, package: CapturedCondaPackage, places: Sequence[Channel]) -> str:
         """Return what can be said of a package that is gone, empty where no lock had it.
 
         Args:

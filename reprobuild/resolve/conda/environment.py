@@ -9,9 +9,10 @@ from collections.abc import Mapping
 import msgspec
 
 from reprobuild.infra import secrets
-from reprobuild.lock.lock import PREFIX, Ruling, Setting
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import PREFIX, EnvVar
 from reprobuild.resolve.environment.environment import rules
-from reprobuild.resolve.environment.triage import Triage
+from reprobuild.resolve.environment.triage import EnvDecision
 from reprobuild.snapshot.model import Snapshot, Variable
 
 # What else `conda activate` sets (the name and the depth of shells) is the session's.
@@ -20,7 +21,7 @@ _OWN = "CONDA_PREFIX"
 _FOLDERS = ("_HOME", "_ROOT")
 
 
-def in_prefix(triage: Triage, snapshot: Snapshot, activated: Mapping[str, str]) -> Triage:
+def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, str]) -> EnvDecision:
     """Return a triage with what was set when conda's environment was activated.
 
     CONDA_PREFIX, which libraries look at, becomes the image's. A variable that a package's own script sets is taken
@@ -43,7 +44,7 @@ def in_prefix(triage: Triage, snapshot: Snapshot, activated: Mapping[str, str]) 
     for name in (_OWN, *sorted(one for one in activated if one in captured and _is_free(one))):
         value = _moved(captured[name].value or "", prefix) if _is_plain(captured[name]) else None
         if value and name not in settings and name not in decided:
-            settings[name] = Setting(name=name, value=value)
+            settings[name] = EnvVar(name=name, value=value)
             why = (
                 f"set by {activated[name]} when it is activated"
                 if name in activated
@@ -80,8 +81,8 @@ def _is_plain(variable: Variable) -> bool:
     return bool(value) and not variable.suspect and not secrets.holds_secret(variable.name, value or "")
 
 
-def _ruling(variable: Variable, why: str) -> Ruling:
-    return Ruling(
+def _ruling(variable: Variable, why: str) -> Resolution:
+    return Resolution(
         file=variable.place.file, line=variable.place.line, subject=variable.name, outcome="pinned",
         reason=f"{why}; folders of the captured environment are the image's", kind="path",
     )  # fmt: skip

@@ -10,15 +10,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.ecosystems.conda.channels import Meaning, Place
+from reprobuild.ecosystems.conda.channels import Channel, ChannelResolver
 from reprobuild.ecosystems.conda.package import split_filename
-from reprobuild.ecosystems.conda.repodata import Listed, Repodata
+from reprobuild.ecosystems.conda.repodata import Repodata, RepodataEntry
 from reprobuild.errors import FetchError
 from reprobuild.infra.display import escaped
-from reprobuild.infra.http.client import Net, NotFound, Unreached
-from reprobuild.lock.lock import Artefact
-from reprobuild.resolve.conda.alternatives import Earlier, near, told
-from reprobuild.snapshot.model import CondaPackage
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError, UnreachedError
+from reprobuild.lock.system import Artefact
+from reprobuild.resolve.conda.alternatives import KeptCondaPackages, near, told
+from reprobuild.snapshot.model import CapturedCondaPackage
 from reprobuild.store.store import CHUNK, Store
 
 SUBDIRS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
@@ -33,7 +34,7 @@ class Chosen(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Refused(Exception):
+class CondaRefusedError(Exception):
     """A package cannot be had as it was captured. `kind` is what `accept` may name."""
 
     def __init__(self, kind: str, reason: str) -> None:
@@ -41,7 +42,7 @@ class Refused(Exception):
         self.kind = kind
 
 
-class Files:
+class CondaFiles:
     """Finds the files of packages.
 
     Args:
@@ -52,13 +53,15 @@ class Files:
         store: where those go.
     """
 
-    def __init__(self, meaning: Meaning, platform: str, repodata: Repodata, net: Net, store: Store) -> None:
+    def __init__(
+        self, meaning: ChannelResolver, platform: str, repodata: Repodata, net: Net, store: Store
+    ) -> None:
         self._meaning, self._repodata, self._net, self._store = meaning, repodata, net, store
         self._subdirs = (SUBDIRS[platform], "noarch")
-        self._earlier = Earlier(store)
-        self._unreached: dict[str, Unreached] = {}  # by scheme and host
+        self._earlier = KeptCondaPackages(store)
+        self._unreached: dict[str, UnreachedError] = {}  # by scheme and host
 
-    def prepare(self, packages: Iterable[CondaPackage]) -> None:
+    def prepare(self, packages: Iterable[CapturedCondaPackage]) -> None:
         """Look up all packages whose channels must be asked, each list of a channel once.
 
         A channel that gives no list is an error of each package that `find` looks for there.
@@ -72,32 +75,34 @@ class Files:
         for (url, subdir), names in wanted.items():
             try:
                 self._repodata.load(url, subdir, names)
-            except Unreached as err:
+            except UnreachedError as err:
                 self._unreached.setdefault(_host(url), err)
             except FetchError:
                 continue
 
-    def find(self, package: CondaPackage) -> Chosen:
+    def find(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file of a package.
 
         Raises:
-            Refused: it cannot be had, or is not the captured one.
+            CondaRefusedError: it cannot be had, or is not the captured one.
             FetchError: a channel does not answer.
         """
         if package.url and _filename(package.url) is None:
-            raise Refused("conda-package", f"its address names no package: {package.url}")
+            raise CondaRefusedError("conda-package", f"its address names no package: {package.url}")
         folders = self._meaning.withheld(package.channel, package.among or ())
         if folders and not self._places(package):
-            raise Refused("conda-package", _withheld(folders))
+            raise CondaRefusedError("conda-package", _withheld(folders))
         try:
             return self._at_address(package) if _is_proven(package) else self._listed(package)
-        except Refused as err:
-            raise Refused(err.kind, f"{err}; {_withheld(folders)}" if folders else str(err)) from None
+        except CondaRefusedError as err:
+            raise CondaRefusedError(
+                err.kind, f"{err}; {_withheld(folders)}" if folders else str(err)
+            ) from None
 
-    def _places(self, package: CondaPackage) -> list[Place]:
+    def _places(self, package: CapturedCondaPackage) -> list[Channel]:
         return self._meaning.of(package.channel, package.among or ())
 
-    def _at_address(self, package: CondaPackage) -> Chosen:
+    def _at_address(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file of a line that tells address and hash: no list of a channel need be asked."""
         filename, subdir = _filename(package.url or "") or "", self._subdir(package.url or "")
         places = self._places(package)
@@ -105,13 +110,13 @@ class Files:
             url = f"{place.url}/{subdir}/{filename}"
             try:
                 file = self._bring(filename, url, package)
-            except NotFound:
+            except NotFoundError:
                 continue
             return Chosen(file=file, channel=place.name, subdir=subdir, reason=f"{filename} from {place.url}")
         gone = f"{filename} is gone from {_several(places)}"
-        raise Refused("conda-package", gone + near(package, self._named(package, places)))
+        raise CondaRefusedError("conda-package", gone + near(package, self._named(package, places)))
 
-    def _listed(self, package: CondaPackage) -> Chosen:
+    def _listed(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file that the lists of channels have for a line that does not tell all."""
         places = self._places(package)
         found, others = self._search(package, places)
@@ -120,10 +125,12 @@ class Files:
             found, also = self._search(package, more)
             places, others = [*places, *more], [*others, *also]
         if not found:
-            raise Refused("conda-package", _nothing(package, places, others) + self._earlier(package, places))
+            raise CondaRefusedError(
+                "conda-package", _nothing(package, places, others) + self._earlier(package, places)
+            )
         builds = sorted({one.build for _, _, one in found})
         if len(builds) > 1:
-            raise Refused(
+            raise CondaRefusedError(
                 "conda-unbuilt",
                 f"the list tells no build, and there are {len(builds)}: {', '.join(builds[:5])}",
             )
@@ -131,7 +138,7 @@ class Files:
         best = next((one for at, _, one in found if at == place and one.filename.endswith(".conda")), best)
         for other, _, one in found:
             if one.filename == best.filename and _differ(one, best):
-                raise Refused(
+                raise CondaRefusedError(
                     "conda-ambiguous",
                     f"{best.filename} has other bytes on {other.url} than on {place.url}; the list tells no channel",
                 )
@@ -143,18 +150,18 @@ class Files:
         else:
             try:
                 file = self._bring(best.filename, url, package, best.md5)
-            except NotFound:
+            except NotFoundError:
                 rest = [one for one in self._named(package, places) if one.filename != best.filename]
                 gone = f"{place.url} lists {best.filename}, and has no such file"
-                raise Refused("conda-package", gone + near(package, rest)) from None
+                raise CondaRefusedError("conda-package", gone + near(package, rest)) from None
         return Chosen(file=file, channel=place.name, subdir=subdir, reason=reason)
 
     def _search(
-        self, package: CondaPackage, places: Sequence[Place]
-    ) -> tuple[list[tuple[Place, str, Listed]], list[Listed]]:
+        self, package: CapturedCondaPackage, places: Sequence[Channel]
+    ) -> tuple[list[tuple[Channel, str, RepodataEntry]], list[RepodataEntry]]:
         """Return what the channels list that fits, and what else they have of that name."""
-        found: list[tuple[Place, str, Listed]] = []
-        others: list[Listed] = []
+        found: list[tuple[Channel, str, RepodataEntry]] = []
+        others: list[RepodataEntry] = []
         for place in places:
             for subdir in self._subdirs:
                 for one in self._repodata.of(place.url, subdir, package.name):
@@ -164,27 +171,27 @@ class Files:
                         others.append(one)
         return found, others
 
-    def _named(self, package: CondaPackage, places: Sequence[Place]) -> list[Listed]:
+    def _named(self, package: CapturedCondaPackage, places: Sequence[Channel]) -> list[RepodataEntry]:
         """Return all that channels have of a package that is gone; nothing of a channel without a list."""
-        found: list[Listed] = []
+        found: list[RepodataEntry] = []
         for place in places:
             for subdir in self._subdirs:
                 with contextlib.suppress(FetchError):
                     found += self._repodata.of(place.url, subdir, told(package)[0])
         return found
 
-    def _compare(self, package: CondaPackage, listed: Listed, place: Place) -> None:
+    def _compare(self, package: CapturedCondaPackage, listed: RepodataEntry, place: Channel) -> None:
         for kind, captured, now in (
             ("md5", package.md5, listed.md5),
             ("sha256", package.sha256, listed.sha256),
         ):
             if captured and now and captured != now:
-                raise Refused(
+                raise CondaRefusedError(
                     "conda-changed",
                     f"{place.url} has another {listed.filename} now: {kind} {now}, not {captured}",
                 )
 
-    def _bring(self, filename: str, url: str, package: CondaPackage, md5: str = "") -> Artefact:
+    def _bring(self, filename: str, url: str, package: CapturedCondaPackage, md5: str = "") -> Artefact:
         """Return a file by its hash: captured, remembered, or computed here once and compared with its md5."""
         if package.sha256:
             return self._by_sha256(filename, url, package.sha256)
@@ -199,7 +206,7 @@ class Files:
             sha256 = self._download(url, part)
             size, found = part.stat().st_size, _md5(part)
             if md5 and found != md5:
-                raise Refused(
+                raise CondaRefusedError(
                     "conda-changed",
                     f"{url} is another file now: md5 {found} ({size} bytes), captured as {md5}",
                 )
@@ -214,7 +221,7 @@ class Files:
                 found = self._download(url, part)
                 if found != sha256:
                     size = part.stat().st_size
-                    raise Refused(
+                    raise CondaRefusedError(
                         "conda-changed",
                         f"{url} is another file now: sha256 {found} ({size} bytes), captured as {sha256}",
                     )
@@ -229,13 +236,13 @@ class Files:
             raise self._unreached[host]
         try:
             return self._net.download(url, part)
-        except Unreached as err:
+        except UnreachedError as err:
             raise self._unreached.setdefault(host, err) from None
 
     def _subdir(self, url: str) -> str:
         subdir = url.rpartition("/")[0].rpartition("/")[2]
         if subdir not in self._subdirs:
-            raise Refused(
+            raise CondaRefusedError(
                 "conda-platform", f"it is a package for {subdir}, and the image is {self._subdirs[0]}"
             )
         return subdir
@@ -245,7 +252,7 @@ def _host(url: str) -> str:
     return "/".join(url.split("/", 3)[:3])
 
 
-def _is_proven(package: CondaPackage) -> bool:
+def _is_proven(package: CapturedCondaPackage) -> bool:
     return bool(package.url and (package.md5 or package.sha256))
 
 
@@ -254,18 +261,18 @@ def _filename(url: str) -> str | None:
     return name if split_filename(name) else None
 
 
-def _fits(package: CondaPackage, listed: Listed) -> bool:
+def _fits(package: CapturedCondaPackage, listed: RepodataEntry) -> bool:
     if package.url:
         return listed.filename == _filename(package.url)
     return listed.version == package.version and package.build in (None, listed.build)
 
 
-def _differ(one: Listed, other: Listed) -> bool:
+def _differ(one: RepodataEntry, other: RepodataEntry) -> bool:
     pairs = ((one.sha256, other.sha256), (one.md5, other.md5))
     return any(mine and yours and mine != yours for mine, yours in pairs)
 
 
-def _several(places: Sequence[Place]) -> str:
+def _several(places: Sequence[Channel]) -> str:
     return " and ".join(place.url for place in places)
 
 
@@ -275,7 +282,9 @@ def _withheld(folders: Sequence[str]) -> str:
     return f"a snapshot opens no folder of this machine as a channel; name it with {named}"
 
 
-def _nothing(package: CondaPackage, places: Sequence[Place], others: Sequence[Listed]) -> str:
+def _nothing(
+    package: CapturedCondaPackage, places: Sequence[Channel], others: Sequence[RepodataEntry]
+) -> str:
     wanted = f"{package.name} {package.version}" + (f" {package.build}" if package.build else "")
     return f"{_several(places)} has no {wanted}{near(package, others)}"
 

@@ -11,22 +11,24 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.conda.channels import Meaning
+from reprobuild.ecosystems.conda.channels import ChannelResolver
 from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
 from reprobuild.ecosystems.conda.package import Facts, activated_variables, read_facts, split_filename
 from reprobuild.ecosystems.conda.repodata import Repodata
-from reprobuild.ecosystems.pypi.files import same_version
+from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
-from reprobuild.lock.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.python import CondaPackage, Interpreter
 from reprobuild.lock.requirements import UNLISTED
-from reprobuild.resolve.conda.files import Chosen, Files, Refused
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.system import PREFIX
+from reprobuild.resolve.conda.files import Chosen, CondaFiles, CondaRefusedError
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
 from reprobuild.resolve.not_installed import python_of_conda
 from reprobuild.snapshot import model
 from reprobuild.snapshot.file_kinds import has_freeze
-from reprobuild.snapshot.model import Place, Requirement, Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.store.fetch import fetch
 
@@ -46,15 +48,15 @@ class Conda(Struct, frozen=True, kw_only=True):
     """
 
     packages: tuple[CondaPackage, ...]
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[Resolution, ...]
     lines: tuple[Requirement, ...]
     interpreter: Interpreter
-    needs: dict[Place, tuple[str, Glibc]] = {}
+    needs: dict[SourceLocation, tuple[str, Glibc]] = {}
     activated: dict[str, str] = {}
     distributions: dict[str, str] = {}
     lost: tuple[FetchError, ...] = ()
 
-    def too_new(self, glibc: Glibc) -> Iterator[Ruling]:
+    def too_new(self, glibc: Glibc) -> Iterator[Resolution]:
         """Yield a ruling for each package that a base with this glibc is too old for."""
         for place, (name, needed) in self.needs.items():
             if needed > glibc:
@@ -73,7 +75,7 @@ def resolve_conda(
     decisions: Decisions,
     platform: str,
     lines: Sequence[Requirement],
-    around: Surroundings,
+    around: ResolveContext,
 ) -> Conda | None:
     """Find the packages of a conda environment; None where the image is to have none.
 
@@ -128,7 +130,7 @@ def resolve_conda(
     )  # fmt: skip
 
 
-def _minor(python: model.CondaPackage) -> str:
+def _minor(python: model.CapturedCondaPackage) -> str:
     minor = re.match(r"3\.\d+(?=\.)", python.version)
     if minor is None:
         raise LockError(
@@ -139,7 +141,10 @@ def _minor(python: model.CondaPackage) -> str:
 
 
 def _interpreter(
-    python: model.CondaPackage, minor: str, chosen: Chosen | None, listed: Sequence[model.CondaPackage]
+    python: model.CapturedCondaPackage,
+    minor: str,
+    chosen: Chosen | None,
+    listed: Sequence[model.CapturedCondaPackage],
 ) -> Interpreter:
     """Return conda's interpreter; where the list tells no build, the file that was found does."""
     evidence = f"conda's python {python.version} {python.build or ''}".rstrip() + f", {python.place}"
@@ -154,28 +159,31 @@ def _interpreter(
     )
 
 
-def _meaning(channels: Channels, decisions: Decisions) -> Meaning:
+def _meaning(channels: Channels, decisions: Decisions) -> ChannelResolver:
     ours, shipped = read_services(decisions.services), read_services({})
     public, defaults = "conda-channels", "conda-defaults"
     known = (shipped[public].url, shipped[defaults].url)
-    return Meaning(channels, ours[public].url, ours[defaults].url, known)
+    return ChannelResolver(channels, ours[public].url, ours[defaults].url, known)
 
 
 def _choose(
-    listed: Sequence[model.CondaPackage], meaning: Meaning, platform: str, around: Surroundings
-) -> tuple[dict[Place, Chosen], dict[Place, Ruling], tuple[FetchError, ...]]:
+    listed: Sequence[model.CapturedCondaPackage],
+    meaning: ChannelResolver,
+    platform: str,
+    around: ResolveContext,
+) -> tuple[dict[SourceLocation, Chosen], dict[SourceLocation, Resolution], tuple[FetchError, ...]]:
     """Return the files, the rulings of packages without one, and an error for each place that gives no answer."""
-    chosen: dict[Place, Chosen] = {}
-    refused: dict[Place, Ruling] = {}
+    chosen: dict[SourceLocation, Chosen] = {}
+    refused: dict[SourceLocation, Resolution] = {}
     lost: dict[str, FetchError] = {}
     with around.store.scratch() as scratch:
-        files = Files(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
+        files = CondaFiles(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
         files.prepare(listed)
 
-        def find(one: model.CondaPackage) -> Chosen | Ruling | FetchError:
+        def find(one: model.CapturedCondaPackage) -> Chosen | Resolution | FetchError:
             try:
                 return files.find(one)
-            except Refused as err:
+            except CondaRefusedError as err:
                 return _ruling(one.place, one.name, "unresolved", str(err), err.kind)
             except FetchError as err:
                 if around.net.offline:
@@ -186,19 +194,19 @@ def _choose(
             for one, found in zip(listed, pool.map(find, listed), strict=True):
                 if isinstance(found, Chosen):
                     chosen[one.place] = found
-                elif isinstance(found, Ruling):
+                elif isinstance(found, Resolution):
                     refused[one.place] = found
                 else:
                     lost.setdefault(str(found), found)
     return chosen, refused, tuple(lost.values())
 
 
-def _facts(chosen: Chosen, around: Surroundings) -> Facts:
+def _facts(chosen: Chosen, around: ResolveContext) -> Facts:
     filename = chosen.file.filename
     return read_facts(around.store.verified(chosen.file.sha256, filename), filename)
 
 
-def _package(one: model.CondaPackage, chosen: Chosen, facts: Facts) -> CondaPackage:
+def _package(one: model.CapturedCondaPackage, chosen: Chosen, facts: Facts) -> CondaPackage:
     return CondaPackage(
         name=facts.index.name, version=facts.index.version, build=facts.index.build, subdir=chosen.subdir,
         channel=chosen.channel, file=chosen.file,
@@ -217,7 +225,7 @@ def _glibc(facts: Facts) -> Glibc | None:
 
 
 def _activated(
-    chosen: dict[Place, Chosen], facts: dict[Place, Facts], around: Surroundings
+    chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], around: ResolveContext
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for place, one in chosen.items():
@@ -246,8 +254,8 @@ class _Answered:
     """Which lines of the freeze conda's packages answer, and which pip's own wheels do (`others`)."""
 
     def __init__(
-        self, brought: dict[Place, dict[str, str]], listed: Sequence[model.CondaPackage], of_pip: Collection[str],
-        lines: Sequence[Requirement],
+        self, brought: dict[SourceLocation, dict[str, str]], listed: Sequence[model.CapturedCondaPackage],
+        of_pip: Collection[str], lines: Sequence[Requirement],
     ) -> None:  # fmt: skip
         by_name = {
             canonicalize_name(name): (one, version)
@@ -255,8 +263,8 @@ class _Answered:
             for name, version in brought.get(one.place, {}).items()
         }
         self.others: list[Requirement] = []
-        self.answers: list[tuple[Requirement, model.CondaPackage]] = []
-        self.replaced: dict[Place, Requirement] = {}
+        self.answers: list[tuple[Requirement, model.CapturedCondaPackage]] = []
+        self.replaced: dict[SourceLocation, Requirement] = {}
         self.distributions = {str(name): version for name, (_, version) in by_name.items()}
         for line in lines:
             name = canonicalize_name(line.name)
@@ -270,11 +278,11 @@ class _Answered:
             else:
                 self.answers.append((line, one))
 
-    def rulings(self, chosen: dict[Place, Chosen]) -> Iterator[Ruling]:
+    def rulings(self, chosen: dict[SourceLocation, Chosen]) -> Iterator[Resolution]:
         """Yield one for each line of the freeze that a package of conda answers."""
         for line, one in self.answers:
             reason = f"of conda: {chosen[one.place].file.filename} ({one.place})"
-            yield Ruling(
+            yield Resolution(
                 file=line.place.file, line=line.place.line, subject=line.name, outcome="pinned", reason=reason,
                 kind="conda", captured=line.text,
             )  # fmt: skip
@@ -285,7 +293,7 @@ def _same(line: Requirement, version: str) -> bool:
     return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
-def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Ruling:
+def _pinned(one: model.CapturedCondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Resolution:
     line = answered.replaced.get(one.place)
     reason = chosen.reason
     if "pre-link" in facts.scripts:
@@ -296,7 +304,7 @@ def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _An
     return _ruling(one.place, one.name, "pinned", reason, "conda")
 
 
-def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
+def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Resolution]:
     """Yield the rulings of packages that conda's lists name and pip installed, and of those that were dropped."""
     frozen = _frozen(snapshot)
     for one in snapshot.conda:
@@ -312,5 +320,7 @@ def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
                 yield _ruling(one.place, one.name, "unresolved", reason, "conda-package")
 
 
-def _ruling(place: Place, name: str, outcome: Outcome, reason: str, kind: str) -> Ruling:
-    return Ruling(file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind)
+def _ruling(place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str) -> Resolution:
+    return Resolution(
+        file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind
+    )

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Base
 from reprobuild.resolve.cuda.packages import cuda_of
-from reprobuild.resolve.cuda.rules import Compiled, Gpu, judge, runtime_package
+from reprobuild.resolve.cuda.rules import CudaTarget, DriverGpu, judge, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
-from reprobuild.snapshot.model import Package, Place, Snapshot
+from reprobuild.snapshot.model import Snapshot, SourceLocation, SystemPackage
 from reprobuild.store.store import Store
 
 KIND = "cuda"
@@ -37,7 +39,7 @@ _IMAGE = re.compile(r"(\d{1,2}\.\d)(?:\.\d{1,3}){0,2}")
 _BESIDE = {"NVIDIA_REQUIRE_CUDA", "NVARCH", "NVIDIA_BUILD_ID", "CUDA_PKG_VERSION"}  # of the same images
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class CudaEvidence(Struct, frozen=True, kw_only=True):
     """One thing that tells of CUDA. `version` is `12.4`, or `12` where no more is told; `place` is `FILE:LINE`.
 
     `bound` marks the newest version that a driver knows; `brings` what has CUDA's libraries in it.
@@ -54,7 +56,7 @@ class Cuda(Struct, frozen=True, kw_only=True):
     """The answer. `version` is that of the strongest evidence; `base` is the base's package of CUDA, if it has one."""
 
     version: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[CudaEvidence, ...]
     conflicts: tuple[str, ...] = ()
     base: str = ""
 
@@ -100,7 +102,7 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
 
 def rule_cuda(
     snapshot: Snapshot, wheels: Iterable[Wheel], base: Base, store: Store, say: Callable[[str], None]
-) -> list[Ruling]:
+) -> list[Resolution]:
     """Return the ruling on CUDA, none where there is nothing to rule, and tell what disagrees.
 
     Args:
@@ -124,11 +126,11 @@ def rule_cuda(
     return [_ruling(cuda)] if cuda else []
 
 
-def _ruling(cuda: Cuda) -> Ruling:
+def _ruling(cuda: Cuda) -> Resolution:
     """Return the ruling of kind `cuda`: it stands for no captured line, but for what all of them tell."""
     strongest = cuda.evidence[0].place.rpartition(":")
     outcome: Outcome = "pinned" if cuda.brought else "in base" if cuda.base else "excluded"
-    return Ruling(
+    return Resolution(
         file=strongest[0] or strongest[2], line=0, subject=KIND, outcome=outcome, reason="; ".join(cuda.lines()),
         kind=KIND,
     )  # fmt: skip
@@ -136,27 +138,31 @@ def _ruling(cuda: Cuda) -> Ruling:
 
 def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
     """Return what speaks against the captured machine having run this torch: a report of another machine, mostly."""
-    compiled = Compiled(what=f"torch {build.version}", cuda=build.cuda, architectures=build.architectures)
+    compiled = CudaTarget(what=f"torch {build.version}", cuda=build.cuda, architectures=build.architectures)
     found = [
         finding.text
         for report in snapshot.reports
         for name in dict.fromkeys(report.gpus or ("",))
-        for finding in judge(compiled, Gpu(name=name), report.driver, f"the captured machine ({report.file})")
+        for finding in judge(
+            compiled, DriverGpu(name=name), report.driver, f"the captured machine ({report.file})"
+        )
         if finding.certain
     ]
     return list(dict.fromkeys(found))
 
 
-def _said(one: Evidence) -> str:
+def _said(one: CudaEvidence) -> str:
     return f"{one.what} ({one.place}) {'knows CUDA up to' if one.bound else 'says'} {one.version}"
 
 
-def _of_wheel(build: TorchBuild | None, wheel: str) -> Iterator[Evidence]:
+def _of_wheel(build: TorchBuild | None, wheel: str) -> Iterator[CudaEvidence]:
     if build and build.cuda:
-        yield Evidence(what=f"torch {build.version}", place=f"{wheel}:torch/version.py", version=build.cuda)
+        yield CudaEvidence(
+            what=f"torch {build.version}", place=f"{wheel}:torch/version.py", version=build.cuda
+        )
 
 
-def _of_freeze(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_freeze(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     """Yield what distributions tell: torch's label, NVIDIA's wheels (the runtime first), plugins."""
     lines = [
         (str(canonicalize_name(line.name)), line.version or "", line.place) for line in snapshot.requirements
@@ -168,7 +174,7 @@ def _of_freeze(snapshot: Snapshot) -> Iterator[Evidence]:
     for name, version, place in lines:
         if _RUNTIME.fullmatch(name) and (number := re.match(r"\d+\.\d+", version)):
             yield _evidence(name, version, place, number[0], brings=not name.startswith("cuda-toolkit"))
-    others: dict[str, list[tuple[str, str, Place]]] = {}
+    others: dict[str, list[tuple[str, str, SourceLocation]]] = {}
     for one in lines:
         if (match := _OF_NVIDIA.fullmatch(one[0])) and not _RUNTIME.fullmatch(one[0]):
             others.setdefault(match[1], []).append(one)
@@ -180,32 +186,32 @@ def _of_freeze(snapshot: Snapshot) -> Iterator[Evidence]:
             yield _evidence(name, version, place, match[1])
 
 
-def _of_reports(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_reports(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for report in snapshot.reports:
         if report.kind == "collect_env" and re.fullmatch(r"\d+\.\d+", report.cuda):
             place = str(report.place("CUDA used to build PyTorch"))
-            yield Evidence(what=f"the report of torch {report.torch}", place=place, version=report.cuda)
+            yield CudaEvidence(what=f"the report of torch {report.torch}", place=place, version=report.cuda)
 
 
-def _of_modules(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_modules(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for module in snapshot.modules:
         name = f"{module.name}/{module.version}" if module.version else module.name
         if match := _MODULE.fullmatch(name):
-            yield Evidence(what=f"the module {name}", place=str(module.place), version=match[1])
+            yield CudaEvidence(what=f"the module {name}", place=str(module.place), version=match[1])
 
 
-def _of_conda(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_conda(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for package in snapshot.conda:
         number = re.match(r"\d+(\.\d+)?", package.version)
         if _OF_CONDA.fullmatch(package.name) and number and package.channel != "pypi":
             brings = _BRINGS.fullmatch(package.name) is not None
             what = f"conda's {package.name} {package.version}"
-            yield Evidence(what=what, place=str(package.place), version=number[0], brings=brings)
+            yield CudaEvidence(what=what, place=str(package.place), version=number[0], brings=brings)
 
 
-def _of_system(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     """Yield what the system's packages tell: the newest version, and those that are installed beside it."""
-    found: dict[str, list[Package]] = {}
+    found: dict[str, list[SystemPackage]] = {}
     for package in snapshot.packages:
         if version := cuda_of(package):
             found.setdefault(version, []).append(package)
@@ -215,38 +221,40 @@ def _of_system(snapshot: Snapshot) -> Iterator[Evidence]:
     first, *more = found[newest]
     what = f"the package {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
     beside = f" beside CUDA {', '.join(others)}" if others else ""
-    yield Evidence(what=f"{what}{beside}", place=str(first.place), version=newest)
+    yield CudaEvidence(what=f"{what}{beside}", place=str(first.place), version=newest)
 
 
-def _of_image(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_image(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     """Yield what CUDA_VERSION of an image tells; alone it may be anything's."""
     names = {variable.name for variable in snapshot.variables}
     for variable in snapshot.variables:
         number = _IMAGE.fullmatch(variable.value or "") if variable.name == "CUDA_VERSION" else None
         if number and names & _BESIDE:
-            yield Evidence(what="CUDA_VERSION of an image", place=str(variable.place), version=number[1])
+            yield CudaEvidence(what="CUDA_VERSION of an image", place=str(variable.place), version=number[1])
 
 
-def _of_driver(snapshot: Snapshot) -> Iterator[Evidence]:
+def _of_driver(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for report in snapshot.reports:
         if report.kind == "nvidia-smi" and re.fullmatch(r"\d+\.\d+", report.cuda):
             what = f"the driver {report.driver}" if report.driver else "the driver"
             place = str(report.place("CUDA Version"))
-            yield Evidence(what=what, place=place, version=report.cuda, bound=True)
+            yield CudaEvidence(what=what, place=place, version=report.cuda, bound=True)
 
 
-def _evidence(name: str, version: str, place: Place, cuda: str, *, brings: bool = False) -> Evidence:
-    return Evidence(what=f"{name} {version}", place=str(place), version=cuda, brings=brings)
+def _evidence(
+    name: str, version: str, place: SourceLocation, cuda: str, *, brings: bool = False
+) -> CudaEvidence:
+    return CudaEvidence(what=f"{name} {version}", place=str(place), version=cuda, brings=brings)
 
 
-def _disagreeing(telling: list[Evidence]) -> Iterator[str]:
+def _disagreeing(telling: list[CudaEvidence]) -> Iterator[str]:
     first = telling[0]
     for one in telling[1:]:
         if not _same(first.version, one.version):
             yield f"{_said(one)}, and {_said(first)}, which counts more"
 
 
-def _beyond(found: Iterable[Evidence]) -> Iterator[str]:
+def _beyond(found: Iterable[CudaEvidence]) -> Iterator[str]:
     """Yield where a driver knows no CUDA of that major version; an older minor one is enough (`cuda_rules`)."""
     first, *others = found
     for one in others:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.snapshot.model import Package, Snapshot
+from reprobuild.snapshot.model import Snapshot, SystemPackage
 
 # cuda-toolkit-12-4, cuda-cudart-dev-12-4, libcublas-12-4, libnvjpeg-dev-12-4: https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#meta-packages
 _VERSIONED = re.compile(
@@ -15,7 +15,7 @@ _LABELLED = re.compile(r"(?:libcudnn|libnccl|libnvinfer)[a-z0-9-]*")
 _LABEL = re.compile(r"\+cuda(\d{1,2})\.(\d)")
 
 
-def cuda_of(package: Package) -> str:
+def cuda_of(package: SystemPackage) -> str:
     """Return the version of CUDA (`12.4`) that a system package is of; empty for any other package."""
     if package.mark == "residual":
         return ""

@@ -36,7 +36,7 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu: tuple[Model, ...]
 
 
-class Gpu(Struct, frozen=True, kw_only=True):
+class DriverGpu(Struct, frozen=True, kw_only=True):
     """One GPU as its driver tells of it. `capability` (`8.6`) is empty where neither driver nor table know it."""
 
     name: str
@@ -45,7 +45,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
 
-class Compiled(Struct, frozen=True, kw_only=True):
+class CudaTarget(Struct, frozen=True, kw_only=True):
     """What is to run. `what` names it; `cuda` is the version that it was compiled with, empty if not known.
 
     `architectures` are those that it was compiled for (`sm_80`, `compute_90`), none if not known; `compat` is the
@@ -58,7 +58,7 @@ class Compiled(Struct, frozen=True, kw_only=True):
     compat: str = ""
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class CudaFinding(Struct, frozen=True, kw_only=True):
     """One thing to say. `certain` means that it cannot run there."""
 
     text: str
@@ -117,7 +117,7 @@ def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx
     return "ptx" if translated else "none"
 
 
-def judge(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[Finding]:
+def judge(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
     """Yield what is to say of code, a GPU and a driver; nothing where all is well or too little is known.
 
     Args:
@@ -136,12 +136,12 @@ def judge(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[Fin
     on = f"the {gpu.name} of {where} has compute capability {capability}"
     if kind == "none":
         text = f"{compiled.what} is compiled for {listed}, and {on}: nothing of it runs there"
-        yield Finding(text=text, certain=True)
+        yield CudaFinding(text=text, certain=True)
     elif kind == "ptx":
         yield from _translated(compiled, driver, f"{compiled.what} is compiled for {listed}, and {on}")
 
 
-def _driver(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[Finding]:
+def _driver(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
     least = minimum_driver(compiled.cuda)
     if not least or _reaches(driver, least):
         return
@@ -151,17 +151,17 @@ def _driver(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[F
     helps = _brings(compiled, least)
     if helps and centre:
         text = f"{short}: it runs only where {compiled.compat} of the image supports that driver"
-        yield Finding(text=text, certain=False)
+        yield CudaFinding(text=text, certain=False)
     elif helps:
         text = f"{short}; {compiled.compat} of the image helps on data-centre GPUs alone"
-        yield Finding(text=text, certain=False)  # or on certified servers with RTX cards
+        yield CudaFinding(text=text, certain=False)  # or on certified servers with RTX cards
     else:
         old = f"; {compiled.compat} of the image is too old for it" if compiled.compat else ""
         hint = f"; an image with {package} would run on such a GPU" if centre else ""
-        yield Finding(text=f"{short}{old}{hint}", certain=True)
+        yield CudaFinding(text=f"{short}{old}{hint}", certain=True)
 
 
-def _brings(compiled: Compiled, least: str) -> bool:
+def _brings(compiled: CudaTarget, least: str) -> bool:
     """Tell whether the image's package for forward compatibility stands for a driver that is new enough.
 
     It is the driver of the toolkit that it is named after.
@@ -171,14 +171,14 @@ def _brings(compiled: Compiled, least: str) -> bool:
     return bool(version) and (_reaches(version, compiled.cuda) or bool(own and _reaches(own, least)))
 
 
-def _translated(compiled: Compiled, driver: str, what: str) -> Iterator[Finding]:
+def _translated(compiled: CudaTarget, driver: str, what: str) -> Iterator[CudaFinding]:
     least = _table().toolkit.get(compiled.cuda, "")
     if driver and least and not _reaches(driver, least):
         text = f"{what}: only its PTX could run, which needs driver {least}, not {driver}, to be compiled"
-        yield Finding(text=text, certain=not _brings(compiled, least))
+        yield CudaFinding(text=text, certain=not _brings(compiled, least))
     else:
         text = f"{what}: its PTX is compiled when it first runs, which takes minutes, and kept in a cache"
-        yield Finding(text=text, certain=False)
+        yield CudaFinding(text=text, certain=False)
 
 
 def _reaches(driver: str, least: str) -> bool:

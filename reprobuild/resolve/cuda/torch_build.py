@@ -15,7 +15,7 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted.elf import MAGIC
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip, read_text
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import CHUNK, Store
 
 VERSION = 2  # of what is remembered

@@ -15,10 +15,11 @@ from msgspec import Struct
 from reprobuild.config.overrides import is_named, is_pattern
 from reprobuild.errors import UsageError
 from reprobuild.infra import secrets
-from reprobuild.lock.lock import Outcome, Ruling, Setting
-from reprobuild.resolve.environment.modules import Loaded
-from reprobuild.resolve.environment.path_mapping import Places
-from reprobuild.resolve.environment.paths import Rewritten, rewrite_libraries, rewrite_sources
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.system import EnvVar
+from reprobuild.resolve.environment.modules import LoadedModules
+from reprobuild.resolve.environment.path_mapping import PathMap
+from reprobuild.resolve.environment.paths import RewrittenPath, rewrite_libraries, rewrite_sources
 from reprobuild.snapshot.model import Variable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -33,7 +34,7 @@ PRELOAD_PACKAGES = {
 }
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EnvironmentRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table: name patterns, treatment and reason; `values` restricts what may be baked."""
 
     kind: str = msgspec.field(name="class")
@@ -45,31 +46,31 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+def rules() -> tuple[tuple[re.Pattern[str], EnvironmentRule], ...]:
     """Return the table, each rule with one compiled pattern for its names."""
     raw = files("reprobuild.resolve.environment").joinpath("environment.toml").read_bytes()
-    table = msgspec.toml.decode(raw, type=dict[str, tuple[Rule, ...]])["rule"]
+    table = msgspec.toml.decode(raw, type=dict[str, tuple[EnvironmentRule, ...]])["rule"]
     return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
 
 
-class Surrounded(Struct, frozen=True, kw_only=True):
+class PathContext(Struct, frozen=True, kw_only=True):
     """What paths in variables are judged by: where folders stand in the image, and the modules of the job.
 
     `in_base` tells that the base is an image, and the snapshot was taken inside such a one.
     """
 
-    places: Places = Places()
-    loaded: Loaded = Loaded()
+    places: PathMap = PathMap()
+    loaded: LoadedModules = LoadedModules()
     in_base: bool = False
 
 
-NOWHERE = Surrounded()
+NOWHERE = PathContext()
 
 
 def resolve_environment(
     variables: Iterable[Variable], *, bake: Mapping[str, str | None], drop: Collection[str],
-    around: Surrounded = NOWHERE,
-) -> tuple[tuple[Setting, ...], tuple[Ruling, ...]]:  # fmt: skip
+    around: PathContext = NOWHERE,
+) -> tuple[tuple[EnvVar, ...], tuple[Resolution, ...]]:  # fmt: skip
     """Decide every captured variable.
 
     Args:
@@ -100,7 +101,7 @@ def resolve_environment(
     return tuple(settings.values()), tuple(rulings)
 
 
-def preload_packages(settings: Iterable[Setting]) -> list[str]:
+def preload_packages(settings: Iterable[EnvVar]) -> list[str]:
     """Return the system packages that the libraries in `needs` come from, as far as the table knows them."""
     return sorted(
         {
@@ -113,14 +114,14 @@ def preload_packages(settings: Iterable[Setting]) -> list[str]:
     )
 
 
-def _ruling(variable: Variable, outcome: Outcome, reason: str, kind: str = "") -> Ruling:
-    return Ruling(
+def _ruling(variable: Variable, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
+    return Resolution(
         file=variable.place.file, line=variable.place.line, subject=variable.name, outcome=outcome,
         reason=reason, kind=kind,
     )  # fmt: skip
 
 
-def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) -> list[Setting]:
+def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) -> list[EnvVar]:
     """Return the user's own settings; a pattern takes what it finds, but no secret."""
     found = []
     for name, value in bake.items():
@@ -142,11 +143,11 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
                 f"bake names {name}, which fits no captured variable",
                 hint="`reprobuild show DIR` lists them; secrets cannot be baked",
             )
-        found += [Setting(name=v.name, value=v.value or "") for v in matching]
+        found += [EnvVar(name=v.name, value=v.value or "") for v in matching]
     return found
 
 
-def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> Setting:
+def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> EnvVar:
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a variable", hint="bake takes NAME or NAME=VALUE")
     if value is None:
@@ -164,10 +165,10 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
         )
     if "\0" in value:
         raise UsageError(f"the value of {name} holds a NUL, which no environment can carry", hint="remove it")
-    return Setting(name=name, value=value)
+    return EnvVar(name=name, value=value)
 
 
-def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Ruling]:
+def _decide(variable: Variable, around: PathContext) -> tuple[EnvVar | None, Resolution]:
     if variable.value is None:
         return None, _ruling(variable, "excluded", "a secret: supply it when the image runs", "secret")
     if not NAME.fullmatch(variable.name):
@@ -192,12 +193,14 @@ def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Rul
         return _listed(variable, rewrite_sources(variable.value, around.places), rule)
     if rule.values and not any(re.fullmatch(pattern, variable.value) for pattern in rule.values):
         return None, _ruling(variable, "excluded", rule.otherwise, rule.kind)
-    return Setting(name=variable.name, value=variable.value), _ruling(
+    return EnvVar(name=variable.name, value=variable.value), _ruling(
         variable, "pinned", rule.reason, rule.kind
     )
 
 
-def _listed(variable: Variable, found: Rewritten, rule: Rule) -> tuple[Setting | None, Ruling]:
+def _listed(
+    variable: Variable, found: RewrittenPath, rule: EnvironmentRule
+) -> tuple[EnvVar | None, Resolution]:
     if found.missing:
         return None, _ruling(
             variable, "unresolved",
@@ -208,10 +211,10 @@ def _listed(variable: Variable, found: Rewritten, rule: Rule) -> tuple[Setting |
     if not found.value:
         return None, _ruling(variable, "excluded", left_out or "the image needs none", rule.kind)
     reason = "; ".join(part for part in (rule.reason, left_out) if part)
-    return Setting(name=variable.name, value=found.value), _ruling(variable, "pinned", reason, rule.kind)
+    return EnvVar(name=variable.name, value=found.value), _ruling(variable, "pinned", reason, rule.kind)
 
 
-def _preload(variable: Variable, value: str, places: Places) -> tuple[Setting | None, Ruling]:
+def _preload(variable: Variable, value: str, places: PathMap) -> tuple[EnvVar | None, Resolution]:
     paths = [path for path in re.split(r"[: ]+", value) if path]
     if not paths:
         return None, _ruling(variable, "excluded", "empty", "preload")
@@ -226,7 +229,7 @@ def _preload(variable: Variable, value: str, places: Places) -> tuple[Setting | 
     if any(moved.values()):
         value = ":".join(moved.get(path) or path for path in paths)
     return (
-        Setting(name=variable.name, value=value, needs=needs),
+        EnvVar(name=variable.name, value=value, needs=needs),
         _ruling(
             variable,
             "pinned",

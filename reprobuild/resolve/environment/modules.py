@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Outcome, Ruling
+from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.snapshot.model import Module, Requirement
 
 # Below the folder of a module: its own libraries, and not another product that was made with it.
@@ -19,7 +19,7 @@ _LIBRARIES = re.compile(r"(/(lib|lib32|lib64|targets|compat|extras|nvvm)(/.*)?)?
 EVIDENCE = "a module of the captured cluster; evidence only, the image has its own libraries"
 
 
-class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModuleFamily(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table; see there."""
 
     name: str
@@ -33,7 +33,7 @@ class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     interpreter: bool = False
 
 
-class Counterpart(Struct, frozen=True, kw_only=True):
+class ModuleReplacement(Struct, frozen=True, kw_only=True):
     """What stands in for a module, or for a folder of libraries, in the image.
 
     `reason` is empty where nothing does; `packages` are system packages that the base must have for it.
@@ -45,13 +45,13 @@ class Counterpart(Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...] = ()
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
+class LoadedModules(Struct, frozen=True, kw_only=True):
     """The modules of a job, and the distributions of its environment by canonical name, with their versions."""
 
     modules: tuple[Module, ...] = ()
     distributions: Mapping[str, str] = {}
 
-    def rulings(self) -> list[Ruling]:
+    def rulings(self) -> list[Resolution]:
         """Return one ruling for each module."""
         return [_ruling(module, self._of_module(module)) for module in self.modules]
 
@@ -60,7 +60,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         found = [self._of_module(module) for module in self.modules]
         return sorted({package for one in found if one for package in one.packages})
 
-    def of_folder(self, path: str) -> Counterpart | None:
+    def of_folder(self, path: str) -> ModuleReplacement | None:
         """Return what stands in for a folder of libraries, or None where nothing is known to."""
         for family in families():
             if any(re.fullmatch(folder, path) for folder in family.folders):
@@ -71,14 +71,14 @@ class Loaded(Struct, frozen=True, kw_only=True):
         end, module = max(ends, key=lambda pair: pair[0])  # of `gcc/12.2/hdf5/1.14/lib` it is hdf5's
         return self._of_module(module) if _LIBRARIES.fullmatch(path, end) else None
 
-    def _of_module(self, module: Module) -> Counterpart | None:
+    def _of_module(self, module: Module) -> ModuleReplacement | None:
         name, version = _product(module)
         for family in families():
             if any(re.fullmatch(pattern, name) for pattern in family.modules):
                 return self._counterpart(family, version)
         return None
 
-    def _counterpart(self, family: Family, version: str) -> Counterpart:
+    def _counterpart(self, family: ModuleFamily, version: str) -> ModuleReplacement:
         if family.host:
             return _found(family, "its libraries are the host's, and come into the container with the GPU")
         if family.interpreter:
@@ -102,7 +102,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         users = [name for name in family.users if name in self.distributions]
         if users:
             reason = f"{' and '.join(users)} needs it; {', '.join(family.packages)} of the base stands in"
-            return Counterpart(
+            return ModuleReplacement(
                 family=family.name, outcome="replaced", reason=reason, packages=family.packages
             )
         if family.users:
@@ -113,20 +113,20 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def families() -> tuple[Family, ...]:
+def families() -> tuple[ModuleFamily, ...]:
     """Return the table."""
     raw = files("reprobuild.resolve.environment").joinpath("modules.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, tuple[Family, ...]])["family"]
+    return msgspec.toml.decode(raw, type=dict[str, tuple[ModuleFamily, ...]])["family"]
 
 
-def find_loaded(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> Loaded:
+def find_loaded(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> LoadedModules:
     """Return the modules with the environment that they are judged by."""
     versions = {str(canonicalize_name(line.name)): line.version or "" for line in requirements}
-    return Loaded(modules=modules, distributions=versions)
+    return LoadedModules(modules=modules, distributions=versions)
 
 
-def _found(family: Family, reason: str) -> Counterpart:
-    return Counterpart(family=family.name, outcome="excluded", reason=reason)
+def _found(family: ModuleFamily, reason: str) -> ModuleReplacement:
+    return ModuleReplacement(family=family.name, outcome="excluded", reason=reason)
 
 
 def _product(module: Module) -> tuple[str, str]:
@@ -144,10 +144,10 @@ def _end_in(module: Module, path: str) -> int:
     return max(ends, default=0)
 
 
-def _ruling(module: Module, found: Counterpart | None) -> Ruling:
+def _ruling(module: Module, found: ModuleReplacement | None) -> Resolution:
     reason = found.reason if found and found.reason else EVIDENCE
     outcome: Outcome = found.outcome if found else "excluded"
     kind = "module-replaced" if outcome == "replaced" else "module"
-    return Ruling(
+    return Resolution(
         file=module.place.file, line=module.place.line, subject=module.name, outcome=outcome, reason=reason, kind=kind
     )  # fmt: skip

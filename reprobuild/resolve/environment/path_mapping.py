@@ -11,8 +11,8 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import is_named
-from reprobuild.lock.lock import PREFIX, STANDALONE
-from reprobuild.snapshot.capture_model import Captured, Repository
+from reprobuild.lock.system import PREFIX, STANDALONE
+from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.model import Requirement, Variable
 from reprobuild.snapshot.parsers.capture_json import unquoted
 
@@ -21,10 +21,10 @@ _PREFIXES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _SITE = re.compile(r"/lib(64)?/python3\.\d+/site-packages(/|\Z)")
 
 
-class Placed(Struct, frozen=True, kw_only=True):
+class MappedRepository(Struct, frozen=True, kw_only=True):
     """A captured repository that becomes the source `name`: for a line of the freeze, or as the job's own folder."""
 
-    repository: Repository
+    repository: CapturedRepository
     line: Requirement | None
     name: str
 
@@ -34,7 +34,7 @@ class Placed(Struct, frozen=True, kw_only=True):
         return source_path(self.name)
 
 
-class Places(Struct, frozen=True, kw_only=True):
+class PathMap(Struct, frozen=True, kw_only=True):
     """Folders of the captured machine with their folders in the image, the longest first.
 
     `environment` is the folder of the captured environment, of which only the distributions are in the image.
@@ -63,12 +63,12 @@ def source_path(name: str) -> str:
 
 
 def place_repositories(
-    captured: Captured | None, lines: Iterable[Requirement], drop: Collection[str]
-) -> tuple[Placed, ...]:
+    captured: CaptureFacts | None, lines: Iterable[Requirement], drop: Collection[str]
+) -> tuple[MappedRepository, ...]:
     """Return the captured repositories that become sources: one for each editable line, then the job's own folder."""
     if captured is None:
         return ()
-    found: list[Placed] = []
+    found: list[MappedRepository] = []
     names: set[str] = set()
     for line in lines:
         if line.kind in ("editable", "vcs") and not is_named(line.name, drop):
@@ -76,12 +76,12 @@ def place_repositories(
             names.add(name)
             one = captured.installs(name) if line.kind == "editable" else None
             if one is not None:
-                found.append(Placed(repository=one, line=line, name=name))
+                found.append(MappedRepository(repository=one, line=line, name=name))
     for one in captured.repositories:
         if one.parent is None and not one.distributions and not is_named(one.name, drop):
             name = _free(str(canonicalize_name(one.name)), names)
             names.add(name)
-            found.append(Placed(repository=one, line=None, name=name))
+            found.append(MappedRepository(repository=one, line=None, name=name))
     return tuple(found)
 
 
@@ -92,8 +92,9 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def find_places(
-    captured: Captured | None, placed: Iterable[Placed], variables: Iterable[Variable] = (), *, own: bool = True,
-) -> Places:  # fmt: skip
+    captured: CaptureFacts | None, placed: Iterable[MappedRepository], variables: Iterable[Variable] = (), *,
+    own: bool = True,
+) -> PathMap:  # fmt: skip
     """Return what is known of the places of an environment; `own` where the captured Python itself will be used."""
     folders = [(text_of(one.repository.folder), one.path) for one in placed]
     found = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
@@ -106,7 +107,7 @@ def find_places(
     prefix = next((posixpath.normpath(folder) for folder in known if _is_own(folder)), "")
     moved = tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
     packed = captured.interpreter.prefix if own and captured and captured.interpreter else ""
-    return Places(moved=moved, environment=prefix, interpreter=packed)
+    return PathMap(moved=moved, environment=prefix, interpreter=packed)
 
 
 def text_of(folder: str) -> str:

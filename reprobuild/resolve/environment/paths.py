@@ -6,8 +6,8 @@ import re
 
 from msgspec import Struct
 
-from reprobuild.resolve.environment.modules import Loaded
-from reprobuild.resolve.environment.path_mapping import Places
+from reprobuild.resolve.environment.modules import LoadedModules
+from reprobuild.resolve.environment.path_mapping import PathMap
 
 # Where the loader looks without being told: ld.so(8).
 _DEFAULT = re.compile(r"/(usr/)?(local/)?lib(32|64)?(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?")
@@ -15,7 +15,7 @@ _DEFAULT = re.compile(r"/(usr/)?(local/)?lib(32|64)?(/[a-z0-9_]+-linux-gnu[a-z0-
 _OF_IMAGE = re.compile(r"/(?:usr/local|opt)/")
 
 
-class Rewritten(Struct, frozen=True, kw_only=True):
+class RewrittenPath(Struct, frozen=True, kw_only=True):
     """A list of folders as it is in the image (`value`, may be empty), and what became of the other entries.
 
     `left_out` gives a reason for each entry that is not needed; `missing` are those that nothing stands in for.
@@ -26,7 +26,9 @@ class Rewritten(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
 
 
-def rewrite_libraries(value: str, places: Places, loaded: Loaded, *, in_base: bool = False) -> Rewritten:
+def rewrite_libraries(
+    value: str, places: PathMap, loaded: LoadedModules, *, in_base: bool = False
+) -> RewrittenPath:
     """Return `LD_LIBRARY_PATH` for the image.
 
     Args:
@@ -48,16 +50,16 @@ def rewrite_libraries(value: str, places: Places, loaded: Loaded, *, in_base: bo
                 left_out.append(f"{entry} ({found.reason})")
             else:
                 missing.append(entry)
-    return Rewritten(value=":".join(kept), left_out=tuple(left_out), missing=tuple(missing))
+    return RewrittenPath(value=":".join(kept), left_out=tuple(left_out), missing=tuple(missing))
 
 
-def rewrite_sources(value: str, places: Places) -> Rewritten:
+def rewrite_sources(value: str, places: PathMap) -> RewrittenPath:
     """Return `PYTHONPATH` for the image: captured repositories and the environment are there, other folders are not."""
     entries = [(entry, places.move(entry)) for entry in _entries(value)]
     relative = [
         f"{entry} (relative)" for entry in dict.fromkeys(value.split(":")) if entry and entry[0] != "/"
     ]
-    return Rewritten(
+    return RewrittenPath(
         value=":".join(moved for _, moved in entries if moved),
         left_out=(*(entry for entry, moved in entries if not moved), *relative), missing=(),
     )  # fmt: skip

@@ -6,28 +6,29 @@ from msgspec import Struct
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.oci_registry.reference import is_image
-from reprobuild.lock.lock import Ruling, Setting
-from reprobuild.resolve.environment.environment import Surrounded, preload_packages, resolve_environment
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import EnvVar
+from reprobuild.resolve.environment.environment import PathContext, preload_packages, resolve_environment
 from reprobuild.resolve.environment.modules import find_loaded
-from reprobuild.resolve.environment.path_mapping import Places, find_places, place_repositories
+from reprobuild.resolve.environment.path_mapping import PathMap, find_places, place_repositories
 from reprobuild.resolve.not_installed import rule_others
 from reprobuild.resolve.vendor.recognise import recognise
 from reprobuild.snapshot.model import Snapshot
 
 
-class Triage(Struct, frozen=True, kw_only=True):
+class EnvDecision(Struct, frozen=True, kw_only=True):
     """The settings of the image, the system packages that they need, and where things will stand.
 
     `rulings` has one for each variable and module, and for each package of conda and rpm.
     """
 
-    settings: tuple[Setting, ...]
-    rulings: tuple[Ruling, ...]
+    settings: tuple[EnvVar, ...]
+    rulings: tuple[Resolution, ...]
     packages: tuple[str, ...]
-    places: Places
+    places: PathMap
 
 
-def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
+def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> EnvDecision:
     """Decide the variables and modules of a snapshot.
 
     Raises:
@@ -39,9 +40,9 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
     in_base = bool(decisions.base and is_image(decisions.base) and recognise(snapshot))
     settings, rulings = resolve_environment(
         snapshot.variables, bake=decisions.bake, drop=decisions.drop,
-        around=Surrounded(places=places, loaded=loaded, in_base=in_base),
+        around=PathContext(places=places, loaded=loaded, in_base=in_base),
     )  # fmt: skip
-    return Triage(
+    return EnvDecision(
         settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_others(snapshot, decisions)), places=places,
         packages=(*preload_packages(settings), *loaded.packages()),
     )  # fmt: skip

@@ -27,10 +27,12 @@ from reprobuild.infra.untrusted.names import check_path
 from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.infra.untrusted.relocation import built_for, moved_program
 from reprobuild.infra.untrusted.strings import Line
-from reprobuild.lock.lock import STANDALONE, Artefact, Interpreter, Ruling, Wheel
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Interpreter, Wheel
+from reprobuild.lock.system import STANDALONE, Artefact
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.shared_libraries import Ask, asks
-from reprobuild.resolve.system.wheel_libraries import MACHINES, File, file_of
+from reprobuild.resolve.system.wheel_libraries import MACHINES, ElfFile, file_of
 from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
@@ -51,11 +53,11 @@ _VERSION = 1  # of what is remembered
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """What the archive of an interpreter holds: its ELF files, and whether the program finds its own library."""
 
-    files: tuple[File, ...]
+    files: tuple[ElfFile, ...]
     lost: Line = ""
 
 
-def take_captured(snapshot: Snapshot, machine: str, around: Surroundings) -> Interpreter | None:
+def take_captured(snapshot: Snapshot, machine: str, around: ResolveContext) -> Interpreter | None:
     """Return the interpreter that the snapshot holds, whose archive is then in the store; None where it holds none.
 
     Raises:
@@ -108,7 +110,7 @@ def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, 
 
 def asks_of(
     interpreter: Interpreter, machine: str, store: Store
-) -> tuple[tuple[Wheel, tuple[File, ...]], ...]:
+) -> tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]:
     """Return the ELF files of a captured interpreter as those of a wheel, which is how they are judged."""
     if interpreter.kind != "captured" or interpreter.file is None:
         return ()
@@ -117,14 +119,14 @@ def asks_of(
     return ((wheel, held.files),)
 
 
-def asked_of_system(own: tuple[tuple[Wheel, tuple[File, ...]], ...]) -> tuple[Ask, ...]:
+def asked_of_system(own: tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]) -> tuple[Ask, ...]:
     """Return what a captured interpreter needs of the system; each of its files is one that an import may load."""
     return tuple(msgspec.structs.replace(ask, imported=True) for ask in asks(own))
 
 
 def judged(
-    interpreter: Interpreter, left_out: tuple[Ruling, ...], needed: tuple[Ask, ...]
-) -> tuple[Ruling, ...]:
+    interpreter: Interpreter, left_out: tuple[Resolution, ...], needed: tuple[Ask, ...]
+) -> tuple[Resolution, ...]:
     """Return the libraries that no package brings as deviations: modules of the standard library cannot be imported.
 
     Raises:
@@ -209,7 +211,7 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
     origin = interpreter.file.filename if interpreter.file else ""
     program = f"{_TOP}/bin/{posixpath.basename(interpreter.executable)}"
     kinds: dict[str, bool] = {}
-    files: list[File] = []
+    files: list[ElfFile] = []
     config, content, path, total = "", b"", None, 0
     for info in tars.members(tar, origin, packed=packed):
         total += info.size

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import STANDALONE, Base, Interpreter, Ruling
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Interpreter
+from reprobuild.lock.system import STANDALONE, Base
 from reprobuild.resolve.interpreter.evidence import (
     Seen,
     another_python,
@@ -22,8 +24,8 @@ from reprobuild.resolve.interpreter.evidence import (
     seen_pythons,
     system_pythons,
 )
-from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
+from reprobuild.snapshot.model import Snapshot, SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
@@ -32,15 +34,15 @@ GUESS = "python-guess"  # the system's Python, where the environment may have ru
 Find = Callable[[str], Build]
 
 
-class NoPython(LockError):
+class NoPythonError(LockError):
     """The Python that the environment ran cannot be had, and no other stands in for it."""
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class InterpreterChoice(Struct, frozen=True, kw_only=True):
     """The interpreter of the image, and the deviation that it is, if it is one; `lost` says why it cannot be had."""
 
     interpreter: Interpreter
-    rulings: tuple[Ruling, ...] = ()
+    rulings: tuple[Resolution, ...] = ()
     lost: LockError | None = None
 
 
@@ -76,28 +78,28 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     return _interpreter(version, f"apt-packages.txt lists python{minor}")
 
 
-def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
+def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
     """Return a standalone interpreter with its build; where there is none, the system's of the captured list.
 
     Any other interpreter comes back as it is.
 
     Raises:
-        NoPython: there is no build, and the captured list has no Python of that minor version.
+        NoPythonError: there is no build, and the captured list has no Python of that minor version.
     """
     if wanted.kind != "standalone":
-        return Choice(interpreter=wanted)
+        return InterpreterChoice(interpreter=wanted)
     try:
         build = find(requested(wanted))
-    except NoBuild as err:
+    except NoBuildError as err:
         if wanted.free_threaded:
-            raise NoPython(
+            raise NoPythonError(
                 f"Python {wanted.version} ({wanted.evidence}) is free-threaded, which no package of the system is, "
                 f"and {err}",
                 hint=err.hint,
             ) from None
         version = system_pythons(snapshot).get(wanted.minor)
         if version is None:
-            raise NoPython(
+            raise NoPythonError(
                 f"Python {wanted.version} ({wanted.evidence}) is not among the captured packages, and {err}",
                 hint=err.hint,
             ) from None
@@ -105,7 +107,7 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
     return _choice(with_build(wanted, build), snapshot)
 
 
-def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice:
+def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find) -> InterpreterChoice:
     """Compare a system's Python with the one that the base has; where they differ, take a standalone build.
 
     Where there is no such build, the base's own is a deviation; `kind` of what comes back says which it is.
@@ -117,15 +119,15 @@ def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice
     version = found[0] if found else wanted.version
     own = msgspec.structs.replace(wanted, version=version)
     if f"{version}.".startswith(f"{wanted.version}."):
-        return Choice(interpreter=own, rulings=choice.rulings or _choice(own, snapshot).rulings)
+        return InterpreterChoice(interpreter=own, rulings=choice.rulings or _choice(own, snapshot).rulings)
     try:
         build = find(wanted.version)
-    except NoBuild as err:
+    except NoBuildError as err:
         return _choice(own, snapshot, wanted.version, str(err))
     return _choice(with_build(wanted, build), snapshot)
 
 
-def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Ruling, ...]:
+def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Resolution, ...]:
     """Return the deviation of a system's Python that stands in for one that the variables lead to.
 
     Args:
@@ -138,7 +140,7 @@ def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> 
     if other is None:
         return ()
     place, words = other
-    ruling = Ruling(
+    ruling = Resolution(
         file=place.file, line=place.line, subject="python", outcome="replaced", kind=GUESS,
         reason=f"the image would have Python {interpreter.version} ({interpreter.evidence}), a guess: {words}, "
         "which may be another Python; say which one ran: --python X.Y.Z (`python -VV` prints it)",
@@ -152,12 +154,12 @@ def standalone(wanted: Interpreter) -> Interpreter:
     return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
 
 
-def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
+def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
     """Return what `bring` does; where it cannot be had, the wanted one without a file, so that resolving goes on."""
     try:
         return bring(wanted, snapshot, find)
-    except NoPython as err:
-        return Choice(interpreter=wanted, lost=err)
+    except NoPythonError as err:
+        return InterpreterChoice(interpreter=wanted, lost=err)
 
 
 def with_build(wanted: Interpreter, build: Build) -> Interpreter:
@@ -173,25 +175,27 @@ def requested(wanted: Interpreter) -> str:
     return wanted.version + "t" * wanted.free_threaded
 
 
-def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = "") -> Choice:
+def _choice(
+    interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = ""
+) -> InterpreterChoice:
     """Return the choice, with its ruling where another patch release was captured, or `wanted`."""
     captured = [one for one in seen_pythons(snapshot) if _minor(one.version) == interpreter.minor]
     fits = any(f"{interpreter.version}.".startswith(f"{one.version}.") for one in captured)
     place = captured[0].place if captured else None
     if (fits or not captured) and not wanted:
-        return Choice(interpreter=interpreter)
+        return InterpreterChoice(interpreter=interpreter)
     ran = (
         f"{captured[0].version} ({captured[0].evidence})"
         if captured
         else f"{wanted} ({interpreter.evidence})"
     )
-    ruling = Ruling(
+    ruling = Resolution(
         file=place.file if place else "python", line=place.line if place else 0, subject="python",
         outcome="replaced", kind=PATCH,
         reason=f"the environment ran Python {ran}, and the image has {interpreter.version}: "
         + ("; ".join(line.strip() for line in why.splitlines()) or interpreter.evidence),
     )  # fmt: skip
-    return Choice(interpreter=interpreter, rulings=(ruling,))
+    return InterpreterChoice(interpreter=interpreter, rulings=(ruling,))
 
 
 def _agreed(snapshot: Snapshot) -> Seen | None:
@@ -258,7 +262,7 @@ def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interp
     exact = next((one.version for one in same if one.version.startswith(f"{decided}.")), decided)
     version = exact if snapshot.packages and _minor(decided) not in system else decided
     asked = Seen(
-        version=version, evidence="decided by the user", place=Place("python", 0), free_threaded=free
+        version=version, evidence="decided by the user", place=SourceLocation("python", 0), free_threaded=free
     )
     return _wanted(asked, snapshot, system)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
+from reprobuild.snapshot.model import CapturedCondaPackage, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_names import INTERPRETER
 
 # Directories of PATH in which a manager of Pythons keeps them, and those that carry a version in their name.
@@ -32,7 +32,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     version: str
     evidence: str
-    place: Place
+    place: SourceLocation
     ran: bool = False
     free_threaded: bool = False
 
@@ -53,7 +53,7 @@ def not_used(snapshot: Snapshot) -> Iterable[str]:
             yield f"{module.evidence} was loaded, and the environment ran Python {ran.version} ({ran.evidence})"
 
 
-def another_python(snapshot: Snapshot) -> tuple[Place, str] | None:
+def another_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
     """Return the variable that leads to another Python than the system's, and its words; None where no variable does.
 
     A virtual environment does not say which Python made it. Where a directory of pyenv, uv or conda comes before
@@ -116,7 +116,7 @@ def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
             yield Seen(version=match[1], evidence=evidence, place=module.place)
 
 
-def is_free_threaded(python: CondaPackage, listed: Iterable[CondaPackage]) -> bool:
+def is_free_threaded(python: CapturedCondaPackage, listed: Iterable[CapturedCondaPackage]) -> bool:
     """Tell whether conda's Python is free-threaded: by its build (`5_cp313t`), or by the package that asks for such."""
     return bool(FREE_THREADED.search(python.build or "")) or any(
         one.name == "python-freethreading" for one in listed

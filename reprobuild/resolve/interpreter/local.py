@@ -16,14 +16,16 @@ from msgspec import Struct
 from reprobuild.capture import launch
 from reprobuild.errors import EngineError, LockError, SnapshotError
 from reprobuild.infra.display import escaped
-from reprobuild.infra.proc import SAFE, Failed, run
+from reprobuild.infra.proc import run
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.proc.own_python import SAFE
 from reprobuild.infra.untrusted.strings import AbsolutePath, Line
-from reprobuild.resolve.context import Surroundings
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.captured import adopt, in_full
 from reprobuild.resolve.interpreter.installations import changeable, installations, is_below_roots
-from reprobuild.resolve.interpreter.standalone import Build, NoBuild
+from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.capture_model import PackedInterpreter
-from reprobuild.snapshot.model import Report
+from reprobuild.snapshot.model import MachineReport
 from reprobuild.snapshot.python_build import StatedBuild, in_words, stated_build
 
 _MOST = 16  # Pythons that are asked
@@ -55,12 +57,12 @@ class _Answer(Struct, frozen=True):
         return self.platform == stated.platform and stated.words in (self.words, self.text.strip())
 
 
-class _Passed(Exception):
+class _PassedError(Exception):
     """A Python of this machine is not taken; the message says why."""
 
 
 def find_local(
-    version: str, reports: Sequence[Report], machine: str, none: NoBuild, around: Surroundings
+    version: str, reports: Sequence[MachineReport], machine: str, none: NoBuildError, around: ResolveContext
 ) -> Build:
     """Return the Python of this machine that is of the very build which the snapshot states, packed into the store.
 
@@ -72,7 +74,7 @@ def find_local(
         around: the snapshot's folder, this machine's environment, and the store.
 
     Raises:
-        NoBuild: there is no such Python here; the message names those that are another build.
+        NoBuildError: there is no such Python here; the message names those that are another build.
     """
     stated = stated_build(around.captured, reports)
     if stated is None or stated.version != version or stated.platform != f"linux-{machine}":
@@ -83,7 +85,7 @@ def find_local(
     for base in bases[:_MOST]:
         try:
             return _packed(base, minor, stated, machine, around)
-        except _Passed as err:
+        except _PassedError as err:
             passed.append(f"{escaped(str(base))} {err}")
     if _is_elsewhere(stated, bases, around):
         place = escaped(stated.prefix)
@@ -92,10 +94,10 @@ def find_local(
         )
     more = [f"and {len(passed) - _SHOWN} more"] if len(passed) > _SHOWN else []
     message = "; ".join([str(none), *passed[:_SHOWN], *more])
-    raise NoBuild(message, hint=none.hint)
+    raise NoBuildError(message, hint=none.hint)
 
 
-def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: Surroundings) -> bool:
+def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: ResolveContext) -> bool:
     """Tell whether the Python of the snapshot may still lie here, in a folder that nobody but the snapshot names."""
     prefix = stated.prefix
     if not prefix.startswith("/") or prefix == "/usr" or os.path.realpath(prefix) in map(str, bases):
@@ -106,15 +108,15 @@ def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: Surroundin
         return False
 
 
-def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: Surroundings) -> Build:
+def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: ResolveContext) -> Build:
     program = base / "bin" / f"python{minor}"
     if open_to_others := changeable(base, minor):
-        raise _Passed(f"is not run: others can change {escaped(str(open_to_others))}")
+        raise _PassedError(f"is not run: others can change {escaped(str(open_to_others))}")
     answer = _asked(program)
     if not answer.is_build(stated):
-        raise _Passed(f"is another build ({escaped(answer.words)}, not {escaped(stated.words)})")
+        raise _PassedError(f"is another build ({escaped(answer.words)}, not {escaped(stated.words)})")
     if os.path.realpath(answer.prefix) != str(base):
-        raise _Passed(f"belongs to {escaped(answer.prefix)}")
+        raise _PassedError(f"belongs to {escaped(answer.prefix)}")
     around.say(f"python: Python {stated.version} of this machine, {escaped(str(base))}: the build that ran")
     with around.store.scratch() as scratch:
         try:
@@ -122,8 +124,8 @@ def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: S
             packed = msgspec.json.decode(said, type=PackedInterpreter)
             evidence = f"on this machine: {in_full(packed)}"
             taken = adopt(packed, scratch, evidence, machine, around.store)
-        except (Failed, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
-            raise _Passed(f"cannot be packed: {escaped(str(err))}") from None
+        except (ProcessFailedError, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
+            raise _PassedError(f"cannot be packed: {escaped(str(err))}") from None
     if packed.left_out:
         around.say(
             f"python: {len(packed.left_out)} of its files are left out, {packed.left_out[0].path} first"
@@ -138,7 +140,7 @@ def _asked(program: Path) -> _Answer:
     try:
         said = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)
         return msgspec.json.decode(said, type=_Answer)
-    except (Failed, EngineError):
-        raise _Passed("does not start") from None
+    except (ProcessFailedError, EngineError):
+        raise _PassedError("does not start") from None
     except msgspec.DecodeError:
-        raise _Passed("does not tell its build") from None
+        raise _PassedError("does not tell its build") from None

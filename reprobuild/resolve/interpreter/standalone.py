@@ -15,11 +15,16 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.infra.proc import SAFE, Failed, own_module, run, with_absolute
-from reprobuild.infra.secrets import redact, strip_credentials
+from reprobuild.infra.proc import run
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.proc.own_python import SAFE, own_module
+from reprobuild.infra.proc.programs import with_absolute
+from reprobuild.infra.secrets import redact
+from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.infra.untrusted.strings import Href, Label, Version
-from reprobuild.lock.lock import Artefact, Lock
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.model import Lock
+from reprobuild.lock.system import Artefact
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.store.store import hash_file
 
 _FILES = ("UV_CONFIG_FILE",)
@@ -32,7 +37,7 @@ _HINT = (
 )
 
 
-class NoBuild(LockError):
+class NoBuildError(LockError):
     """There is no such build, or it cannot be had."""
 
 
@@ -53,7 +58,7 @@ class _Listed(Struct, frozen=True, kw_only=True):
     variant: Label
 
 
-def find_build(version: str, machine: str, around: Surroundings) -> Build:
+def find_build(version: str, machine: str, around: ResolveContext) -> Build:
     """Bring the standalone build of a version of Python into the store.
 
     Args:
@@ -61,13 +66,13 @@ def find_build(version: str, machine: str, around: Surroundings) -> Build:
         machine: in the kernel's words, `x86_64`.
 
     Raises:
-        NoBuild: uv knows none, or could not bring it; the message has its words.
+        NoBuildError: uv knows none, or could not bring it; the message has its words.
     """
     found = _listed(version, machine, around.env, plain=True) or _listed(
         version, machine, around.env, plain=False
     )
     if not found:
-        raise NoBuild(f"uv knows no standalone build of Python {version} for {machine}", hint=_HINT)
+        raise NoBuildError(f"uv knows no standalone build of Python {version} for {machine}", hint=_HINT)
     url = strip_credentials(found[0].url)[0]
     known = around.store.recall(_key(url))
     if known is not None:
@@ -116,10 +121,12 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
             cwd=SAFE,
         )
         found = msgspec.json.decode(said, type=list[_Listed])
-    except Failed as err:
-        raise NoBuild(redact(str(err)), hint=_HINT) from None
+    except ProcessFailedError as err:
+        raise NoBuildError(redact(str(err)), hint=_HINT) from None
     except (msgspec.MsgspecError, ValueError) as err:
-        raise NoBuild(f"uv lists builds of Python in another form than known: {err}", hint=_HINT) from None
+        raise NoBuildError(
+            f"uv lists builds of Python in another form than known: {err}", hint=_HINT
+        ) from None
     wanted, variant = f"{version.removesuffix('t')}.", _FREE if version.endswith("t") else "default"
     return [
         one for one in found
@@ -127,7 +134,7 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
     ]  # fmt: skip
 
 
-def _bring(build: _Listed, machine: str, url: str, around: Surroundings) -> Artefact:
+def _bring(build: _Listed, machine: str, url: str, around: ResolveContext) -> Artefact:
     """Let uv download and check the archive, and adopt the copy that it keeps."""
     with around.store.scratch() as scratch:
         kept, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
@@ -141,11 +148,11 @@ def _bring(build: _Listed, machine: str, url: str, around: Surroundings) -> Arte
                 timeout=1800, cwd=SAFE,
                 purpose=f"bring the standalone build of Python {version}",
             )  # fmt: skip
-        except Failed as err:
-            raise NoBuild(redact(str(err)), hint=_HINT) from None
+        except ProcessFailedError as err:
+            raise NoBuildError(redact(str(err)), hint=_HINT) from None
         archives = [path for path in kept.iterdir() if path.is_file() and not path.is_symlink()]
         if len(archives) != 1:
-            raise NoBuild(f"uv kept {len(archives)} archives of Python {build.version}", hint=_HINT)
+            raise NoBuildError(f"uv kept {len(archives)} archives of Python {build.version}", hint=_HINT)
         size, sha256 = archives[0].stat().st_size, hash_file(archives[0])
         around.store.adopt(archives[0], sha256)
     name = unquote(urlsplit(url).path.rpartition("/")[2])
@@ -158,7 +165,7 @@ def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
     The build itself may be unknown to this uv: what differs between its two addresses of another one tells the mirror.
 
     Raises:
-        NoBuild: uv cannot be asked.
+        NoBuildError: uv cannot be asked.
     """
     machine = lock.machine
     minor = lock.interpreter.minor

@@ -15,11 +15,13 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.pypi.choose import choose_wheel
 from reprobuild.ecosystems.pypi.files import Bring as Bring
-from reprobuild.ecosystems.pypi.files import Distribution, FileLists, at_address
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution, at_address
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Artefact, Ruling, Sdist, Wheel
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.python.rulings import BUILT, no_hash, rule, why_yanked
 from reprobuild.snapshot.model import Requirement
 from reprobuild.store.store import Store
@@ -29,7 +31,7 @@ _SUFFIX = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|tar|zip)$")
 _UNHASHED = "the freeze tells no hash of it, so it is what stood there when the lock was made"
 _NO_HASH_HERE = "the freeze tells no hash of it, so nobody can tell whether it is the same"
 
-Answer = tuple["Wheel | Sdist | None", Ruling]
+Answer = tuple["Wheel | Sdist | None", Resolution]
 
 
 def bring_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
@@ -46,7 +48,7 @@ def bring_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
     return Artefact(filename=filename, sha256=sha256, size=size, url=url)
 
 
-def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: Bring) -> Answer:
+def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, bring: Bring) -> Answer:
     """Lock the file that a line names.
 
     Args:
@@ -89,7 +91,8 @@ def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: 
 
 
 def _hashed(
-    line: Requirement, filename: str, sha256: str, there: tuple[FileLists, Sequence[Distribution]], target: Target,
+    line: Requirement, filename: str, sha256: str, there: tuple[FileLists, Sequence[IndexDistribution]],
+    target: WheelTarget,
 ) -> Answer:  # fmt: skip
     files, known = there
     for item in known:
@@ -106,7 +109,7 @@ _OTHER_FILE = "it was installed from one file, and no index of this machine has 
 
 
 def _of_captured_machine(
-    line: Requirement, files: FileLists, known: Sequence[Distribution], target: Target
+    line: Requirement, files: FileLists, known: Sequence[IndexDistribution], target: WheelTarget
 ) -> Answer:
     if not known:
         return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
@@ -115,7 +118,7 @@ def _of_captured_machine(
 
 
 def _replaced(
-    line: Requirement, files: FileLists, known: Sequence[Distribution], why: str, target: Target
+    line: Requirement, files: FileLists, known: Sequence[IndexDistribution], why: str, target: WheelTarget
 ) -> Answer:
     item = next((one for one in known if files.hash_of(one)), known[0])
     reason = f"{why}; {item.index} has one of that name; {_NO_HASH_HERE}"
@@ -130,9 +133,9 @@ def _replaced(
 def _lock(
     line: Requirement,
     file: Artefact,
-    item: Distribution | None,
+    item: IndexDistribution | None,
     reason: str,
-    target: Target,
+    target: WheelTarget,
 ) -> Answer:
     """Return the wheel or the source that a file is, if it fits."""
     name, yanked = canonicalize_name(line.name), why_yanked(item) if item else ""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.pypi.versions import same_version
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.rulings import rule
 from reprobuild.snapshot.model import Requirement
 
@@ -28,7 +28,7 @@ class Below(Struct, frozen=True, kw_only=True):
     same: bool = False
 
 
-def rule_of_base(line: Requirement, refused: Ruling, below: Below) -> Ruling:
+def rule_of_base(line: Requirement, refused: Resolution, below: Below) -> Resolution:
     """Return the ruling on a line that nothing else has: of the base where it has that version, else as it was.
 
     Args:

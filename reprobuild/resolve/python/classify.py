@@ -13,7 +13,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.services import Service, fill
-from reprobuild.ecosystems.pypi.indexes import Index
+from reprobuild.ecosystems.pypi.indexes import PackageIndex
 from reprobuild.resolve.python.debian_names import brought_by
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers.conda_names import INTERPRETER
@@ -140,12 +140,12 @@ def _filled(url: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", folders))
 
 
-def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
+def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[PackageIndex, ...]:
     """Return the places where a distribution's wheels stand by the rules of the services, beside the indexes."""
     found = []
     for key, service in services.items():
         label = re.fullmatch(service.versions, version) if service.versions else None
         if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
             url = fill(service, **(label.groupdict() if label else {}))
-            found.append(Index(url, links=service.links, ruled=True, service=key))
+            found.append(PackageIndex(url, links=service.links, ruled=True, service=key))
     return tuple(found)

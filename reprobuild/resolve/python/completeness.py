@@ -6,7 +6,8 @@ import shlex
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Lock, Ruling, absent
+from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.requirements import absent
 from reprobuild.snapshot.model import Snapshot
 
 LEAST = 5  # distributions that are absent: an environment that works may lack a few
@@ -14,7 +15,7 @@ SHARE = 5  # one of so many: a large environment may lack more of them
 _SHOWN = 5
 
 
-def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Ruling, ...]:
+def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     """Rule a list (`no-freeze`) that lacks much of what its distributions require.
 
     What `reprobuild capture` wrote is a freeze. A line that became nothing is no gap of the list.
@@ -36,4 +37,6 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Ruling, ...]:
         f"`pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
         f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}"
     )
-    return (Ruling(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind="no-freeze"),)
+    return (
+        Resolution(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind="no-freeze"),
+    )

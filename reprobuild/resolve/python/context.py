@@ -10,14 +10,14 @@ from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import decided_indexes
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
-from reprobuild.lock.lock import Base
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.system import Base
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.archives import bring_file
 from reprobuild.resolve.python.base_distributions import Below
 from reprobuild.resolve.python.classify import by_rule, look_up, silent_places
 from reprobuild.resolve.python.debian_names import is_debians_alone, versions_of
-from reprobuild.resolve.python.previous_locks import Earlier
-from reprobuild.resolve.python.resolve import Around
+from reprobuild.resolve.python.previous_locks import KeptWheels
+from reprobuild.resolve.python.resolve import LineContext
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 NOTHING = Below()
@@ -25,7 +25,7 @@ _OF_SYSTEM = "/usr"  # sys.prefix of Debian's own Python
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
-def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Surroundings) -> FileLists:
+def file_lists(decisions: Decisions, services: Mapping[str, Service], around: ResolveContext) -> FileLists:
     """Return the lists of the machine's indexes, with those that were decided, and let the network know their logins.
 
     Raises:
@@ -49,15 +49,15 @@ def known_of(
     snapshot: Snapshot,
     services: Mapping[str, Service],
     base: Base,
-    around: Surroundings,
+    around: ResolveContext,
     below: Below = NOTHING,
-) -> Around:
+) -> LineContext:
     """Return what the lines of a freeze may know of the rest; `below` is what pip installed into the base's image."""
-    return Around(
+    return LineContext(
         services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
         packages=versions_of(snapshot.packages), base=base.installed,
         image=base.image.reference if base.image else "", apart=is_apart(snapshot), below=below,
-        earlier=Earlier(around.store),
+        earlier=KeptWheels(around.store),
     )  # fmt: skip
 
 

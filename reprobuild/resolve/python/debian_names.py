@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 
 # What only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
 _MARK = re.compile(r"\d(?:ubuntu|build)\d|[+~](?:ubuntu|dfsg|deb|ds)(?:\d|$)")
@@ -41,7 +41,7 @@ def _names() -> _Names:
     return msgspec.toml.decode(raw, type=_Names)
 
 
-def versions_of(packages: Iterable[Package]) -> dict[str, str]:
+def versions_of(packages: Iterable[SystemPackage]) -> dict[str, str]:
     """Return {name: version} of the captured packages that were installed."""
     return {package.name: package.version for package in packages if package.mark != "residual"}
 

@@ -13,15 +13,15 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, environment_of
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.rulings import rule
 from reprobuild.snapshot.model import Requirement, Snapshot
-from reprobuild.snapshot.parsers.pip_freeze import same_version
+from reprobuild.snapshot.parsers.pip_freeze_unique import same_version
 
 
 def of_environment(
     snapshot: Snapshot, python: str, machine: str, drop: Collection[str] = ()
-) -> tuple[Snapshot, tuple[Ruling, ...]]:
+) -> tuple[Snapshot, tuple[Resolution, ...]]:
     """Return the snapshot with the lines that are for one environment, and what became of the others.
 
     Args:
@@ -33,7 +33,7 @@ def of_environment(
     if not any(line.marker for line in snapshot.requirements):
         return snapshot, ()
     here: dict[str, Requirement] = {}
-    rulings: list[Ruling] = []
+    rulings: list[Resolution] = []
     for line in snapshot.requirements:
         found = None if is_named(line.name, drop) else _not_here(line, python, machine)
         key = f"{line.kind}:{line.name}" if line.kind == "leftover" else canonicalize_name(line.name)
@@ -44,7 +44,7 @@ def of_environment(
     return msgspec.structs.replace(snapshot, requirements=tuple(here.values())), tuple(rulings)
 
 
-def _not_here(line: Requirement, python: str, machine: str) -> Ruling | None:
+def _not_here(line: Requirement, python: str, machine: str) -> Resolution | None:
     if not line.marker:
         return None
     where = f"Python {python} on Linux and {machine}"
@@ -57,7 +57,7 @@ def _not_here(line: Requirement, python: str, machine: str) -> Ruling | None:
     return rule(line, "excluded", f"it is for other environments than {where}: {line.marker}", "marker")
 
 
-def _again(line: Requirement, first: Requirement | None) -> Ruling | None:
+def _again(line: Requirement, first: Requirement | None) -> Resolution | None:
     if first is None:
         return None
     places = [(one.kind, one.url, one.commit, one.path, one.sha256, one.hashes) for one in (first, line)]

@@ -15,7 +15,7 @@ from reprobuild.store.roots import kept_locks, place_of
 from reprobuild.store.store import Store
 
 
-class Earlier:
+class KeptWheels:
     """The wheels of kept locks that are in a store, by the names of their distributions.
 
     Args:

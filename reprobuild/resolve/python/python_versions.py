@@ -7,16 +7,18 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from reprobuild.ecosystems.pypi.choose import choose_sdist, choose_wheel
-from reprobuild.ecosystems.pypi.files import Distribution, FileLists
-from reprobuild.ecosystems.pypi.simple_api import NoList
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution
+from reprobuild.ecosystems.pypi.simple_api import NoListError
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.snapshot.model import Requirement
 
 # CPython 3.5 to 3.16: releases that wheels of an index are tagged for.
 _MINORS = range(5, 17)
 
 
-def pythons_of(files: Sequence[Distribution], target: Target, *, wheels_only: bool) -> tuple[str, ...]:
+def pythons_of(
+    files: Sequence[IndexDistribution], target: WheelTarget, *, wheels_only: bool
+) -> tuple[str, ...]:
     """Return each `X.Y` for which one of the files fits the machine and C library of a target.
 
     Args:
@@ -32,14 +34,14 @@ def pythons_of(files: Sequence[Distribution], target: Target, *, wheels_only: bo
     return tuple(found)
 
 
-def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Target) -> tuple[str, ...]:
+def common_pythons(lines: Iterable[Requirement], files: FileLists, target: WheelTarget) -> tuple[str, ...]:
     """Return each `X.Y` for which every pinned release of an index has a file."""
     common = {f"3.{minor}" for minor in _MINORS}
     for line in lines:
         if line.kind == "index" and line.version:
             try:
                 offered = [item for offer in files.offers(line.name, line.version) for item in offer.files]
-            except NoList:
+            except NoListError:
                 continue
             common &= set(pythons_of(offered, target, wheels_only=False)) if offered else common
     return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)

@@ -15,14 +15,15 @@ from msgspec import UNSET, Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.services import Service
-from reprobuild.ecosystems.pypi.choose import Choice, choose, hashed, having
+from reprobuild.ecosystems.pypi.choose import ChosenFile, choose, hashed, having
 from reprobuild.ecosystems.pypi.choose import newest as newest
-from reprobuild.ecosystems.pypi.files import FileLists, Offer
-from reprobuild.ecosystems.pypi.simple_api import NoList
-from reprobuild.ecosystems.pypi.target import Target as Target
+from reprobuild.ecosystems.pypi.files import Bring, FileLists, IndexOffer
+from reprobuild.ecosystems.pypi.simple_api import NoListError
+from reprobuild.ecosystems.pypi.target import WheelTarget as WheelTarget
 from reprobuild.errors import FetchError
-from reprobuild.lock.lock import Ruling, Sdist, Wheel
-from reprobuild.resolve.python.archives import Bring, resolve_archive
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.resolve.python.archives import resolve_archive
 from reprobuild.resolve.python.base_distributions import Below, rule_of_base
 from reprobuild.resolve.python.classify import Lookup, look_up
 from reprobuild.resolve.python.python_versions import common_pythons
@@ -49,7 +50,7 @@ from reprobuild.snapshot.parsers.conda_names import TORCH
 WORKERS = 16  # most of the time is that of the index, far away
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class ResolvedLines(Struct, frozen=True, kw_only=True):
     """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line.
 
     `pythons` are the `X.Y` for which every pinned release has a file, where one has no file for the target. `lost` are
@@ -58,12 +59,12 @@ class Resolved(Struct, frozen=True, kw_only=True):
 
     wheels: tuple[Wheel, ...]
     sdists: tuple[Sdist, ...]
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[Resolution, ...]
     pythons: tuple[str, ...] = ()
-    lost: tuple[NoList, ...] = ()
+    lost: tuple[NoListError, ...] = ()
 
 
-class Around(Struct, frozen=True, kw_only=True):
+class LineContext(Struct, frozen=True, kw_only=True):
     """What resolving the lines of a freeze may know of the rest.
 
     `packages` are the captured system packages, `base` those of the image, each with its version; `image` is the image
@@ -82,8 +83,8 @@ class Around(Struct, frozen=True, kw_only=True):
 
 
 def resolve_requirements(
-    requirements: Iterable[Requirement], files: FileLists, target: Target, around: Around
-) -> Resolved:
+    requirements: Iterable[Requirement], files: FileLists, target: WheelTarget, around: LineContext
+) -> ResolvedLines:
     """Find the file of every line that names a version on an index.
 
     conda's own build of a distribution is on no index. Where its version is known, the wheel of the same version
@@ -103,7 +104,7 @@ def resolve_requirements(
     with ThreadPoolExecutor(WORKERS) as pool:
         answers = [answer for answer in pool.map(finder.find, lines) if answer is not None]
     unfit = any(ruling.kind in UNFIT for _, ruling in answers)
-    return Resolved(
+    return ResolvedLines(
         wheels=tuple(one for one, _ in answers if isinstance(one, Wheel)),
         sdists=tuple(one for one, _ in answers if isinstance(one, Sdist)),
         rulings=tuple(ruling for _, ruling in answers),
@@ -112,7 +113,7 @@ def resolve_requirements(
     )
 
 
-Answer = tuple["Wheel | Sdist | None", Ruling]
+Answer = tuple["Wheel | Sdist | None", Resolution]
 _WITHOUT_FILE = {
     "source": "is locked as a source, which needs its repository",
     "folder": "it was installed from a folder, which is in no file of the snapshot",
@@ -121,10 +122,10 @@ _WITHOUT_FILE = {
 
 
 class _Finder:
-    def __init__(self, files: FileLists, target: Target, around: Around) -> None:
+    def __init__(self, files: FileLists, target: WheelTarget, around: LineContext) -> None:
         self._files, self._target, self._around = files, target, around
         self._unasked: list[
-            tuple[str, NoList]
+            tuple[str, NoListError]
         ] = []  # names of lines, and the index that gave no list of them
 
     def find(self, line: Requirement) -> Answer | None:
@@ -135,7 +136,7 @@ class _Finder:
         """
         try:
             found, ruling = self._find(line)
-        except NoList as err:
+        except NoListError as err:
             service = self._lost_service(line) if self._files.is_common(err) else err
             if service is None:
                 self._unasked.append((line.name, err))
@@ -143,15 +144,15 @@ class _Finder:
             found, ruling = None, unlisted(line, service)
         return found, ruling if found else rule_of_base(line, ruling, self._around.below)
 
-    def _lost_service(self, line: Requirement) -> NoList | None:
+    def _lost_service(self, line: Requirement) -> NoListError | None:
         """Return the error of a service that a line's version leads to, where that gives no list either."""
         try:
             self._files.elsewhere(line.name, line.version or "")
-        except NoList as err:
+        except NoListError as err:
             return err
         return None
 
-    def lost(self) -> tuple[NoList, ...]:
+    def lost(self) -> tuple[NoListError, ...]:
         """Return an error for each index of the machine that gave no list, by its words, and for others beside it."""
         found = {str(err): err for _, err in self._unasked}
         for err in self._files.lost(self._unasked[0][0]) if self._unasked else ():
@@ -173,7 +174,7 @@ class _Finder:
             return self._of_conda(line, lookup)
         return None, self._without_file(line, lookup)
 
-    def _without_file(self, line: Requirement, lookup: Lookup) -> Ruling:
+    def _without_file(self, line: Requirement, lookup: Lookup) -> Resolution:
         if lookup.where in ("dropped", "interpreter"):
             kind = "leftover" if lookup.where == "dropped" else "interpreter"
             return rule(line, "excluded", f"dropped: {lookup.why}", kind)
@@ -204,13 +205,13 @@ class _Finder:
         more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
         return None, nowhere(line, versions, lookup, more)
 
-    def _having(self, line: Requirement, offers: list[Offer]) -> list[Offer]:
+    def _having(self, line: Requirement, offers: list[IndexOffer]) -> list[IndexOffer]:
         hashes = line.hashes
         return [having(offer, hashes, self._files) for offer in offers] if hashes else offers
 
     def _by_rule(
-        self, line: Requirement, choice: Choice | None, offers: list[Offer]
-    ) -> tuple[Choice | None, list[Offer]]:
+        self, line: Requirement, choice: ChosenFile | None, offers: list[IndexOffer]
+    ) -> tuple[ChosenFile | None, list[IndexOffer]]:
         """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
         more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
         there = choose([*more, *offers], self._files, self._target)
@@ -228,7 +229,7 @@ class _Finder:
         reason = f"{there}; {other} stands in: {ruling.reason}"
         return found, rule(line, "replaced", reason, "other-local-version")
 
-    def _locked(self, line: Requirement, choice: Choice) -> Answer:
+    def _locked(self, line: Requirement, choice: ChosenFile) -> Answer:
         try:
             known = self._files.hash_of(choice.file) is not None
             file = self._files.artefact(choice.file)

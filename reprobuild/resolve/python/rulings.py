@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from reprobuild.ecosystems.pypi.choose import Choice, differing
-from reprobuild.ecosystems.pypi.files import Distribution, Offer
-from reprobuild.ecosystems.pypi.target import Target
+from reprobuild.ecosystems.pypi.choose import ChosenFile, differing
+from reprobuild.ecosystems.pypi.files import IndexDistribution, IndexOffer
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import nearest, public, same_version
 from reprobuild.errors import FetchError
-from reprobuild.lock.lock import Outcome, Ruling
+from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.python.classify import Lookup
 from reprobuild.resolve.python.python_versions import in_words, pythons_of
 from reprobuild.snapshot.model import Requirement
@@ -22,20 +22,20 @@ BROUGHT = "; no sha256 of it is published, so it is what stood there when the lo
 _NIGHTLY = "; nightly builds are removed after about 60 days"
 
 
-def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Ruling:
+def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
     """Return the ruling on a line."""
-    return Ruling(
+    return Resolution(
         file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
         reason=reason, kind=kind, captured=line.text,
     )  # fmt: skip
 
 
-def why_yanked(file: Distribution) -> str:
+def why_yanked(file: IndexDistribution) -> str:
     """Return why a publisher yanked a file, empty where he did not."""
     return "" if file.yanked is None else file.yanked or "no reason given"
 
 
-def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
+def told(choice: ChosenFile, line: Requirement, *, decided: bool) -> str:
     """Say which file was chosen and where, and what else there was to choose from."""
     file = choice.file
     reason = f"{file.filename} from {file.index}" + (", which was decided" if decided else "")
@@ -55,8 +55,8 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
 
 
 def ambiguous(
-    line: Requirement, choice: Choice, facts_of: Callable[[Distribution], Mapping[str, str]]
-) -> Ruling:
+    line: Requirement, choice: ChosenFile, facts_of: Callable[[IndexDistribution], Mapping[str, str]]
+) -> Resolution:
     """Rule a line that two indexes have differently: nobody can tell which was installed."""
     one, other = choice.file, choice.clash or choice.rival or choice.file
     if choice.clash:
@@ -75,12 +75,12 @@ def ambiguous(
     return rule(line, "unresolved", reason, "ambiguous-index")
 
 
-def _decision(line: Requirement, item: Distribution) -> str:
+def _decision(line: Requirement, item: IndexDistribution) -> str:
     """Return the value of `--index` that takes a line from the index of a file, as a shell reads it."""
     return f"{shlex.quote(line.name)}={shlex.quote(item.index)}"
 
 
-def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
+def no_hash(line: Requirement, item: IndexDistribution, err: FetchError) -> Resolution:
     """Rule a line whose file has no published hash, and could not be had to take it."""
     reason = (
         f"{item.filename} of {item.index} has no published sha256, and the file itself cannot be had for it ({err}); "
@@ -89,12 +89,12 @@ def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
     return rule(line, "unresolved", reason, "no-hash")
 
 
-def unlisted(line: Requirement, err: FetchError) -> Ruling:
+def unlisted(line: Requirement, err: FetchError) -> Resolution:
     """Rule a line for which a place gives no list of files; lines of one place have one reason."""
     return rule(line, "unresolved", f"{err}; {err.hint}", "unreachable-index")
 
 
-def other_hash(line: Requirement, found: Sequence[Distribution]) -> Ruling:
+def other_hash(line: Requirement, found: Sequence[IndexDistribution]) -> Resolution:
     """Rule a line whose hashes no file has: one was uploaded again under the same name, or an index is another one."""
     there = ", ".join(
         f"{item.filename} from {item.index}" + (f" (sha256 {item.sha256[:12]})" if item.sha256 else "")
@@ -112,7 +112,7 @@ def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
     return f"{line.name} {version} is on no index of this machine; there is {near}{nightly}"
 
 
-def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Ruling:
+def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Resolution:
     """Rule a line whose version no index has, and name what could replace it.
 
     Args:
@@ -133,7 +133,7 @@ def unlabelled(versions: Sequence[str], version: str) -> str | None:
     return next((one for one in versions if "+" in version and same_version(one, public(version))), None)
 
 
-def no_file(line: Requirement, target: Target, offers: Sequence[Offer]) -> Ruling:
+def no_file(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]) -> Resolution:
     """Rule a line whose version is there, but not for this interpreter and machine."""
     wheels = any(item.tags for offer in offers for item in offer.files)
     what = "wheel" if wheels else "source"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.base_distributions import Below
 from reprobuild.resolve.python.classify import Lookup
 from reprobuild.resolve.python.debian_names import same_release
@@ -19,7 +19,7 @@ NOTHING = Below()
 
 def rule_system(
     line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str, below: Below = NOTHING
-) -> Ruling:
+) -> Resolution:
     """Rule a line that a system package or a vendor's image brought.
 
     Args:
@@ -49,7 +49,7 @@ def rule_system(
     return rule(line, "excluded", f"{captured}; the image has no use for it", "host-package")
 
 
-def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Ruling:
+def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Resolution:
     about = f"{line.name} {line.version} is {lookup.why}"
     if below.image:
         has = below.distributions.get(str(canonicalize_name(line.name)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reprobuild.errors import FetchError, LockError
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.acceptance import accept
 
 _SHOWN = 5  # places, or projects that an index refuses
 Lost = FetchError | LockError
 
 
-def refuse_lost(lost: Sequence[Lost], rulings: Iterable[Ruling], accepted: Iterable[str]) -> None:
+def refuse_lost(lost: Sequence[Lost], rulings: Iterable[Resolution], accepted: Iterable[str]) -> None:
     """Stop where an index, a channel or the Python cannot be had, with all that the other lines lack.
 
     No class lets the lock go on without them: the image would lack all that comes from there.

@@ -14,18 +14,18 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.repository import Blob, Room
-from reprobuild.ecosystems.git.repository import Repository as Git
+from reprobuild.ecosystems.git.repository import GitRepository as Git
 from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
 from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
 from reprobuild.errors import LockError, ReproError
 from reprobuild.infra import proc, secrets
 from reprobuild.infra.display import escaped
-from reprobuild.infra.git.addresses import Origin, without_login
+from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.infra.git.command import is_local
-from reprobuild.lock.lock import Ruling
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.environment.path_mapping import text_of
-from reprobuild.resolve.sources.fetch_commit import NotBrought
-from reprobuild.snapshot.capture_model import Captured, Repository
+from reprobuild.resolve.sources.fetch_commit import NotFetchedError
+from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.parsers.capture_json import FILE, unquoted
 
 
@@ -43,7 +43,12 @@ class Tree(Struct, frozen=True, kw_only=True):
 
 
 def captured_tree(
-    one: Repository, captured: Captured, folder: Path, origins: Mapping[str, Origin], git: Git, name: str = ""
+    one: CapturedRepository,
+    captured: CaptureFacts,
+    folder: Path,
+    origins: Mapping[str, RepositoryAddress],
+    git: Git,
+    name: str = "",
 ) -> Tree:
     """Return the tree of a captured repository, whose objects are then in `git`.
 
@@ -56,7 +61,7 @@ def captured_tree(
 
     Raises:
         SnapshotError: the capture is damaged or incomplete.
-        NotBrought: a commit that only a remote had is nowhere to be had.
+        NotFetchedError: a commit that only a remote had is nowhere to be had.
     """
     parts = _parts(one, captured)
     works = []
@@ -79,11 +84,11 @@ def captured_tree(
 class _Part(Struct, frozen=True):
     """A captured repository, and its folder in the source tree, with `/` at its end; the outermost has none."""
 
-    one: Repository
+    one: CapturedRepository
     above: str = ""
 
 
-def _parts(one: Repository, captured: Captured) -> list[_Part]:
+def _parts(one: CapturedRepository, captured: CaptureFacts) -> list[_Part]:
     """Return a repository and all those inside of it, at any depth, each behind the one that it lies in."""
     parts = [_Part(one)]
     for part in parts:
@@ -99,7 +104,7 @@ def _bytes(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-def _work(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str:
+def _work(one: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git) -> str:
     """Take the objects of a repository, and return the commit of its files."""
     if one.object_format != "sha1":
         raise LockError(
@@ -114,7 +119,7 @@ def _work(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str
     if pack and one.bundle:
         try:
             git.unpack(pack)
-        except proc.Failed:
+        except proc.ProcessFailedError:
             raise damaged(one, "its bundle is damaged or lacks objects") from None
         work = one.bundle.refs.get("worktree")
     if work is None:
@@ -122,10 +127,10 @@ def _work(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str
     return work
 
 
-def _trees(one: Repository, commits: Sequence[str], git: Git) -> list[str]:
+def _trees(one: CapturedRepository, commits: Sequence[str], git: Git) -> list[str]:
     try:
         return git.trees_of(commits)
-    except proc.Failed:
+    except proc.ProcessFailedError:
         what = "its bundle, or that of a repository inside of it, is damaged or lacks objects"
         raise damaged(one, what) from None
 
@@ -162,7 +167,9 @@ def _stays(blob: Blob, above: str) -> bool:
     return blob.mode != "160000" and "__pycache__" not in blob.path[len(above) :].split("/")
 
 
-def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git: Git) -> None:
+def _bring(
+    one: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git
+) -> None:
     """Get commits that are not in the bundle, from the first place that has them all."""
     said = []
     for place in _places(one, origin):
@@ -185,32 +192,32 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
         here = None if origin else _of_this_machine(one)
         if here:
             said.append(f"  {escaped(here)}: a snapshot opens no repository of this machine")
-        raise NotBrought(
+        raise NotFetchedError(
             f"commit {missing[0][:12]} of {one.name} is not in the snapshot (a remote had it), and cannot be had:\n"
             + "\n".join(said or ["  no remote is known"]),
             hint=f"name a clone, a bundle or an address that has it: --source {_option(one, here)}",
         )
 
 
-def _option(one: Repository, here: str | None) -> str:
+def _option(one: CapturedRepository, here: str | None) -> str:
     return shlex.quote(f"{one.name}={escaped(here)}") if here else f"{one.name}=PATH|URL"
 
 
-def _shown(place: Origin) -> str:
+def _shown(place: RepositoryAddress) -> str:
     return escaped(secrets.redact(without_login(place.place)))
 
 
-def _places(one: Repository, origin: Origin | None) -> Iterator[Origin]:
+def _places(one: CapturedRepository, origin: RepositoryAddress | None) -> Iterator[RepositoryAddress]:
     """Yield where to look: the user's word alone, else the remotes that are no path of this machine."""
     if origin is not None:
         yield origin
         return
     for remote in one.remotes:
         if remote.url and not remote.url.startswith("-") and not is_local(remote.url):
-            yield Origin(place=remote.url, local=None, revision=None)
+            yield RepositoryAddress(place=remote.url, local=None, revision=None)
 
 
-def _of_this_machine(one: Repository) -> str | None:
+def _of_this_machine(one: CapturedRepository) -> str | None:
     """Return the repository of this machine that a capture names; it may be anybody's, so the user must name it."""
     folder = text_of(one.folder)
     with contextlib.suppress(OSError, ValueError):  # somebody else's, or no name of a folder here
@@ -226,7 +233,7 @@ _IN_TREE = {
 }
 
 
-def rule_losses(one: Repository, captured: Captured) -> Iterator[Ruling]:
+def rule_losses(one: CapturedRepository, captured: CaptureFacts) -> Iterator[Resolution]:
     """Yield a ruling for each file of a repository, or of one inside of it, whose content is not in the snapshot."""
     for file in one.left_out:
         tree = _IN_TREE.get(file.reason, "the source tree is without it")
@@ -242,8 +249,8 @@ def rule_losses(one: Repository, captured: Captured) -> Iterator[Ruling]:
         yield from rule_losses(child, captured)
 
 
-def _lost(one: Repository, path: str, reason: str, kind: str) -> Ruling:
-    return Ruling(
+def _lost(one: CapturedRepository, path: str, reason: str, kind: str) -> Resolution:
+    return Resolution(
         file=FILE,
         line=0,
         subject=f"{one.name}/{escaped(path)}",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import shlex
 
-from reprobuild.ecosystems.git.repository import Repository
+from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError, ReproError
 from reprobuild.infra import secrets
-from reprobuild.infra.git.addresses import Origin, without_login
+from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.snapshot.model import Requirement
 
 
-class NotBrought(LockError):
+class NotFetchedError(LockError):
     """The repository or the commit of a source cannot be had."""
 
 
-def bring(repository: Repository, line: Requirement, origin: Origin | None, commit: str) -> str:
+def bring(repository: GitRepository, line: Requirement, origin: RepositoryAddress | None, commit: str) -> str:
     """Get the commit into the scratch repository, and return its full id.
 
     Raises:
-        NotBrought: it cannot be had.
+        NotFetchedError: it cannot be had.
         LockError: the user names another commit than the freeze.
     """
     place = origin.place if origin else line.url
@@ -28,7 +28,7 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
         if origin and origin.local is not None:
             if not origin.local.exists():
                 shown = without_login(str(origin.local))
-                raise NotBrought(f"the source of {line.name}, {shown}, does not exist", hint=hint)
+                raise NotFetchedError(f"the source of {line.name}, {shown}, does not exist", hint=hint)
             repository.fetch_local(origin.local)
         else:
             assert place is not None
@@ -38,12 +38,12 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
     except LockError:
         raise
     except ReproError as err:
-        raise NotBrought(
+        raise NotFetchedError(
             f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
         ) from None
     full = repository.commit(commit, refs=line.commit is None)
     if full is None:
-        raise NotBrought(
+        raise NotFetchedError(
             f"commit {commit[:12]} of {line.name} is not in {secrets.redact(without_login(place or ''))}",
             hint=f"was it ever pushed? {hint}",
         )
@@ -59,7 +59,7 @@ def _git_address(line: Requirement, place: str) -> str:
     """Return the address as git takes it, without the `git+` of a freeze."""
     scheme, plus, _ = place.partition("://")[0].partition("+")
     if plus and scheme != "git":
-        raise NotBrought(
+        raise NotFetchedError(
             f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
             hint=f"convert it to git, and name the copy with --source {shlex.quote(line.name)}=PATH@REV",
         )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import IO
 
-from reprobuild.ecosystems.git.repository import AT_ONCE, Blob, Repository
+from reprobuild.ecosystems.git.repository import AT_ONCE, Blob, GitRepository
 from reprobuild.errors import LockError
 from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH, MOST_MEMBERS, most_bytes
@@ -16,7 +16,7 @@ _PORTION = 32 << 20
 _OVERLAP = 64 << 10  # of two portions, so that a secret is whole in one of them
 
 
-def checked_blobs(repository: Repository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
+def checked_blobs(repository: GitRepository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
     """Return every path of a commit or tree with its size, sorted.
 
     Args:

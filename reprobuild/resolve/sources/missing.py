@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Ruling
-from reprobuild.resolve.environment.path_mapping import Placed
-from reprobuild.resolve.sources.fetch_commit import NotBrought
+from reprobuild.lock.model import Resolution
+from reprobuild.resolve.environment.path_mapping import MappedRepository
+from reprobuild.resolve.sources.fetch_commit import NotFetchedError
 from reprobuild.resolve.sources.patching import names_of
 from reprobuild.snapshot.model import Patch, Requirement
 from reprobuild.snapshot.parsers.capture_json import FILE
@@ -16,14 +16,16 @@ from reprobuild.snapshot.parsers.capture_json import FILE
 KIND = "unreachable-source"
 
 
-def rule_line(line: Requirement, err: NotBrought, patches: Sequence[Patch]) -> tuple[Ruling, ...]:
+def rule_line(line: Requirement, err: NotFetchedError, patches: Sequence[Patch]) -> tuple[Resolution, ...]:
     """Rule a line of the freeze, and the diffs that have its name."""
     diffs = [patch for patch in patches if canonicalize_name(patch.name) in names_of(line)]
     own = _ruling(line.place.file, line.place.line, line.name, _reason(err), line.text)
     return (own, *_rule_diffs(diffs, line.name))
 
 
-def rule_captured(placed: Placed, err: NotBrought, patches: Sequence[Patch]) -> tuple[Ruling, ...]:
+def rule_captured(
+    placed: MappedRepository, err: NotFetchedError, patches: Sequence[Patch]
+) -> tuple[Resolution, ...]:
     """Rule a captured repository, and its diff."""
     line = placed.line
     file, number, text = (line.place.file, line.place.line, line.text) if line else (FILE, 0, "")
@@ -32,21 +34,21 @@ def rule_captured(placed: Placed, err: NotBrought, patches: Sequence[Patch]) -> 
     return (own, *_rule_diffs(diffs, placed.name))
 
 
-def rule_diff(patch: Patch, err: NotBrought) -> tuple[Ruling, ...]:
+def rule_diff(patch: Patch, err: NotFetchedError) -> tuple[Resolution, ...]:
     """Rule a diff whose repository the user named."""
     return (_ruling(patch.file, 0, patch.name, _reason(err)),)
 
 
-def _rule_diffs(patches: Sequence[Patch], name: str) -> Iterator[Ruling]:
+def _rule_diffs(patches: Sequence[Patch], name: str) -> Iterator[Resolution]:
     for patch in patches:
         yield _ruling(patch.file, 0, patch.name, f"it changes {name}, whose commit cannot be had")
 
 
-def _reason(err: NotBrought) -> str:
+def _reason(err: NotFetchedError) -> str:
     return "; ".join(line.strip() for line in f"{err}\n{err.hint}".splitlines())
 
 
-def _ruling(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
-    return Ruling(
+def _ruling(file: str, line: int, subject: str, reason: str, captured: str = "") -> Resolution:
+    return Resolution(
         file=file, line=line, subject=subject, outcome="unresolved", reason=reason, kind=KIND, captured=captured
     )  # fmt: skip

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.repository import Blob, Repository
+from reprobuild.ecosystems.git.repository import Blob, GitRepository
 from reprobuild.errors import LockError
-from reprobuild.infra.git.addresses import Origin
+from reprobuild.infra.git.addresses import RepositoryAddress
 from reprobuild.snapshot.model import Patch, Requirement
 
 AGAIN = "capture it again with `git diff HEAD --binary --full-index`"
@@ -38,7 +38,7 @@ def names_of(line: Requirement) -> set[str]:
 
 
 def patch_of(
-    line: Requirement, patches: tuple[Patch, ...], repository: Repository, commit: str
+    line: Requirement, patches: tuple[Patch, ...], repository: GitRepository, commit: str
 ) -> Patch | None:
     """Return the diff captured for a source: by name, else the one whose blobs are all in the commit."""
     names = names_of(line)
@@ -52,7 +52,7 @@ def patch_of(
     return None
 
 
-def fitting_commits(patch: Patch, origin: Origin, repository: Repository) -> list[str]:
+def fitting_commits(patch: Patch, origin: RepositoryAddress, repository: GitRepository) -> list[str]:
     """Return the commits of a repository of this machine that a diff can have been made on, newest first.
 
     A diff of new files alone fits each commit, and tells none.
@@ -65,7 +65,7 @@ def fitting_commits(patch: Patch, origin: Origin, repository: Repository) -> lis
     return repository.commits_with(known)
 
 
-def patched(repository: Repository, commit: str, patch: Patch | None) -> str:
+def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
     """Return the tree id of a commit with a diff applied, every blob of which was compared with the diff's ids.
 
     Raises:
@@ -104,7 +104,7 @@ def patched(repository: Repository, commit: str, patch: Patch | None) -> str:
     return result
 
 
-def _by_path(repository: Repository, tree: str) -> dict[str, Blob]:
+def _by_path(repository: GitRepository, tree: str) -> dict[str, Blob]:
     return {blob.path: blob for blob in repository.blobs(tree)}
 
 
@@ -121,7 +121,7 @@ def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Mi
 
 
 def _not_of_this_commit(
-    patch: Patch, wrong: Sequence[Misfit], tree: Mapping[str, Blob], repository: Repository, commit: str
+    patch: Patch, wrong: Sequence[Misfit], tree: Mapping[str, Blob], repository: GitRepository, commit: str
 ) -> LockError:
     """Return the error that names the likeliest cause; the order is from the surest evidence to the weakest."""
     first = wrong[0]

@@ -16,24 +16,32 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.repository import Blob, Repository
+from reprobuild.ecosystems.git.repository import Blob, GitRepository
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.display import escaped
-from reprobuild.infra.git.addresses import Origin, without_login
+from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.infra.git.command import is_local
-from reprobuild.infra.tar import Entry, TarWriter, parents
+from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
-from reprobuild.lock.lock import EPOCH, Artefact, Ruling, Source
-from reprobuild.resolve.environment.path_mapping import Placed, place_repositories, source_path, text_of
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Source
+from reprobuild.lock.system import EPOCH, Artefact
+from reprobuild.resolve.environment.path_mapping import (
+    MappedRepository,
+    place_repositories,
+    source_path,
+    text_of,
+)
 from reprobuild.resolve.sources import missing
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
-from reprobuild.resolve.sources.fetch_commit import NotBrought, bring
+from reprobuild.resolve.sources.fetch_commit import NotFetchedError, bring
 from reprobuild.resolve.sources.large_trees import checked_blobs, secret_in
 from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import fitting_commits, patch_of, patched
-from reprobuild.snapshot.capture_model import Captured
-from reprobuild.snapshot.capture_model import Repository as CapturedRepository
-from reprobuild.snapshot.model import Patch, Place, Requirement
+from reprobuild.snapshot.capture_model import CapturedRepository as CapturedRepository
+from reprobuild.snapshot.capture_model import CaptureFacts
+from reprobuild.snapshot.model import Patch, Requirement, SourceLocation
 from reprobuild.snapshot.parsers.capture_json import FILE
 from reprobuild.store.store import Store, hash_file
 
@@ -41,7 +49,7 @@ _SECRET = "secret-file"  # the class by which all such files are accepted
 _NAMED = 10
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class SourceInputs(Struct, frozen=True, kw_only=True):
     """What sources are made of, beside the lines of the freeze.
 
     `origins` is the user's own word on where repositories are, by canonical name; `captured` what `reprobuild
@@ -50,10 +58,10 @@ class Given(Struct, frozen=True, kw_only=True):
     """
 
     patches: tuple[Patch, ...]
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, RepositoryAddress]
     store: Store
     env: Mapping[str, str]
-    captured: Captured | None = None
+    captured: CaptureFacts | None = None
     folder: Path = Path()
     drop: Collection[str] = ()
     accept: Collection[str] = ()
@@ -63,13 +71,13 @@ class _Made(Struct, frozen=True):
     """One source, its rulings, and the files of the snapshot that are used up in it."""
 
     source: Source | None
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[Resolution, ...]
     used: frozenset[str] = frozenset()
 
 
 def resolve_sources(
-    requirements: tuple[Requirement, ...], given: Given
-) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+    requirements: tuple[Requirement, ...], given: SourceInputs
+) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
     """Lock every editable and version-control line of the freeze, and the job's own code, as a source tree.
 
     The job's own code is its captured folder, and each diff that fits no line and whose repository the user names.
@@ -106,19 +114,19 @@ def resolve_sources(
     return tuple(one.source for one in made if one.source), tuple(rulings)
 
 
-def _of_line(line: Requirement, given: Given) -> _Made:
+def _of_line(line: Requirement, given: SourceInputs) -> _Made:
     try:
         return _brought_line(line, given)
-    except NotBrought as err:
+    except NotFetchedError as err:
         return _missing(missing.rule_line(line, err, given.patches))
 
 
-def _missing(rulings: tuple[Ruling, ...]) -> _Made:
+def _missing(rulings: tuple[Resolution, ...]) -> _Made:
     """Return what is known of a source that cannot be had."""
     return _Made(None, rulings, frozenset(ruling.file for ruling in rulings))
 
 
-def _brought_line(line: Requirement, given: Given) -> _Made:
+def _brought_line(line: Requirement, given: SourceInputs) -> _Made:
     name = canonicalize_name(line.name)
     origin = given.origins.get(name)
     commit = line.commit or (origin.revision if origin else None)
@@ -126,7 +134,7 @@ def _brought_line(line: Requirement, given: Given) -> _Made:
     if commit is None or unnamed:
         return _Made(None, (_unresolved(line, origin),))
     with given.store.scratch() as folder:
-        repository = Repository(folder, given.env)
+        repository = GitRepository(folder, given.env)
         full = bring(repository, line, origin, commit)
         blobs = checked_blobs(repository, full, name)
         patch = patch_of(line, given.patches, repository, full)
@@ -142,7 +150,7 @@ def _brought_line(line: Requirement, given: Given) -> _Made:
 
 
 def _patched(
-    repository: Repository, commit: str, patch: Patch | None, blobs: Sequence[Blob], name: str
+    repository: GitRepository, commit: str, patch: Patch | None, blobs: Sequence[Blob], name: str
 ) -> tuple[str, int]:
     """Return the tree id of a commit with a diff applied, and the bytes of both before git unpacked the diff."""
     packed = repository.packed()
@@ -152,18 +160,18 @@ def _patched(
     return patched(repository, commit, patch), packed
 
 
-def _of_diff(patch: Patch, given: Given) -> _Made:
+def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
     """Make the source of a diff whose repository no line of the freeze names, and the user does."""
     name = canonicalize_name(patch.name)
     origin = given.origins[name]
-    line = Requirement(place=Place(patch.file, 0), text="", kind="vcs", name=name)
+    line = Requirement(place=SourceLocation(patch.file, 0), text="", kind="vcs", name=name)
     with given.store.scratch() as folder:
-        repository = Repository(folder, given.env)
+        repository = GitRepository(folder, given.env)
         if origin.revision is None:
             return _Made(None, (_without_commit(patch, origin, repository),), frozenset({patch.file}))
         try:
             full = bring(repository, line, origin, origin.revision)
-        except NotBrought as err:
+        except NotFetchedError as err:
             return _missing(missing.rule_diff(patch, err))
         tree, packed = _patched(repository, full, patch, checked_blobs(repository, full, name), name)
         blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
@@ -172,7 +180,7 @@ def _of_diff(patch: Patch, given: Given) -> _Made:
     return _Made(source, (_pinned(patch.file, 0, patch.name, reason), *kept), frozenset({patch.file}))
 
 
-def _without_commit(patch: Patch, origin: Origin, repository: Repository) -> Ruling:
+def _without_commit(patch: Patch, origin: RepositoryAddress, repository: GitRepository) -> Resolution:
     """Return the ruling on a diff whose commit the user did not name, with a commit that it fits."""
     name, commits = canonicalize_name(patch.name), fitting_commits(patch, origin, repository)
     place = shlex.quote(f"{name}={without_login(origin.place)}@{commits[0][:12] if commits else 'COMMIT'}")
@@ -182,12 +190,12 @@ def _without_commit(patch: Patch, origin: Origin, repository: Repository) -> Rul
         else ""
     )
     reason = f"nothing tells the commit that {patch.file} was made on; name it with --source {place}{fits}"
-    return Ruling(
+    return Resolution(
         file=patch.file, line=0, subject=patch.name, outcome="unresolved", reason=escaped(reason), kind="stray-diff"
     )  # fmt: skip
 
 
-def _of_capture(placed: Placed, given: Given) -> _Made:
+def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
     """Make the source of a captured repository, for a line of the freeze or as the job's own folder."""
     assert given.captured is not None
     one, name, line = placed.repository, placed.name, placed.line
@@ -205,10 +213,10 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
             hint="the freeze and the capture are of two moments: capture again",
         )
     with given.store.scratch() as folder:
-        repository = Repository(folder, given.env)
+        repository = GitRepository(folder, given.env)
         try:
             found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
-        except NotBrought as err:
+        except NotFetchedError as err:
             return _missing(missing.rule_captured(placed, err, given.patches))
         changes = one.bundle.sha256 if one.bundle and found.changed else None
         commit = _full(line.commit if line else None, known) or found.commit
@@ -253,15 +261,17 @@ def _blank(line: Requirement | None, name: str) -> Source:
     )  # fmt: skip
 
 
-def _pin(line: Requirement, reason: str) -> Ruling:
+def _pin(line: Requirement, reason: str) -> Resolution:
     return _pinned(line.place.file, line.place.line, line.name, reason, line.text)
 
 
-def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
-    return Ruling(file=file, line=line, subject=subject, outcome="pinned", reason=reason, captured=captured)
+def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "") -> Resolution:
+    return Resolution(
+        file=file, line=line, subject=subject, outcome="pinned", reason=reason, captured=captured
+    )
 
 
-def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
+def _unresolved(line: Requirement, origin: RepositoryAddress | None) -> Resolution:
     name, where = shlex.quote(line.name), "PATH@REV"
     if origin:
         reason = f"no commit of {line.name} is known"
@@ -278,16 +288,16 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
             where = shlex.quote(place)
     else:
         reason = f"the repository of {line.name} is in no file of the snapshot"
-    return Ruling(
+    return Resolution(
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
         reason=f"{reason}; name it with --source {name}={where}", kind="no-source", captured=line.text,
     )  # fmt: skip
 
 
-def _stray(patch: Patch) -> Ruling:
+def _stray(patch: Patch) -> Resolution:
     name = canonicalize_name(patch.name)
     option = f"--source {name}=PATH@COMMIT" if is_valid(name, ProjectName) else "the option --source"
-    return Ruling(
+    return Resolution(
         file=patch.file, line=0, subject=patch.name, outcome="unresolved", kind="stray-diff",
         reason="it fits no source of this snapshot; the chapter's recipe writes the job directory's diff under "
         "the name of a package whose folder it cannot enter; if it is of a repository that nothing is installed "
@@ -296,9 +306,9 @@ def _stray(patch: Patch) -> Ruling:
 
 
 def _keep(
-    repository: Repository, source: Source, given: Given, folder: Path, *, dated: str = "",
+    repository: GitRepository, source: Source, given: SourceInputs, folder: Path, *, dated: str = "",
     packed: int | None = None,
-) -> tuple[Source, tuple[Ruling, ...]]:  # fmt: skip
+) -> tuple[Source, tuple[Resolution, ...]]:  # fmt: skip
     """Put the tar of a source's tree into the store.
 
     Args:
@@ -333,7 +343,7 @@ def _keep(
                 writer.symlink(blob.path, content.read(blob.size).decode("utf-8", "surrogateescape"))
             else:
                 mode = 0o755 if blob.mode == "100755" else 0o644
-                writer.add(Entry(path=blob.path, type="file", mode=mode, size=blob.size), content)
+                writer.add(TarEntry(path=blob.path, type="file", mode=mode, size=blob.size), content)
         writer.close()
     kept = _accepted(source.name, doubtful, given.accept)
     size, sha256 = path.stat().st_size, hash_file(path)
@@ -346,7 +356,7 @@ def _hash_of(patch: Patch | None) -> str | None:
     return hashlib.sha256(patch.content).hexdigest() if patch else None
 
 
-def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -> tuple[Ruling, ...]:
+def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -> tuple[Resolution, ...]:
     """Return a ruling for each file that looks like a secret; stop where one was not accepted.
 
     Raises:
@@ -362,7 +372,7 @@ def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -
             hint=f"remove it from the source and revoke it; a file that may be public stays with {words}",
         )
     return tuple(
-        Ruling(
+        Resolution(
             file="",
             line=0,
             subject=f"{name}/{escaped(path)}",

@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import Candidate, SystemIndex, newest
 from reprobuild.ecosystems.apt.relations import Group, Relation
-from reprobuild.lock.lock import dpkg_name
+from reprobuild.lock.system import dpkg_name
 
 # Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
 _PREFERRED = {"usrmerge": "usr-is-merged"}
 _NATIVE_UPDATE = re.compile(r"([+~]deb[0-9]+u[0-9]+|\+b[0-9]+|\+nmu[0-9]+)+$")
 
 
-class Need(Struct, frozen=True):
+class Dependency(Struct, frozen=True):
     """A dependency, and the architecture of the package that has it."""
 
     group: Group
@@ -36,10 +36,10 @@ class Ways:
 
     def __init__(self, index: SystemIndex) -> None:
         self._index = index
-        self._groups: dict[Need, Fulfilment] = {}
+        self._groups: dict[Dependency, Fulfilment] = {}
         self._relations: dict[tuple[Relation, str], Fulfilment] = {}
 
-    def of(self, need: Need) -> Fulfilment:
+    def of(self, need: Dependency) -> Fulfilment:
         """Return the ways in order: by alternative, then own names before providers, native before foreign."""
         found = self._groups.get(need)
         if found is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.snapshot.model import Package, Place
+from reprobuild.snapshot.model import SourceLocation, SystemPackage
 
 RESOLUTION = 3600  # seconds; archives are written a few times a day
 MOST_SAMPLES = 48
@@ -37,7 +37,7 @@ class Sample(Struct, frozen=True):
 class Claim(Struct, frozen=True, kw_only=True):
     """What one captured line says: the archive's newest version then. `sure`: not older and not newer."""
 
-    place: Place
+    place: SourceLocation
     key: Key
     version: str
     sure: bool
@@ -64,7 +64,7 @@ class Moment(Struct, frozen=True, kw_only=True):
     before: int | None
     claims: int
     agreeing: int
-    against: tuple[Place, ...]
+    against: tuple[SourceLocation, ...]
 
     @property
     def confidence(self) -> float:
@@ -72,7 +72,7 @@ class Moment(Struct, frozen=True, kw_only=True):
         return self.agreeing / self.claims if self.claims else 0.0
 
 
-def claims_of(packages: Iterable[Package], native: str) -> tuple[Claim, ...]:
+def claims_of(packages: Iterable[SystemPackage], native: str) -> tuple[Claim, ...]:
     """Return what the lines of a package list say; `native` is the architecture that `all` counts as."""
     found = []
     for package in packages:

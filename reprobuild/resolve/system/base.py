@@ -11,46 +11,47 @@ from msgspec import Struct, structs
 from reprobuild.config.overrides import Decisions
 from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.apt.apt_config import configured_index
-from reprobuild.ecosystems.apt.archives import Archive, archives_of, ppas_of, present_archives
+from reprobuild.ecosystems.apt.archives import AptArchive, archives_of, ppas_of, present_archives
 from reprobuild.ecosystems.apt.first_seen import FirstSeen
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.ecosystems.apt.launchpad import Launchpad
-from reprobuild.ecosystems.apt.signatures import Keyring
-from reprobuild.ecosystems.apt.snapshot_archive import Indexes
+from reprobuild.ecosystems.apt.signatures import AptKeyring
+from reprobuild.ecosystems.apt.snapshot_archive import ArchiveIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.lock import Base, Deb, Ruling, dpkg_name
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Base, Deb, dpkg_name
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.apt_update_time import RESOLUTION
 from reprobuild.resolve.system.contradiction import ContradictionError
 from reprobuild.resolve.system.fallback_sources import (
-    OfLaunchpad,
-    OwnStore,
-    Pool,
-    Shelf,
-    UserFiles,
+    LaunchpadSource,
+    LocalDebs,
+    MirrorPool,
+    PackageSource,
+    StoreSource,
     user_files,
 )
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
-from reprobuild.resolve.system.release import Release
-from reprobuild.resolve.system.snapshot_archives import Past, Present
+from reprobuild.resolve.system.release import DistributionRelease
+from reprobuild.resolve.system.snapshot_archives import CurrentArchives, Past
 from reprobuild.resolve.system.version_search import Search, describe
-from reprobuild.snapshot.model import AptList, Package, Snapshot
+from reprobuild.snapshot.model import AptList, Snapshot, SystemPackage
 
 # Classes of rulings that a package from elsewhere would settle.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MISSING = ("withdrawn", "unknown-version", "unknown-package", "local-build")
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class BaseRequest(Struct, frozen=True, kw_only=True):
     """What the base is for: the release, its architecture, and the packages that the rest of the lock needs."""
 
-    release: Release
+    release: DistributionRelease
     architecture: str
     roots: tuple[str, ...]
 
 
-class System:
+class ReleaseBase:
     """The packages of a release, and the search for captured versions that its mirror has no longer.
 
     A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives; where
@@ -62,13 +63,13 @@ class System:
     """
 
     def __init__(
-        self, snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
+        self, snapshot: Snapshot, wanted: BaseRequest, decisions: Decisions, around: ResolveContext
     ) -> None:
         release = wanted.release
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
         self._only_needed = decisions.system != "all"
         self.roots = wanted.roots
-        self._own = OwnStore(around.store, release.distribution, release.codename)
+        self._own = StoreSource(around.store, release.distribution, release.codename)
         foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
         try:
             with around.store.own_folder("apt", "lists") as lists:
@@ -96,7 +97,7 @@ class System:
 
     def pin(
         self, libraries: Mapping[str, str] = _NOTHING, called: Mapping[str, str] = _NOTHING
-    ) -> tuple[Base, tuple[Ruling, ...]]:
+    ) -> tuple[Base, tuple[Resolution, ...]]:
         """Choose the packages of the base, and find the captured versions.
 
         Args:
@@ -121,10 +122,10 @@ class System:
 
 
 def find_base(
-    packages: tuple[Package, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
+    packages: tuple[SystemPackage, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
     drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = _NOTHING,
     called: Mapping[str, str] | None = None,
-) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:  # fmt: skip
+) -> tuple[Base, tuple[Resolution, ...], SystemIndex]:  # fmt: skip
     """Resolve the base, and look for what the index lacks until there is nothing left to try.
 
     Returns:
@@ -140,12 +141,12 @@ def find_base(
 
 
 def settle(
-    resolve: Callable[[SystemIndex], tuple[Base, tuple[Ruling, ...]]],
-    lacking: Callable[[tuple[Ruling, ...]], Sequence[Package]],
-    packages: Iterable[Package],
+    resolve: Callable[[SystemIndex], tuple[Base, tuple[Resolution, ...]]],
+    lacking: Callable[[tuple[Resolution, ...]], Sequence[SystemPackage]],
+    packages: Iterable[SystemPackage],
     index: SystemIndex,
     search: Search,
-) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:
+) -> tuple[Base, tuple[Resolution, ...], SystemIndex]:
     """Resolve with ever more packages, until nothing is left to look for.
 
     Args:
@@ -171,7 +172,7 @@ def settle(
 
 
 def _with_lost(
-    packages: Iterable[Package], index: SystemIndex, search: Search, err: ContradictionError
+    packages: Iterable[SystemPackage], index: SystemIndex, search: Search, err: ContradictionError
 ) -> SystemIndex:
     """Return the index with captured versions that it lacks: first of packages that a contradiction is about, then all.
 
@@ -186,13 +187,13 @@ def _with_lost(
     return more
 
 
-def _is_in(index: SystemIndex, package: Package) -> bool:
+def _is_in(index: SystemIndex, package: SystemPackage) -> bool:
     key = dpkg_name(package.name, package.architecture, index.architecture)
     return any(candidate.version == package.version for candidate in index.versions(key))
 
 
 def make_search(
-    snapshot: Snapshot, index: SystemIndex, own: OwnStore, decisions: Decisions, around: Surroundings
+    snapshot: Snapshot, index: SystemIndex, own: StoreSource, decisions: Decisions, around: ResolveContext
 ) -> Search:
     """Return the search for what the mirror lacks."""
     services = read_services(decisions.services)
@@ -201,24 +202,24 @@ def make_search(
     launchpad = Launchpad(services["launchpad"].url, around.net)
     keys = _Keys(services, launchpad, around.net, around.key_folders)
     foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
-    indexes = Indexes(around.net, around.store, keys.of, (index.architecture, *foreign))
+    indexes = ArchiveIndexes(around.net, around.store, keys.of, (index.architecture, *foreign))
     dated = tuple(archive for archive in archives if archive.dated)
     present = [archive for archive in archives if not archive.dated]
     if not index.essential:  # this machine's apt has no source for the release
         present += present_archives(index.distribution, index.release, services, index.architecture)
     names = {package.name for package in snapshot.packages}
-    shelves: list[Shelf] = [own]
+    shelves: list[PackageSource] = [own]
     if index.distribution == "ubuntu":
         ppas = [archive.ppa for archive in archives if archive.ppa]
-        shelves.append(OfLaunchpad(launchpad, index.release, ppas, around.net, around.store))
-    shelves.append(Pool(around.net, around.store))
-    shelves.append(UserFiles(user_files(decisions.debs, around.folder), around.store))
+        shelves.append(LaunchpadSource(launchpad, index.release, ppas, around.net, around.store))
+    shelves.append(MirrorPool(around.net, around.store))
+    shelves.append(LocalDebs(user_files(decisions.debs, around.folder), around.store))
     seen = FirstSeen(services["debian-first-seen"].url, around.net)
     return Search(
         snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
         hints=_hints(snapshot.apt_lists), say=around.say,
         first_seen=seen.of if index.distribution == "debian" else None,
-        present=Present(present, indexes),
+        present=CurrentArchives(present, indexes),
     )  # fmt: skip
 
 
@@ -241,26 +242,26 @@ class _Keys:
         self._server = services["keyserver"].url
         self._launchpad, self._net, self._folders = launchpad, net, tuple(folders)
 
-    def of(self, archive: Archive) -> Keyring:
+    def of(self, archive: AptArchive) -> AptKeyring:
         """Return the keyring of an archive.
 
         Raises:
             FetchError: a PPA's key cannot be asked for.
         """
         keys = archive.keys or ((self._launchpad.fingerprint(archive.ppa),) if archive.ppa else ())
-        return Keyring(keys, self._folders, self._fetch)
+        return AptKeyring(keys, self._folders, self._fetch)
 
     def _fetch(self, fingerprint: str) -> bytes:
         return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
 
 
-def missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+def missing(packages: Sequence[SystemPackage], rulings: Iterable[Resolution]) -> list[SystemPackage]:
     """Return the packages whose captured version another archive may have."""
     lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
     return [package for package in packages if package.place.line in lines]
 
 
-def told(ruling: Ruling, search: Search) -> Ruling:
+def told(ruling: Resolution, search: Search) -> Resolution:
     """Return a ruling with where its version was found, or where it was looked for."""
     package = search.at(ruling.line)
     if package is None:
@@ -277,7 +278,7 @@ def told(ruling: Ruling, search: Search) -> Ruling:
     return ruling
 
 
-def _evidence(snapshot: Snapshot, release: Release, search: Search) -> tuple[Ruling, ...]:
+def _evidence(snapshot: Snapshot, release: DistributionRelease, search: Search) -> tuple[Resolution, ...]:
     """Say how the release and the moment are known."""
     if not snapshot.packages:
         return ()
@@ -286,7 +287,7 @@ def _evidence(snapshot: Snapshot, release: Release, search: Search) -> tuple[Rul
         words.append(describe(search.moment))
     words += [f"the archive {url} did not answer: {reason}" for url, reason in sorted(search.silent.items())]
     return (
-        Ruling(
+        Resolution(
             file=APT_LIST, line=0, subject=APT_LIST, outcome="in base", reason="; ".join(words), kind="release",
         ),
     )  # fmt: skip

@@ -15,11 +15,13 @@ import msgspec
 from msgspec import Struct
 from packaging.tags import Tag
 
-from reprobuild.ecosystems.pypi.files import FileLists, same_version
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.target import WheelTarget
+from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Interpreter
-from reprobuild.resolve.python.resolve import WORKERS, Target
-from reprobuild.resolve.system.release import Known, Release, known_releases
+from reprobuild.lock.python import Interpreter
+from reprobuild.resolve.python.resolve import WORKERS
+from reprobuild.resolve.system.release import DistributionRelease, Known, known_releases
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 _ANY = (2, 99)  # a glibc that every wheel fits
@@ -35,7 +37,7 @@ Glibc = tuple[int, int]
 _NONE: tuple[Glibc, str] = ((0, 0), "nothing tells one")
 
 
-class Need(Struct, frozen=True, kw_only=True):
+class ReleaseNeed(Struct, frozen=True, kw_only=True):
     """What a release must have: a Python (`3.11`; any where it is empty), and at least a glibc, with its evidence.
 
     `family` is the captured distribution where a report names one that has a release of ours, and `number` its release
@@ -49,7 +51,7 @@ class Need(Struct, frozen=True, kw_only=True):
     family: str = ""
     number: str = ""
 
-    def with_conda(self, glibc: Glibc, glibc_from: str) -> Need:
+    def with_conda(self, glibc: Glibc, glibc_from: str) -> ReleaseNeed:
         """Return what is needed where conda brings the Python, and its packages need this glibc."""
         newer = max((self.glibc, self.glibc_from), (glibc, glibc_from))
         return msgspec.structs.replace(self, python="", glibc=newer[0], glibc_from=newer[1])
@@ -61,7 +63,7 @@ def what_is_needed(
     wanted: Iterable[Requirement],
     lists: FileLists,
     machine: str,
-) -> Need:
+) -> ReleaseNeed:
     """Weigh what a snapshot without a package list tells of the system that it needs.
 
     Args:
@@ -72,19 +74,21 @@ def what_is_needed(
         machine: in the words of wheels, `x86_64`.
     """
     python = ".".join(interpreter.version.split(".")[:2])
-    target = Target(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
+    target = WheelTarget(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
     tags = frozenset(target.tags())
     with ThreadPoolExecutor(WORKERS) as pool:
         of_wheels = [found for found in pool.map(lambda line: _of_line(line, lists, tags), wanted) if found]
     glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda one: one[0], default=_NONE)
     family, number = _family(snapshot)
-    return Need(
+    return ReleaseNeed(
         python=python if interpreter.kind == "system" else "", python_from=interpreter.evidence, glibc=glibc,
         glibc_from=glibc_from, family=family, number=number,
     )  # fmt: skip
 
 
-def default_release(need: Need, available: Collection[str], archived: Collection[str] = ()) -> Release:
+def default_release(
+    need: ReleaseNeed, available: Collection[str], archived: Collection[str] = ()
+) -> DistributionRelease:
     """Choose the release that stands in: the captured one, one of its family, then that of the nearest glibc.
 
     Args:
@@ -119,7 +123,7 @@ def default_release(need: Need, available: Collection[str], archived: Collection
         + ("" if best in tiers[0] else ", and is not in this machine's apt sources")
         + f"; needed: {wants}"
     )
-    return Release(distribution=best.distribution, codename=best.codename, evidence=evidence)
+    return DistributionRelease(distribution=best.distribution, codename=best.codename, evidence=evidence)
 
 
 def glibc_of(tags: Iterable[Tag]) -> Glibc:
@@ -140,17 +144,17 @@ def _has(release: Known) -> str:
     return f"{release.label} has Python {release.python} and glibc {_text(release.glibc)}"
 
 
-def _fits(release: Known, need: Need) -> bool:
+def _fits(release: Known, need: ReleaseNeed) -> bool:
     return need.python in ("", release.python) and release.glibc >= need.glibc
 
 
-def _distance(release: Known, need: Need) -> tuple[bool, bool, Glibc]:
+def _distance(release: Known, need: ReleaseNeed) -> tuple[bool, bool, Glibc]:
     """Order releases that fit, the best first; where two are equal, the first that was offered stays."""
     family = release.distribution == need.family
     return (not (family and release.number == need.number), not family, release.glibc)
 
 
-def _remedy(need: Need) -> str:
+def _remedy(need: ReleaseNeed) -> str:
     others = [one.label for one in known_releases() if _fits(one, need)]
     known = f" ({', '.join(others)} would fit)" if others else ""
     return (

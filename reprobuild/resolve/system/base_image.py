@@ -16,12 +16,13 @@ from msgspec import Struct
 from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Base, BaseImage, Deb, Installed, Ruling, dpkg_name
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Base, BaseImage, Deb, ImagePackage, dpkg_name
 from reprobuild.resolve.system.image_overlay import kept, outdated_by
-from reprobuild.resolve.system.image_packages import ImageSystem, Present
+from reprobuild.resolve.system.image_packages import ImageSystem, PresentPackage
 from reprobuild.resolve.system.packages import APT_LIST, TOOLS, resolve_base
 from reprobuild.resolve.system.system_rules import exclusion
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 
 _ROUNDS = 30
 
@@ -35,7 +36,9 @@ class ImageIndex(SystemIndex):
         outdated: names whose version in the image will not do, because of what comes over it.
     """
 
-    def __init__(self, index: SystemIndex, present: Mapping[str, Present], outdated: Collection[str]) -> None:
+    def __init__(
+        self, index: SystemIndex, present: Mapping[str, PresentPackage], outdated: Collection[str]
+    ) -> None:
         super().__init__(index.distribution, index.release, (), index.architecture)
         self._index, self._present, self._outdated = index, present, outdated
         self._offered: dict[str, list[str]] = {}
@@ -57,7 +60,9 @@ class ImageIndex(SystemIndex):
         """Return the image's version, and after no other than newer ones of the archive, newest first."""
         known, own = self._index.versions(key), self._present.get(key)
         if key in TOOLS:  # an archive that has nothing has nothing that they would be needed for
-            nothing = Present(name=key, version="0", architecture=self.architecture, needs=(), provides=())
+            nothing = PresentPackage(
+                name=key, version="0", architecture=self.architecture, needs=(), provides=()
+            )
             return known or (kept(key, nothing),)
         if own is None:
             return known
@@ -73,14 +78,14 @@ class ImageIndex(SystemIndex):
         return tuple(dict.fromkeys((*own, *self._index.providers(name))))
 
 
-class WantedOver(Struct, frozen=True, kw_only=True):
+class OverlayRequest(Struct, frozen=True, kw_only=True):
     """What is to be in the base: the captured list, the names that the rest needs, and those to leave out.
 
     `libraries` are packages of shared libraries, each with who asks for it. `called` are captured packages whose
     programs are called, each with who calls; None: every one that was asked for.
     """
 
-    packages: tuple[Package, ...]
+    packages: tuple[SystemPackage, ...]
     roots: tuple[str, ...]
     drop: Collection[str] = ()
     libraries: Mapping[str, str] = {}
@@ -88,8 +93,8 @@ class WantedOver(Struct, frozen=True, kw_only=True):
 
 
 def resolve_image_base(
-    image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: WantedOver
-) -> tuple[Base, tuple[Ruling, ...]]:
+    image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: OverlayRequest
+) -> tuple[Base, tuple[Resolution, ...]]:
     """Choose what is put over an image, and say what became of each captured package.
 
     Args:
@@ -127,7 +132,8 @@ def resolve_image_base(
     whole = msgspec.structs.replace(
         image,
         packages=tuple(
-            Installed(name=p.name, version=p.version, architecture=p.architecture) for p in present.values()
+            ImagePackage(name=p.name, version=p.version, architecture=p.architecture)
+            for p in present.values()
         ),
     )
     ruled = [_ruled(ruling, captured, present, stays, image) for ruling in rulings]
@@ -137,7 +143,7 @@ def resolve_image_base(
     )
 
 
-def _asked(package: Package, drop: Collection[str]) -> bool:
+def _asked(package: SystemPackage, drop: Collection[str]) -> bool:
     """Tell whether the captured version of a package that the image has is wanted."""
     return package.mark != "residual" and not exclusion(package.name) and not is_named(package.name, drop)
 
@@ -156,12 +162,12 @@ def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
 
 
 def _ruled(
-    ruling: Ruling,
-    packages: Mapping[str, Package],
-    present: Mapping[str, Present],
+    ruling: Resolution,
+    packages: Mapping[str, SystemPackage],
+    present: Mapping[str, PresentPackage],
     stays: Collection[str],
     image: BaseImage,
-) -> Ruling:
+) -> Resolution:
     """Return a ruling in the words of an image."""
     name, own = ruling.subject, present.get(ruling.subject)
     if ruling.kind == "no-apt-list":
@@ -184,9 +190,11 @@ def _ruled(
     return msgspec.structs.replace(ruling, outcome="replaced", kind="base-version", reason=reason)
 
 
-def _brought(image: BaseImage, present: Mapping[str, Present], captured: Mapping[str, Package]) -> Ruling:
+def _brought(
+    image: BaseImage, present: Mapping[str, PresentPackage], captured: Mapping[str, SystemPackage]
+) -> Resolution:
     more = len(present.keys() - captured.keys())
     reason = f"{image.reference} is {image.digest}; {more} of its {len(present)} packages were not captured"
-    return Ruling(
+    return Resolution(
         file=APT_LIST, line=0, subject=image.reference, outcome="in base", kind="added", reason=reason
     )

@@ -16,11 +16,12 @@ from pathlib import PurePosixPath
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar import read_tar
+from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip
-from reprobuild.lock.lock import Artefact, Source, Wheel
+from reprobuild.lock.python import Source, Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.system.needed import is_word
 from reprobuild.store.store import Store
 

@@ -24,15 +24,15 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
-from reprobuild.resolve.system.alternatives import Need, Ways, is_later_revision, pick_version
+from reprobuild.resolve.system.alternatives import Dependency, Ways, is_later_revision, pick_version
 from reprobuild.resolve.system.conflicts import clashes, uneven
 from reprobuild.resolve.system.contradiction import explain
-from reprobuild.resolve.system.solver import Best, Deviation, Pool
+from reprobuild.resolve.system.solver import Best, Deviation, PackagePool
 
 _Pick = Callable[[str], "Candidate | None"]
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class PackageChoice(Struct, frozen=True, kw_only=True):
     """A package of the closure: which version, and who asked. `needs` are the keys that it leads to."""
 
     candidate: Candidate
@@ -58,7 +58,7 @@ class Closure:
         self._index, self._captured, self._drops = index, captured, drops
         self._ways = Ways(index)
 
-    def close(self, wanted: Mapping[str, str]) -> dict[str, Choice]:
+    def close(self, wanted: Mapping[str, str]) -> dict[str, PackageChoice]:
         """Return every package that is needed, by key: the system of least deviation.
 
         Args:
@@ -76,15 +76,15 @@ class Closure:
         return self._all(wanted, best.chosen)
 
     def _best(self, wanted: Mapping[str, str]) -> Best:
-        best = Pool(self._index, self._ways, self._captured, wanted, whole=False).best()
+        best = PackagePool(self._index, self._ways, self._captured, wanted, whole=False).best()
         if best is None or best.deviation[0]:
-            pool = Pool(self._index, self._ways, self._captured, wanted, whole=True)
+            pool = PackagePool(self._index, self._ways, self._captured, wanted, whole=True)
             best = pool.best()
             if best is None:
                 raise explain(pool.contradiction(), wanted, self._drops, self._index.label)
         return best
 
-    def _all(self, wanted: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, Choice]:
+    def _all(self, wanted: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, PackageChoice]:
         """Return the packages of a solution, also those that a need leads to which another package fulfils, too."""
         while True:
             found = self._walk(wanted, solved.get)
@@ -98,16 +98,16 @@ class Closure:
                 return found
             wanted = {**wanted, **more}
 
-    def _asker(self, candidate: Candidate, chosen: Mapping[str, Choice]) -> str | None:
+    def _asker(self, candidate: Candidate, chosen: Mapping[str, PackageChoice]) -> str | None:
         """Return the first package that has a need which a package could fulfil."""
         for key, choice in chosen.items():
             for group in choice.candidate.needs:
-                ways = self._ways.of(Need(group, choice.candidate.architecture))
+                ways = self._ways.of(Dependency(group, choice.candidate.architecture))
                 if any(candidate in versions for _, versions in ways):
                     return key
         return None
 
-    def _plain(self, wanted: Mapping[str, str]) -> dict[str, Choice] | None:
+    def _plain(self, wanted: Mapping[str, str]) -> dict[str, PackageChoice] | None:
         """Return what the nearest versions and the first alternatives give, None where they do not stand together."""
         chosen = self._walk(wanted, self._nearest)
         if chosen is None:
@@ -119,9 +119,9 @@ class Closure:
     def _nearest(self, key: str) -> Candidate | None:
         return pick_version(key, self._captured.get(key), self._index)
 
-    def _walk(self, wanted: Mapping[str, str], pick: _Pick) -> dict[str, Choice] | None:
+    def _walk(self, wanted: Mapping[str, str], pick: _Pick) -> dict[str, PackageChoice] | None:
         """Return what is wanted and all that it needs of the packages that `pick` gives, None where one is missing."""
-        chosen: dict[str, Choice] = {}
+        chosen: dict[str, PackageChoice] = {}
         queue = deque(wanted.items())
         while queue:
             key, asked_by = queue.popleft()
@@ -130,18 +130,20 @@ class Closure:
             candidate = pick(key)
             if candidate is None:
                 return None
-            chosen[key] = Choice(candidate=candidate, asked_by=asked_by)
+            chosen[key] = PackageChoice(candidate=candidate, asked_by=asked_by)
             needs = []
             for group in candidate.needs:
-                need = self._alternative(Need(group, candidate.architecture), chosen, pick)
+                need = self._alternative(Dependency(group, candidate.architecture), chosen, pick)
                 if need is None:
                     return None
                 needs.append(need)
-            chosen[key] = Choice(candidate=candidate, asked_by=asked_by, needs=tuple(dict.fromkeys(needs)))
+            chosen[key] = PackageChoice(
+                candidate=candidate, asked_by=asked_by, needs=tuple(dict.fromkeys(needs))
+            )
             queue.extend((need, key) for need in needs)
         return chosen
 
-    def _alternative(self, need: Need, chosen: Mapping[str, Choice], pick: _Pick) -> str | None:
+    def _alternative(self, need: Dependency, chosen: Mapping[str, PackageChoice], pick: _Pick) -> str | None:
         """Return the first package that fulfils a need: of the captured, else of the chosen ones, else of all."""
         found = [key for key, candidates in self._ways.of(need) if pick(key) in candidates]
         for known in (self._captured, chosen):
@@ -150,7 +152,7 @@ class Closure:
                     return key
         return found[0] if found else None
 
-    def _deviation(self, chosen: Mapping[str, Choice]) -> Deviation:
+    def _deviation(self, chosen: Mapping[str, PackageChoice]) -> Deviation:
         """Return how far a system deviates, as the solver counts it."""
         versions = {key: choice.candidate.version for key, choice in chosen.items()}
         moved = [
@@ -164,5 +166,5 @@ class Closure:
     def _wished(self, candidate: Candidate) -> Iterator[str]:
         """Yield of each need of a package the first captured package that fulfils it in any version."""
         for group in candidate.needs:
-            ways = self._ways.of(Need(group, candidate.architecture))
+            ways = self._ways.of(Dependency(group, candidate.architecture))
             yield from [key for key, _ in ways if key in self._captured][:1]

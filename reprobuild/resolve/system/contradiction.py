@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reprobuild.errors import LockError
 from reprobuild.resolve.system.conflicts import ANOTHER_IMAGE, Clash
-from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Restriction
+from reprobuild.resolve.system.solver import Needs, OneVersion, RequestRestriction, Restriction
 
 
 class ContradictionError(LockError):
@@ -33,8 +33,8 @@ def explain(
     said += [
         f"only one version of {part.key} can be installed" for part in core if isinstance(part, OneVersion)
     ]
-    said += [str(part) for part in core if not isinstance(part, (Asked, Needs, OneVersion))]
-    names = [drops[part.key] for part in core if isinstance(part, Asked) and part.key in drops]
+    said += [str(part) for part in core if not isinstance(part, (RequestRestriction, Needs, OneVersion))]
+    names = [drops[part.key] for part in core if isinstance(part, RequestRestriction) and part.key in drops]
     return ContradictionError(
         "; ".join(said), hint=_hint(list(dict.fromkeys(names)), core),
         names=frozenset(name for part in core for name in _about(part)),
@@ -45,7 +45,7 @@ def _about(part: Restriction) -> Iterator[str]:
     """Yield the names of packages of which other versions would change a restriction."""
     if isinstance(part, Needs):
         yield from (part.candidate.name, *(relation.name for relation in part.need.group))
-    elif isinstance(part, (Asked, OneVersion)):
+    elif isinstance(part, (RequestRestriction, OneVersion)):
         yield part.key.partition(":")[0]
     else:
         yield from (part.one.name, part.other.name)
@@ -53,7 +53,7 @@ def _about(part: Restriction) -> Iterator[str]:
 
 def _absent(core: Sequence[Restriction], wanted: Mapping[str, str], label: str) -> Iterator[str]:
     """Yield what is asked for and not there at all: nothing else is then needed to contradict it."""
-    if len(core) == 1 and isinstance(core[0], Asked):
+    if len(core) == 1 and isinstance(core[0], RequestRestriction):
         key = core[0].key
         yield f"{wanted[key]} needs the system package {key}, which {label} does not have"
 

@@ -18,11 +18,12 @@ from reprobuild.ecosystems.apt.index import Candidate, PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.launchpad import Launchpad
 from reprobuild.ecosystems.apt.relations import NAME, VERSION
 from reprobuild.errors import FetchError, LockError, ReproError
-from reprobuild.infra.http.client import Net, NotFound
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Href, Line
-from reprobuild.lock.lock import Artefact, dpkg_name
-from reprobuild.snapshot.model import Package
+from reprobuild.lock.system import Artefact, dpkg_name
+from reprobuild.snapshot.model import SystemPackage
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
@@ -31,7 +32,7 @@ _CHECK_DEB = "check the path that `--deb` gives"
 _LARGEST = 4 << 30  # bytes of a package without a known size
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundVersion(Struct, frozen=True, kw_only=True):
     """Where a captured version was found; not `vouched` where no signed index and no publisher's hash names the file.
 
     No label stands for this machine's own sources.
@@ -41,16 +42,16 @@ class Found(Struct, frozen=True, kw_only=True):
     vouched: bool = True
 
 
-Answer = tuple[PackagesFile, Found]
+Answer = tuple[PackagesFile, FoundVersion]
 
 
-class Shelf(Protocol):
+class PackageSource(Protocol):
     """One place; `before_past` is asked before the dated archives."""
 
     label: str
     before_past: bool
 
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+    def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
         """Return what says where the captured version is, None where this place has it not.
 
         Raises:
@@ -62,10 +63,10 @@ class Shelf(Protocol):
 class _Kept(Struct, frozen=True):
     uri: Href
     stanza: bytes
-    found: Found
+    found: FoundVersion
 
 
-class OwnStore:
+class StoreSource:
     """What earlier locks of this store pinned, where the store still has the files."""
 
     label = "the own store"
@@ -76,7 +77,7 @@ class OwnStore:
         self._folder = store.root / "packages" / f"{distribution}-{release}"
         self._known: dict[tuple[str, str, str], _Kept] | None = None
 
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+    def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`; where it was found first counts, so that a lock is the same the second time."""
         if self._known is None:
             self._known = {key: kept for path in self._files() for key, kept in self._read(path)}
@@ -88,11 +89,14 @@ class OwnStore:
         return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False), kept.found
 
     def keep(
-        self, candidates: Iterable[Candidate], index: SystemIndex, found: Mapping[tuple[str, str, str], Found]
+        self,
+        candidates: Iterable[Candidate],
+        index: SystemIndex,
+        found: Mapping[tuple[str, str, str], FoundVersion],
     ) -> None:
         """Remember what the index says of the chosen packages, and where each was found."""
         kept = [
-            _Kept(uri, stanza, found.get((one.name, one.version, one.architecture), Found(label="")))
+            _Kept(uri, stanza, found.get((one.name, one.version, one.architecture), FoundVersion(label="")))
             for one in candidates
             for uri, stanza in index.said_of(one)
         ]
@@ -123,7 +127,7 @@ def _fields(text: bytes) -> Deb822:
     return Deb822(text.decode(errors="replace").splitlines())
 
 
-class OfLaunchpad:
+class LaunchpadSource:
     """What Ubuntu or the named PPAs ever published, by name and version."""
 
     label = "Launchpad"
@@ -137,7 +141,7 @@ class OfLaunchpad:
         self._net, self._store = net, store
         self._trouble: FetchError | None = None
 
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+    def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`; the file is brought, because only it says what it needs."""
         if self._trouble:
             raise self._trouble
@@ -145,7 +149,7 @@ class OfLaunchpad:
         for ppa in self._archives:
             try:
                 files = self._service.published(package.name, package.version, machine, self._codename, ppa)
-            except NotFound:
+            except NotFoundError:
                 continue
             except FetchError as err:
                 self._trouble = err  # asked once, not for each package again
@@ -154,11 +158,11 @@ class OfLaunchpad:
                 fetch([file], self._store, self._net)
                 found = described(self._store.verified(file.sha256, file.filename), file, package)
                 if found is not None:
-                    return found, Found(label=self.label)
+                    return found, FoundVersion(label=self.label)
         return None
 
 
-class Pool:
+class MirrorPool:
     """Files that lie in the mirror's pool under the name that the version would have, though no index names them."""
 
     label = "the mirror's pool"
@@ -167,7 +171,7 @@ class Pool:
     def __init__(self, net: Net, store: Store) -> None:
         self._net, self._store = net, store
 
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+    def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`."""
         others = mirror.versions(dpkg_name(package.name, package.architecture, mirror.architecture))
         if not others:
@@ -179,7 +183,7 @@ class Pool:
             part = scratch / "deb"
             try:
                 sha256 = self._net.download(url, part)
-            except NotFound:
+            except NotFoundError:
                 return None
             size = part.stat().st_size
             if size > _LARGEST:
@@ -187,10 +191,10 @@ class Pool:
             self._store.adopt(part, sha256)
         file = Artefact(filename=filename, sha256=sha256, size=size, url=url)
         found = described(self._store.verified(sha256, filename), file, package)
-        return None if found is None else (found, Found(label=self.label, vouched=False))
+        return None if found is None else (found, FoundVersion(label=self.label, vouched=False))
 
 
-class UserFiles:
+class LocalDebs:
     """Files that the user gives."""
 
     label = "the user's files"
@@ -199,7 +203,7 @@ class UserFiles:
     def __init__(self, paths: Iterable[Path], store: Store) -> None:
         self._paths, self._store = tuple(paths), store
 
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+    def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`.
 
         Raises:
@@ -215,7 +219,7 @@ class UserFiles:
             file = Artefact(filename=path.name, sha256=sha256, size=size)
             found = described(self._store.verified(sha256, path.name), file, package)
             if found is not None:
-                return found, Found(label=self.label)
+                return found, FoundVersion(label=self.label)
         return None
 
     def _taken(self, path: Path) -> tuple[str, int]:
@@ -228,7 +232,7 @@ class UserFiles:
             return self._store.adopt(copy), size
 
 
-def described(path: Path, file: Artefact, package: Package) -> PackagesFile | None:
+def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFile | None:
     """Return what an index would say of a package's file, None where it is not the captured package.
 
     Args:

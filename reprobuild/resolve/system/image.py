@@ -16,15 +16,16 @@ from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.ecosystems.oci_registry.manifest import find_image
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Base, Ruling, Setting, dpkg_name
-from reprobuild.resolve.context import Surroundings
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.system import Base, EnvVar, dpkg_name
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.base import make_search, missing, settle, told
-from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
-from reprobuild.resolve.system.fallback_sources import OwnStore
+from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
+from reprobuild.resolve.system.fallback_sources import StoreSource
 from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.resolve.system.image_packages import ImageSystem, read_system
 from reprobuild.resolve.system.packages import foreign_architectures
-from reprobuild.snapshot.model import Package, Snapshot
+from reprobuild.snapshot.model import Snapshot, SystemPackage
 from reprobuild.store.fetch import fetch
 
 
@@ -45,8 +46,8 @@ class ImageBase:
     """
 
     def __init__(
-        self, snapshot: Snapshot, wanted: ImageDecision, settings: Iterable[Setting], decisions: Decisions,
-        around: Surroundings,
+        self, snapshot: Snapshot, wanted: ImageDecision, settings: Iterable[EnvVar], decisions: Decisions,
+        around: ResolveContext,
     ) -> None:  # fmt: skip
         reference = parse_reference(decisions.base or "")
         around.say(f"system: the image {reference}, from its registry")
@@ -60,7 +61,7 @@ class ImageBase:
         self.index = _index(self._system, wanted.architecture, foreign, around)
         self._packages, self.roots, self._drop = snapshot.packages, wanted.roots, decisions.drop
         self._only_needed = decisions.system != "all"
-        self._own = OwnStore(around.store, self.index.distribution, self.index.release)
+        self._own = StoreSource(around.store, self.index.distribution, self.index.release)
         self._search = make_search(snapshot, self.index, self._own, decisions, around)
 
     def has(self, name: str) -> bool:
@@ -75,7 +76,7 @@ class ImageBase:
         self,
         libraries: Mapping[str, str] = MappingProxyType({}),
         called: Mapping[str, str] = MappingProxyType({}),
-    ) -> tuple[Base, tuple[Ruling, ...]]:
+    ) -> tuple[Base, tuple[Resolution, ...]]:
         """Choose what is put over the image, and find the captured versions.
 
         Args:
@@ -85,7 +86,7 @@ class ImageBase:
         Raises:
             LockError: something needed is nowhere.
         """
-        wanted = WantedOver(
+        wanted = OverlayRequest(
             packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries,
             called=called if self._only_needed else None,
         )  # fmt: skip
@@ -102,7 +103,7 @@ class ImageBase:
         )
         return base, (*(told(ruling, self._search) for ruling in rulings), *self._variables)
 
-    def _missing(self, rulings: Sequence[Ruling]) -> list[Package]:
+    def _missing(self, rulings: Sequence[Resolution]) -> list[SystemPackage]:
         """Return the packages to look for elsewhere, also those that are newer than the image's."""
         stuck = {ruling.subject for ruling in rulings if ruling.kind == "base-version"}
         present, native = self._system.packages, self.index.architecture
@@ -115,7 +116,7 @@ class ImageBase:
 
 
 def _index(
-    system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: Surroundings
+    system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: ResolveContext
 ) -> SystemIndex:
     """Return the packages of an image's release; where this machine has no source of them, none."""
     try:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 
 from reprobuild.config.overrides import is_named
 from reprobuild.infra import secrets
-from reprobuild.lock.lock import InheritedSetting, Outcome, Ruling, Setting
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.system import EnvVar, InheritedSetting
 from reprobuild.resolve.environment.environment import NAME, rules
 
 # Variables of an image stand in no captured file.
@@ -15,8 +16,8 @@ _NUMERIC = ("numerics", "preload")
 
 
 def inherit_environment(
-    variables: Iterable[str], ours: Iterable[Setting], drop: Collection[str]
-) -> tuple[tuple[InheritedSetting, ...], tuple[Ruling, ...]]:
+    variables: Iterable[str], ours: Iterable[EnvVar], drop: Collection[str]
+) -> tuple[tuple[InheritedSetting, ...], tuple[Resolution, ...]]:
     """Decide the variables of an image.
 
     Args:
@@ -30,11 +31,11 @@ def inherit_environment(
     """
     baked = {setting.name: setting.value for setting in ours}
     kept: dict[str, InheritedSetting] = {}
-    rulings: dict[str, Ruling] = {}
+    rulings: dict[str, Resolution] = {}
     for variable in variables:
         name, _, value = variable.partition("=")
         outcome, kind, reason = _decide(name, value, baked, drop)
-        rulings[name] = Ruling(
+        rulings[name] = Resolution(
             file=WHERE, line=0, subject=name if name.isprintable() else repr(name)[:80], outcome=outcome,
             reason=reason, kind=kind,
         )  # fmt: skip

@@ -9,14 +9,14 @@ from debian.debian_support import Version
 from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
 from reprobuild.ecosystems.apt.relations import Group
 from reprobuild.errors import LockError
-from reprobuild.lock.lock import Artefact
+from reprobuild.lock.system import Artefact
 from reprobuild.resolve.system.conflicts import clashes, twins
-from reprobuild.resolve.system.image_packages import Present
+from reprobuild.resolve.system.image_packages import PresentPackage
 
 _NOT_THERE = Artefact(filename="", sha256="", size=0)  # of what the image has: nothing is fetched
 
 
-def kept(key: str, own: Present) -> Candidate:
+def kept(key: str, own: PresentPackage) -> Candidate:
     """Return a package of the image, for which nothing is fetched; what it needs is there."""
     return Candidate(
         key=key, name=own.name, version=own.version, architecture=own.architecture, essential=False, needs=(),
@@ -25,7 +25,7 @@ def kept(key: str, own: Present) -> Candidate:
 
 
 def outdated_by(
-    over: Mapping[str, Candidate], present: Mapping[str, Present], index: SystemIndex
+    over: Mapping[str, Candidate], present: Mapping[str, PresentPackage], index: SystemIndex
 ) -> set[str]:
     """Return the packages of an image that must be of another version for others to be put over it.
 
@@ -46,7 +46,7 @@ def outdated_by(
 
 
 def _broken(
-    before: Mapping[str, Candidate], now: Mapping[str, Candidate], present: Mapping[str, Present],
+    before: Mapping[str, Candidate], now: Mapping[str, Candidate], present: Mapping[str, PresentPackage],
     index: SystemIndex,
 ) -> set[str]:  # fmt: skip
     """Return the packages of the image that need another version than the one that comes over it."""

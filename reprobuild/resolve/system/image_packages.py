@@ -14,12 +14,12 @@ from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, 
 from reprobuild.errors import BuildError, LockError
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
-from reprobuild.infra.tar import Entry, entry_of
+from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_total
-from reprobuild.lock.lock import BaseImage, ImageLayer, dpkg_name
+from reprobuild.lock.system import BaseImage, ImageLayer, dpkg_name
 from reprobuild.store.store import Store
 
 _STATUS = "var/lib/dpkg/status"
@@ -47,7 +47,7 @@ _ONLY = "choose an image of Debian or Ubuntu, or made from one, that still has i
 _AGAIN = "run the command again, or take the image from another registry"
 
 
-class Present(Struct, frozen=True, kw_only=True):
+class PresentPackage(Struct, frozen=True, kw_only=True):
     """A package of the image: what it needs (Pre-Depends, Depends), provides, and excludes (Conflicts, Breaks)."""
 
     name: str
@@ -67,7 +67,7 @@ class ImageSystem(Struct, frozen=True, kw_only=True):
 
     distribution: str
     release: str
-    packages: dict[str, Present]
+    packages: dict[str, PresentPackage]
     distributions: dict[str, dict[str, str]] = {}
 
 
@@ -104,9 +104,9 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
 
 def _listed(
     layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes], allowance: Allowance
-) -> list[Entry]:
+) -> list[TarEntry]:
     """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
-    name, found = layer.file.filename, list[Entry]()
+    name, found = layer.file.filename, list[TarEntry]()
     path = store.verified(layer.file.sha256, name)
     with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
         try:
@@ -153,7 +153,7 @@ def _release(image: BaseImage, text: bytes) -> dict[str, str]:
     return found
 
 
-def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, Present]:
+def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, PresentPackage]:
     """Read the list of dpkg: https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status"""
     found = {}
     for fields in Deb822.iter_paragraphs(status.decode(errors="replace").splitlines()):
@@ -170,7 +170,7 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
             raise LockError(
                 f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
             )
-        found[dpkg_name(name, own, architecture)] = Present(
+        found[dpkg_name(name, own, architecture)] = PresentPackage(
             name=name,
             version=version,
             architecture=own,

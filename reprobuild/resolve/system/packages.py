@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.apt.index import SystemIndex
-from reprobuild.lock.lock import Base, Deb, Outcome, Ruling, dpkg_name
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.system import Base, Deb, dpkg_name
 from reprobuild.resolve.system.alternatives import is_later_revision
-from reprobuild.resolve.system.closure import Choice, Closure
+from reprobuild.resolve.system.closure import Closure, PackageChoice
 from reprobuild.resolve.system.metapackages import parts_without_drivers
 from reprobuild.resolve.system.needed import is_kept, is_of_interpreter
 from reprobuild.resolve.system.system_rules import exclusion
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
@@ -43,7 +44,7 @@ _NOT_CALLED = _Refusal("not-needed", "not needed by the environment: no code of 
 
 
 def foreign_architectures(
-    packages: tuple[Package, ...], architecture: str, drop: Collection[str] = ()
+    packages: tuple[SystemPackage, ...], architecture: str, drop: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the architectures beside the image's own of which the image needs packages, sorted.
 
@@ -66,7 +67,7 @@ def foreign_architectures(
 
 
 def resolve_base(
-    packages: tuple[Package, ...],
+    packages: tuple[SystemPackage, ...],
     *,
     index: SystemIndex,
     roots: Iterable[str],
@@ -74,7 +75,7 @@ def resolve_base(
     chosen_for: str = "",
     libraries: Mapping[str, str] = MappingProxyType({}),
     called: Mapping[str, str] | None = None,
-) -> tuple[Base, tuple[Ruling, ...]]:
+) -> tuple[Base, tuple[Resolution, ...]]:
     """Choose the packages of the base and say what became of each captured one.
 
     The base holds the essential packages, the roots, and what a person had asked apt for unless it is the
@@ -134,13 +135,13 @@ def resolve_base(
     return base, tuple(rulings)
 
 
-def not_called(rulings: Iterable[Ruling]) -> list[str]:
+def not_called(rulings: Iterable[Resolution]) -> list[str]:
     """Return the packages that a person had asked apt for and that are left out, because no code calls them."""
     return [ruling.subject for ruling in rulings if ruling.reason == _NOT_CALLED.reason]
 
 
 def _of_interpreter(
-    installed: Mapping[str, Package],
+    installed: Mapping[str, SystemPackage],
     refused: Mapping[str, _Refusal | None],
     index: SystemIndex,
     roots: Collection[str],
@@ -154,7 +155,7 @@ def _of_interpreter(
 
 
 def _not_called(
-    installed: Mapping[str, Package],
+    installed: Mapping[str, SystemPackage],
     refused: Mapping[str, _Refusal | None],
     wanted: Collection[str],
     called: Collection[str],
@@ -169,14 +170,14 @@ def _not_called(
 
 
 def _asked(
-    installed: Mapping[str, Package],
+    installed: Mapping[str, SystemPackage],
     refused: dict[str, _Refusal | None],
     captured: Mapping[str, str],
     index: SystemIndex,
     wanted: Collection[str],
-) -> dict[str, Package]:
+) -> dict[str, SystemPackage]:
     """Return what the captured list asks for beyond what is wanted, each with who asks; refuse what needs a driver."""
-    found: dict[str, Package] = {}
+    found: dict[str, SystemPackage] = {}
     metas: dict[str, tuple[str, ...] | None] = {}
     for key, package in installed.items():
         if package.mark not in ASKED or refused[key] or not index.versions(key):
@@ -191,21 +192,21 @@ def _asked(
     return found
 
 
-def _moved(packages: Iterable[Package], native: str) -> bool:
+def _moved(packages: Iterable[SystemPackage], native: str) -> bool:
     """Tell whether the image is for another machine than the captured one, whose architecture most packages have."""
     counts = Counter(package.architecture for package in packages if package.architecture != "all")
     return counts[native] < max(counts.values(), default=0)
 
 
-def _key(package: Package, native: str) -> str:
+def _key(package: SystemPackage, native: str) -> str:
     return dpkg_name(package.name, package.architecture, native)
 
 
-def _foreign(package: Package, native: str) -> bool:
+def _foreign(package: SystemPackage, native: str) -> bool:
     return package.architecture not in (native, "all")
 
 
-def _refusal(package: Package, native: str, drop: Collection[str], *, moved: bool) -> _Refusal | None:
+def _refusal(package: SystemPackage, native: str, drop: Collection[str], *, moved: bool) -> _Refusal | None:
     """Return why a captured package is not asked for; `moved` is whether the image is for another machine."""
     if package.mark == "residual":
         return _RESIDUAL
@@ -218,7 +219,7 @@ def _refusal(package: Package, native: str, drop: Collection[str], *, moved: boo
     return _Refusal(rule.class_, rule.reason) if rule else None
 
 
-def _reachable(names: Iterable[str], chosen: Mapping[str, Choice]) -> set[str]:
+def _reachable(names: Iterable[str], chosen: Mapping[str, PackageChoice]) -> set[str]:
     """Return the names and all that they need."""
     found: set[str] = set()
     left = list(names)
@@ -230,7 +231,7 @@ def _reachable(names: Iterable[str], chosen: Mapping[str, Choice]) -> set[str]:
     return found
 
 
-def _deb(choice: Choice, essential: bool) -> Deb:
+def _deb(choice: PackageChoice, essential: bool) -> Deb:
     candidate = choice.candidate
     return Deb(
         name=candidate.name,
@@ -242,13 +243,13 @@ def _deb(choice: Choice, essential: bool) -> Deb:
 
 
 def _ruling(
-    package: Package, chosen: Mapping[str, Choice], refusal: _Refusal | None, index: SystemIndex
-) -> Ruling:
+    package: SystemPackage, chosen: Mapping[str, PackageChoice], refusal: _Refusal | None, index: SystemIndex
+) -> Resolution:
     """Say what became of one captured package."""
     place, version, key = package.place, package.version, _key(package, index.architecture)
 
-    def ruled(outcome: Outcome, reason: str, kind: str = "") -> Ruling:
-        return Ruling(
+    def ruled(outcome: Outcome, reason: str, kind: str = "") -> Resolution:
+        return Resolution(
             file=place.file,
             line=place.line,
             subject=key,
@@ -271,7 +272,7 @@ def _ruling(
     return ruled("unresolved", reason, "unknown-version")
 
 
-def _unfit(package: Package, key: str, chosen: Mapping[str, Choice], index: SystemIndex) -> str:
+def _unfit(package: SystemPackage, key: str, chosen: Mapping[str, PackageChoice], index: SystemIndex) -> str:
     """Return why a captured version was not taken."""
     versions = [candidate.version for candidate in index.versions(key)]
     if package.version not in versions:
@@ -284,7 +285,7 @@ def _unfit(package: Package, key: str, chosen: Mapping[str, Choice], index: Syst
     return "does not fit the versions that the rest has to take"
 
 
-def _was_there(package: Package, versions: Iterable[str], release: str) -> bool:
+def _was_there(package: SystemPackage, versions: Iterable[str], release: str) -> bool:
     """Tell whether an archive of the release had a version: a later revision of it shows that, or a suite of updates.
 
     Archives of other people call their suites as the release is called, too, but none of those has its updates.
@@ -295,7 +296,7 @@ def _was_there(package: Package, versions: Iterable[str], release: str) -> bool:
     )
 
 
-def _left_out(package: Package, index: SystemIndex) -> _Refusal:
+def _left_out(package: SystemPackage, index: SystemIndex) -> _Refusal:
     """Return why a package that is nobody's business but the environment's is not in the base."""
     key = _key(package, index.architecture)
     if package.mark not in ASKED:
@@ -310,9 +311,9 @@ def _left_out(package: Package, index: SystemIndex) -> _Refusal:
     return _Refusal(kind, f"{key} {package.version} {why}, and {index.label} has no package of that name")
 
 
-def _added(choice: Choice) -> Ruling:
+def _added(choice: PackageChoice) -> Resolution:
     candidate = choice.candidate
-    return Ruling(
+    return Resolution(
         file=APT_LIST,
         line=0,
         subject=candidate.key,
@@ -322,8 +323,8 @@ def _added(choice: Choice) -> Ruling:
     )
 
 
-def _no_list(index: SystemIndex, chosen_for: str) -> Ruling:
-    return Ruling(
+def _no_list(index: SystemIndex, chosen_for: str) -> Resolution:
+    return Resolution(
         file=APT_LIST,
         line=0,
         subject=APT_LIST,

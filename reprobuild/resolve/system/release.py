@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.snapshot.model import Package
+from reprobuild.snapshot.model import SystemPackage
 
 _HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
 
@@ -44,7 +44,7 @@ def known_releases() -> tuple[Known, ...]:
     return msgspec.toml.decode(raw, type=dict[str, tuple[Known, ...]])["release"]
 
 
-class Release(Struct, frozen=True, kw_only=True):
+class DistributionRelease(Struct, frozen=True, kw_only=True):
     """A distribution's release; `evidence` says how it is known."""
 
     distribution: str
@@ -52,7 +52,7 @@ class Release(Struct, frozen=True, kw_only=True):
     evidence: str
 
 
-def infer_release(packages: Iterable[Package], base: str | None = None) -> Release:
+def infer_release(packages: Iterable[SystemPackage], base: str | None = None) -> DistributionRelease:
     """Tell which release the captured packages are of.
 
     Args:
@@ -71,7 +71,9 @@ def infer_release(packages: Iterable[Package], base: str | None = None) -> Relea
                 f"`base: {base}` names no distribution",
                 hint=f"if an image is meant, write `image:{base}:TAG`",
             )
-        return Release(distribution=distribution, codename=codename, evidence=f"decided: base: {base}")
+        return DistributionRelease(
+            distribution=distribution, codename=codename, evidence=f"decided: base: {base}"
+        )
     packages = tuple(packages)
     found = [f for f in (_by_base_files(packages), _by_suites(packages), _by_versions(packages)) if f]
     if not found:
@@ -79,26 +81,26 @@ def infer_release(packages: Iterable[Package], base: str | None = None) -> Relea
     if len({(r.distribution, r.codename) for r in found}) > 1:
         told = "; ".join(f"{r.evidence}: {r.distribution}/{r.codename}" for r in found)
         raise LockError(f"the snapshot tells of more than one release ({told})", hint=_HINT)
-    return Release(
+    return DistributionRelease(
         distribution=found[0].distribution,
         codename=found[0].codename,
         evidence="; ".join(r.evidence for r in found),
     )
 
 
-def _by_base_files(packages: tuple[Package, ...]) -> Release | None:
+def _by_base_files(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
     for package in packages:
         if package.name == "base-files":
             for known in known_releases():
                 if re.match(known.base_files, package.version):
                     evidence = f"base-files {package.version} ({package.place})"
-                    return Release(
+                    return DistributionRelease(
                         distribution=known.distribution, codename=known.codename, evidence=evidence
                     )
     return None
 
 
-def _by_suites(packages: tuple[Package, ...]) -> Release | None:
+def _by_suites(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
     """The code name that most packages' suites start with; `stable` and `testing` move and tell nothing."""
     named = Counter(
         codename
@@ -108,7 +110,7 @@ def _by_suites(packages: tuple[Package, ...]) -> Release | None:
     return _most(named, "packages came from its suites")
 
 
-def _by_versions(packages: tuple[Package, ...]) -> Release | None:
+def _by_versions(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
     """`+deb12u3`, `~deb12u1` are updates to Debian 12; `ubuntu0.22.04.1` and `~22.04` to Ubuntu 22.04."""
     marked: Counter[str] = Counter()
     for package in packages:
@@ -120,10 +122,10 @@ def _by_versions(packages: tuple[Package, ...]) -> Release | None:
     return _most(marked, "package versions are marked as its updates")
 
 
-def _most(counts: Counter[str], words: str) -> Release | None:
+def _most(counts: Counter[str], words: str) -> DistributionRelease | None:
     known = {one.codename: one.distribution for one in known_releases()}
     ranked = sorted((-count, name) for name, count in counts.items() if name in known)
     if not ranked:
         return None
     count, name = ranked[0]
-    return Release(distribution=known[name], codename=name, evidence=f"{-count} {words}")
+    return DistributionRelease(distribution=known[name], codename=name, evidence=f"{-count} {words}")

@@ -14,7 +14,9 @@ from msgspec import Struct
 from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.infra.display import escaped
-from reprobuild.lock.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Base
 from reprobuild.resolve.system.sonames import (
     candidates,
     glibc_of,
@@ -23,7 +25,7 @@ from reprobuild.resolve.system.sonames import (
     newest_glibcxx,
     package_of,
 )
-from reprobuild.resolve.system.wheel_libraries import File
+from reprobuild.resolve.system.wheel_libraries import ElfFile
 from reprobuild.snapshot.model import Snapshot
 
 _LIBC = "libc6"
@@ -38,7 +40,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     imported: bool
 
 
-def asks(wheels: Iterable[tuple[Wheel, tuple[File, ...]]]) -> tuple[Ask, ...]:
+def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]:
     """Return what the ELF files of an environment need and no wheel of it brings: one for each wheel and library."""
     everything = [(wheel, file) for wheel, files in wheels for file in files]
     by_name: dict[str, list[int]] = {}
@@ -57,7 +59,7 @@ def asks(wheels: Iterable[tuple[Wheel, tuple[File, ...]]]) -> tuple[Ask, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def _imported(everything: list[tuple[Wheel, File]], by_name: Mapping[str, list[int]]) -> set[int]:
+def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, list[int]]) -> set[int]:
     """Return the files that an import leads to.
 
     A wheel without extension modules, of which no other needs a file, is opened by its Python code (soundfile,
@@ -84,7 +86,7 @@ def _imported(everything: list[tuple[Wheel, File]], by_name: Mapping[str, list[i
 
 def system_libraries(
     needed: Iterable[Ask], snapshot: Snapshot, index: SystemIndex, base: Base, drop: Collection[str]
-) -> tuple[dict[str, str], tuple[Ruling, ...]]:
+) -> tuple[dict[str, str], tuple[Resolution, ...]]:
     """Decide for each library which package brings it into the image, or why none does.
 
     Where there is a package list, a library comes if the captured host had its package; another one was not there
@@ -136,13 +138,13 @@ def system_libraries(
     return roots, tuple(rulings)
 
 
-def too_new(wheels: Iterable[tuple[Wheel, tuple[File, ...]]], base: Base) -> Iterator[Ruling]:
+def too_new(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]], base: Base) -> Iterator[Resolution]:
     """Yield a ruling (`newer-library`) for each wheel whose files need a newer glibc or libstdc++ than the base's.
 
     Its tag promised otherwise, or made no promise (`linux_x86_64`). It must be accepted: such a file does not load.
     """
     versions = base.installed
-    limits: tuple[tuple[str, Callable[[File], tuple[int, ...]], tuple[int, ...] | None], ...] = (
+    limits: tuple[tuple[str, Callable[[ElfFile], tuple[int, ...]], tuple[int, ...] | None], ...] = (
         ("GLIBC", lambda file: file.glibc, glibc_of(versions.get(_LIBC, ""))),
         ("GLIBCXX", lambda file: file.glibcxx, newest_glibcxx(versions.get("libstdc++6", ""))),
     )
@@ -161,12 +163,12 @@ def _text(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
 
 
-def _ruling(ask: Ask, why: str, kind: str) -> Ruling:
+def _ruling(ask: Ask, why: str, kind: str) -> Resolution:
     reason = f"{ask.wheel.name} needs it for {escaped(ask.path)}; {why}"
     return _of_wheel(ask.wheel, escaped(ask.soname), reason, kind, "excluded")
 
 
-def _of_wheel(wheel: Wheel, subject: str, reason: str, kind: str, outcome: Outcome) -> Ruling:
-    return Ruling(
+def _of_wheel(wheel: Wheel, subject: str, reason: str, kind: str, outcome: Outcome) -> Resolution:
+    return Resolution(
         file=wheel.file.filename, line=0, subject=subject, outcome=outcome, reason=reason, kind=kind
     )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from reprobuild.ecosystems.apt.archives import Archive
+from reprobuild.ecosystems.apt.archives import AptArchive
 from reprobuild.ecosystems.apt.index import PackagesFile, without_credentials
-from reprobuild.ecosystems.apt.snapshot_archive import Indexes, Listed
+from reprobuild.ecosystems.apt.snapshot_archive import ArchiveIndexes, ListedPackagesFile
 from reprobuild.errors import FetchError
-from reprobuild.infra.http.client import NotFound
+from reprobuild.infra.http.model import NotFoundError
 from reprobuild.resolve.system.apt_update_time import Key, Sample
 
 _PACKAGE = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
@@ -29,12 +29,14 @@ class Past:
         names: the packages of interest.
     """
 
-    def __init__(self, archives: Iterable[Archive], indexes: Indexes, names: Collection[str]) -> None:
+    def __init__(
+        self, archives: Iterable[AptArchive], indexes: ArchiveIndexes, names: Collection[str]
+    ) -> None:
         self._archives = tuple(archives)
         self._indexes = indexes
         self._names = {name.encode() for name in names}
         self._samples: dict[int, Sample | None] = {}
-        self._listed: dict[tuple[str, int], tuple[Listed, ...]] = {}
+        self._listed: dict[tuple[str, int], tuple[ListedPackagesFile, ...]] = {}
         self._versions: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
         self.silent: dict[str, str] = {}  # archives that cannot be asked, with the reason
 
@@ -79,10 +81,10 @@ class Past:
                 found.append(PackagesFile(uri=file.uri, content=b"\n\n".join(kept), automatic=False))
         return tuple(found)
 
-    def _at(self, time: int) -> tuple[Listed, ...]:
+    def _at(self, time: int) -> tuple[ListedPackagesFile, ...]:
         return tuple(listed for archive in self._archives for listed in self._ask(archive, time))
 
-    def _ask(self, archive: Archive, time: int) -> Sequence[Listed]:
+    def _ask(self, archive: AptArchive, time: int) -> Sequence[ListedPackagesFile]:
         """Return what one archive has of a moment.
 
         Raises:
@@ -95,7 +97,7 @@ class Past:
                 listed = self._indexes.at(archive, time)
                 for one in listed:
                     self._of(one)
-            except NotFound:
+            except NotFoundError:
                 listed = ()
             except FetchError as err:
                 self._archives = tuple(other for other in self._archives if other != archive)
@@ -105,7 +107,7 @@ class Past:
             self._listed[key] = listed
         return self._listed[key]
 
-    def _of(self, listed: Listed) -> dict[str, tuple[str, ...]]:
+    def _of(self, listed: ListedPackagesFile) -> dict[str, tuple[str, ...]]:
         """Return the versions of the packages of interest in an index."""
         key = (listed.sha256, listed.architecture)
         if key not in self._versions:
@@ -120,10 +122,10 @@ class Past:
         return self._versions[key]
 
 
-class Present:
+class CurrentArchives:
     """The archives that have no past, as they are now. `silent` are those that do not answer, each with the reason."""
 
-    def __init__(self, archives: Iterable[Archive], indexes: Indexes) -> None:
+    def __init__(self, archives: Iterable[AptArchive], indexes: ArchiveIndexes) -> None:
         self._archives = tuple(archives)
         self._indexes = indexes
         self.silent: dict[str, str] = {}

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
-from reprobuild.resolve.system.alternatives import Fulfilment, Need, Ways, by_preference, is_later_revision
+from reprobuild.resolve.system.alternatives import (
+    Dependency,
+    Fulfilment,
+    Ways,
+    by_preference,
+    is_later_revision,
+)
 from reprobuild.resolve.system.conflicts import Clash, Uneven, clashes, uneven
 
 if TYPE_CHECKING:
@@ -51,7 +57,7 @@ _OPTIONS = ("--warn=none", "--opt-strategy=usc", "--parallel-mode=1", "--seed=0"
 Deviation = tuple[int, int, int]
 
 
-class Asked(Struct, frozen=True):
+class RequestRestriction(Struct, frozen=True):
     """A restriction: a package is asked for."""
 
     key: str
@@ -61,7 +67,7 @@ class Needs(Struct, frozen=True):
     """A restriction: a package needs something. `possible` tells whether any package fulfils it."""
 
     candidate: Candidate
-    need: Need
+    need: Dependency
     possible: bool
 
 
@@ -71,7 +77,7 @@ class OneVersion(Struct, frozen=True):
     key: str
 
 
-Restriction = Asked | Needs | OneVersion | Clash | Uneven
+Restriction = RequestRestriction | Needs | OneVersion | Clash | Uneven
 
 
 class Best(Struct, frozen=True):
@@ -85,7 +91,7 @@ class Best(Struct, frozen=True):
     deviation: Deviation
 
 
-class Pool:
+class PackagePool:
     """All packages that could be chosen for what is asked, and the restrictions on them.
 
     Args:
@@ -109,15 +115,15 @@ class Pool:
         self._candidates: list[Candidate] = []
         self._numbers: dict[tuple[str, str], int] = {}
         self._keys: dict[str, int] = {}
-        self._needs: dict[Need | str, int] = {}
+        self._needs: dict[Dependency | str, int] = {}
         self._facts: list[str] = []
         self._restrictions: dict[str, Restriction] = {}
         for key in asked:
             number = self._need(key, ((key, index.versions(key)),))
-            self._restrict(f"asked({number})", Asked(key))
+            self._restrict(f"asked({number})", RequestRestriction(key))
         for one, candidate in enumerate(self._candidates):  # which grow meanwhile
             for group in candidate.needs:
-                need = Need(group, candidate.architecture)
+                need = Dependency(group, candidate.architecture)
                 found = ways.of(need)
                 self._restrict(f"needs({one},{self._need(need, found)})", Needs(candidate, need, bool(found)))
         conflicts: list[Clash | Uneven] = [
@@ -165,7 +171,7 @@ class Pool:
         chosen = {self._candidates[number].key: self._candidates[number] for number in numbers}
         return Best(chosen, (cost.get(6, 0), cost.get(5, 0), cost.get(4, 0)))
 
-    def _need(self, need: Need | str, found: Fulfilment) -> int:
+    def _need(self, need: Dependency | str, found: Fulfilment) -> int:
         """Return the number of a need, whose ways become facts when it is met first."""
         if need not in self._needs:
             self._needs[need] = number = len(self._needs)

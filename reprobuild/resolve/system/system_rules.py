@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SystemRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table; see there."""
 
     class_: str = msgspec.field(name="class")
@@ -22,11 +22,11 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
     never: tuple[str, ...]
-    rule: tuple[Rule, ...]
+    rule: tuple[SystemRule, ...]
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+def rules() -> tuple[tuple[re.Pattern[str], SystemRule], ...]:
     """Return the rules in their order, each with the pattern of the names that it means."""
     text = (files("reprobuild.resolve.system") / "system.toml").read_text(encoding="utf-8")
     table = msgspec.toml.decode(text, type=_Table)
@@ -41,6 +41,6 @@ def _pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
 
 
 @cache
-def exclusion(name: str) -> Rule | None:
+def exclusion(name: str) -> SystemRule | None:
     """Return the rule by which a package that was asked for is left out, or None for one that is not."""
     return next((rule for pattern, rule in rules() if pattern.match(name)), None)

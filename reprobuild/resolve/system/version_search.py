@@ -16,7 +16,7 @@ from msgspec import structs
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.snapshot_archive import instant
 from reprobuild.errors import FetchError
-from reprobuild.lock.lock import dpkg_name
+from reprobuild.lock.system import dpkg_name
 from reprobuild.resolve.system.apt_update_time import (
     Key,
     Moment,
@@ -25,9 +25,9 @@ from reprobuild.resolve.system.apt_update_time import (
     find_version,
     infer_moment,
 )
-from reprobuild.resolve.system.fallback_sources import Found, Shelf
-from reprobuild.resolve.system.snapshot_archives import Past, Present, SilentError
-from reprobuild.snapshot.model import Package
+from reprobuild.resolve.system.fallback_sources import FoundVersion, PackageSource
+from reprobuild.resolve.system.snapshot_archives import CurrentArchives, Past, SilentError
+from reprobuild.snapshot.model import SystemPackage
 
 T = TypeVar("T")
 # A file is in the pool before an index names it; archives are written a few times a day.
@@ -50,9 +50,10 @@ class Search:
     """
 
     def __init__(
-        self, packages: Sequence[Package], index: SystemIndex, past: Past | None, shelves: Sequence[Shelf], *, now: int,
-        hints: Iterable[int] = (), first_seen: Callable[[str, str], Sequence[int]] | None = None,
-        say: Callable[[str], None] = lambda _: None, present: Present | None = None,
+        self, packages: Sequence[SystemPackage], index: SystemIndex, past: Past | None,
+        shelves: Sequence[PackageSource], *,
+        now: int, hints: Iterable[int] = (), first_seen: Callable[[str, str], Sequence[int]] | None = None,
+        say: Callable[[str], None] = lambda _: None, present: CurrentArchives | None = None,
     ) -> None:  # fmt: skip
         self._packages, self._past, self._shelves = packages, past, shelves
         self._present = present
@@ -63,7 +64,7 @@ class Search:
         self._asked = False
         self._tried: set[tuple[str, str]] = set()
         self.moment: Moment | None = None
-        self.found: dict[tuple[str, str, str], Found] = {}
+        self.found: dict[tuple[str, str, str], FoundVersion] = {}
         self.looked: dict[tuple[str, str], list[str]] = {}
 
     @property
@@ -71,11 +72,11 @@ class Search:
         """The archives that did not answer, each with the reason."""
         return {url: why for one in (self._past, self._present) if one for url, why in one.silent.items()}
 
-    def at(self, line: int) -> Package | None:
+    def at(self, line: int) -> SystemPackage | None:
         """Return the package of a line of the list."""
         return next((package for package in self._packages if package.place.line == line), None)
 
-    def more(self, wanted: Sequence[Package], index: SystemIndex) -> SystemIndex | None:
+    def more(self, wanted: Sequence[SystemPackage], index: SystemIndex) -> SystemIndex | None:
         """Return the index with what could be found of the wanted packages, None where nothing was left to try."""
         if not self._asked and wanted:
             self._say(
@@ -121,7 +122,9 @@ class Search:
         for package in self._packages:
             offered = sample.versions.get(self._place(package), ()) if sample else ()
             if package.version in offered and not self._on_mirror(package):
-                self.found.setdefault(self._file_key(package), Found(label=f"the archive of {instant(time)}"))
+                self.found.setdefault(
+                    self._file_key(package), FoundVersion(label=f"the archive of {instant(time)}")
+                )
         return self._asking(lambda: past.whole(time)) or ()
 
     def _asking(self, question: Callable[[], T]) -> T | None:
@@ -136,7 +139,7 @@ class Search:
                     self._say(f"system: the archive {url} is left out: {past.silent[url]}")
         return None
 
-    def _one(self, package: Package) -> tuple[PackagesFile, ...]:
+    def _one(self, package: SystemPackage) -> tuple[PackagesFile, ...]:
         """Look for one version everywhere, and return what says where it is."""
         self._tried.add(self._key(package))
         looked = self.looked.setdefault(self._key(package), ["this machine's mirror"])
@@ -150,7 +153,7 @@ class Search:
                 return found
         return ()
 
-    def _then_there(self, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
+    def _then_there(self, package: SystemPackage, looked: list[str]) -> tuple[PackagesFile, ...]:
         """Look for a moment at which the dated archives had a version."""
         past = self._past
         if past is None:
@@ -167,10 +170,10 @@ class Search:
         if sample is None:
             return ()
         time = sample.time
-        self.found[self._file_key(package)] = Found(label=f"the archive of {instant(time)}")
+        self.found[self._file_key(package)] = FoundVersion(label=f"the archive of {instant(time)}")
         return self._asking(lambda: past.stanzas(time, package.name, version)) or ()
 
-    def _briefly_there(self, package: Package, looked: list[str]) -> Sample | None:
+    def _briefly_there(self, package: SystemPackage, looked: list[str]) -> Sample | None:
         """Look where the archives saw the version first: it may have been there for hours alone."""
         past = self._past
         if past is None or self._first_seen is None:
@@ -187,7 +190,9 @@ class Search:
                 return sample
         return None
 
-    def _ask(self, shelf: Shelf, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
+    def _ask(
+        self, shelf: PackageSource, package: SystemPackage, looked: list[str]
+    ) -> tuple[PackagesFile, ...]:
         try:
             found = shelf.find(package, self._mirror)
         except FetchError as err:
@@ -201,19 +206,19 @@ class Search:
             self.found[self._file_key(package)] = where
         return (file,)
 
-    def _on_mirror(self, package: Package) -> bool:
+    def _on_mirror(self, package: SystemPackage) -> bool:
         versions = self._mirror.versions(dpkg_name(package.name, package.architecture, self._native))
         return any(one.version == package.version for one in versions)
 
-    def _place(self, package: Package) -> Key:
+    def _place(self, package: SystemPackage) -> Key:
         return package.name, self._native if package.architecture == "all" else package.architecture
 
     @staticmethod
-    def _key(package: Package) -> tuple[str, str]:
+    def _key(package: SystemPackage) -> tuple[str, str]:
         return package.name, package.architecture
 
     @staticmethod
-    def _file_key(package: Package) -> tuple[str, str, str]:
+    def _file_key(package: SystemPackage) -> tuple[str, str, str]:
         return package.name, package.version, package.architecture
 
 

@@ -18,7 +18,8 @@ from reprobuild.infra.untrusted.elf import MAGIC, Elf, read_elf
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.strings import Line, TreePath
 from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip
-from reprobuild.lock.lock import Artefact, Wheel
+from reprobuild.lock.python import Wheel
+from reprobuild.lock.system import Artefact
 from reprobuild.store.store import CHUNK, Store
 
 WORKERS = 4  # unpacking leaves Python's lock alone; each needs room for the largest file of its wheel
@@ -30,7 +31,7 @@ _EXTENSION = re.compile(r"\.(cpython-3\d+[^/]*|abi3|cpython-3\d+)\.so$")
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,3}(?:\.\d{1,4}){1,3})")
 
 
-class File(Struct, frozen=True, kw_only=True):
+class ElfFile(Struct, frozen=True, kw_only=True):
     """One ELF file of a wheel for the image's machine. `names` are those that others can ask for it by."""
 
     path: TreePath
@@ -45,7 +46,9 @@ class File(Struct, frozen=True, kw_only=True):
         return _EXTENSION.search(self.path) is not None
 
 
-def open_wheels(wheels: Sequence[Wheel], machine: str, store: Store) -> list[tuple[Wheel, tuple[File, ...]]]:
+def open_wheels(
+    wheels: Sequence[Wheel], machine: str, store: Store
+) -> list[tuple[Wheel, tuple[ElfFile, ...]]]:
     """Return each wheel with its ELF files; see `read_libraries` for arguments and errors."""
     with ThreadPoolExecutor(WORKERS) as pool:
         return list(
@@ -53,7 +56,7 @@ def open_wheels(wheels: Sequence[Wheel], machine: str, store: Store) -> list[tup
         )
 
 
-def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[File, ...]:
+def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[ElfFile, ...]:
     """Return the ELF files of a wheel in the store that are for a machine, by path.
 
     What is damaged, of another machine or static is left out: no loader would take it, or ask for anything.
@@ -69,15 +72,15 @@ def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[File, ..
     """
     key = hashlib.sha256(f"libraries {VERSION} {machine} {file.sha256}".encode()).hexdigest()
     try:
-        return msgspec.convert(store.recall(key), type=tuple[File, ...])
+        return msgspec.convert(store.recall(key), type=tuple[ElfFile, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
         found = _read(store.verified(file.sha256, file.filename), file.filename, machine, store)
         store.remember(key, msgspec.to_builtins(found))
         return found
 
 
-def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ...]:
-    found: list[File] = []
+def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile, ...]:
+    found: list[ElfFile] = []
     names = 0
     with open_zip(path, origin) as (archive, members), store.scratch() as folder:
         for name in sorted(members):
@@ -106,13 +109,13 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> El
             return read_elf(whole)
 
 
-def file_of(name: str, elf: Elf) -> File:
+def file_of(name: str, elf: Elf) -> ElfFile:
     """Return what an ELF file at a path brings and asks for."""
     versions: dict[str, tuple[int, ...]] = {}
     for match in filter(None, map(_VERSION.fullmatch, elf.versions)):
         numbers = tuple(int(part) for part in match[2].split("."))
         versions[match[1]] = max(versions.get(match[1], ()), numbers)
-    return File(
+    return ElfFile(
         path=name,
         names=tuple(dict.fromkeys(one for one in (name.rpartition("/")[2], elf.soname) if one)),
         needed=elf.needed,

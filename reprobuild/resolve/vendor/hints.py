@@ -21,7 +21,7 @@ _SIGNS = 4  # that are shown
 _JETSON = "; unless it ran on a Jetson, whose wheels have such versions, too"
 
 
-class Origin(Struct, frozen=True, kw_only=True):
+class VendorOrigin(Struct, frozen=True, kw_only=True):
     """The vendor's image that a snapshot was taken inside.
 
     `reference` names it; it holds `TAG` or `YY.MM` where `whole` is false. `signs` show it; `doubt` says what else may
@@ -42,14 +42,14 @@ class Origin(Struct, frozen=True, kw_only=True):
         yield f"shown by {shown}" + (f" and {more} more" if more > 0 else "") + self.doubt
 
 
-def find_origin(snapshot: Snapshot, services: Mapping[str, Service]) -> Origin | None:
+def find_origin(snapshot: Snapshot, services: Mapping[str, Service]) -> VendorOrigin | None:
     """Return the vendor's image that a snapshot was taken inside, or None."""
     found = recognise(snapshot)
     if found is None:
         return None
     reference = name_image(found, snapshot, services)
     sure = any(not sign.version for sign in found.signs) or tells_platform(snapshot)
-    return Origin(
+    return VendorOrigin(
         name=found.name, reference=reference, whole=is_whole(reference), signs=found.signs,
         doubt="" if sure else _JETSON,
     )  # fmt: skip

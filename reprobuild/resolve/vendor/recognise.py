@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.resolve.architecture import captured_platform
-from reprobuild.snapshot.model import Place, Requirement, Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 
 _SHOWN = 60  # characters of a value; a longer one is left out
 _LONGEST = 4000  # characters of a value that is looked at
 _LONGEST_LINE = 300  # of a distribution's name and version, or its path
 
 
-class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ImageRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of `images.toml`, which says what its fields mean."""
 
     service: str
@@ -36,7 +36,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Sign(Struct, frozen=True, kw_only=True):
     """One captured line that shows the image. `own` tells that no other image has it, `facts` what it says of it."""
 
-    place: Place
+    place: SourceLocation
     text: str
     own: bool = True
     version: bool = False
@@ -57,18 +57,18 @@ class Recognised(Struct, frozen=True, kw_only=True):
         return {key: value for sign in reversed(ordered) for key, value in sign.facts}
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class ImageTable(Struct, frozen=True, forbid_unknown_fields=True):
     """The table: the images, and the last patch release of each version of CUDA."""
 
-    image: tuple[Rule, ...]
+    image: tuple[ImageRule, ...]
     cuda: dict[str, str]
 
 
 @cache
-def table() -> Table:
+def table() -> ImageTable:
     """Return the shipped table."""
     raw = files("reprobuild.resolve.vendor").joinpath("images.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=Table)
+    return msgspec.toml.decode(raw, type=ImageTable)
 
 
 def recognise(snapshot: Snapshot) -> Recognised | None:
@@ -81,7 +81,7 @@ def recognise(snapshot: Snapshot) -> Recognised | None:
     return None
 
 
-def _signs(rule: Rule, snapshot: Snapshot) -> Iterator[Sign]:
+def _signs(rule: ImageRule, snapshot: Snapshot) -> Iterator[Sign]:
     values = {one.name: one for one in snapshot.variables}
     for own, patterns in ((True, rule.own), (False, rule.signs)):
         for pattern in patterns:
@@ -97,7 +97,7 @@ def _signs(rule: Rule, snapshot: Snapshot) -> Iterator[Sign]:
         yield from _of_line(rule, line)
 
 
-def _of_line(rule: Rule, line: Requirement) -> Iterator[Sign]:
+def _of_line(rule: ImageRule, line: Requirement) -> Iterator[Sign]:
     path = unquote(line.path or "")
     for written in (f"{line.name}=={line.version}", path.rpartition("/")[2]):
         for pattern in rule.versions:

@@ -9,7 +9,7 @@ from debian.debian_support import Version
 
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Mark, Package, Place, Remark
+from reprobuild.snapshot.model import Mark, ParseNote, SourceLocation, SystemPackage
 
 _ROW = re.compile(
     r"(?P<name>[^/\s]+)/(?P<suites>\S(?:.*\S)?)\s+(?P<version>\S+)\s+(?P<arch>[a-z0-9][a-z0-9-]+)"
@@ -43,7 +43,7 @@ _ENGLISH = re.compile(
 )
 
 _Widths = tuple[int, int, int]  # of the columns of name, version and architecture
-Read = tuple[tuple[Package, ...], tuple[Remark, ...]]
+Read = tuple[tuple[SystemPackage, ...], tuple[ParseNote, ...]]
 
 
 class _Status(NamedTuple):
@@ -60,8 +60,8 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
         SnapshotError: it is not text, or lists one package in two versions.
     """
     rows = text.lines(data, file)
-    packages: list[Package] = []
-    remarks: list[Remark] = list(text.nothing(file, rows))
+    packages: list[SystemPackage] = []
+    remarks: list[ParseNote] = list(text.nothing(file, rows))
     ruler = next((match for row in rows if (match := _RULER.fullmatch(row.strip()))), None)
     widths = (len(ruler[1]), len(ruler[2]), len(ruler[3])) if ruler else None
     old_layout = any((m := _COLUMNS.fullmatch(row.strip())) and m["third"] == "Description" for row in rows)
@@ -75,9 +75,11 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
             )
             continue
         note = text.noise(file, number, line) or text.leak(file, number, line)
-        found: list[Package | Remark] = [note] if note else _row(file, number, line, old_layout, widths)
+        found: list[SystemPackage | ParseNote] = (
+            [note] if note else _row(file, number, line, old_layout, widths)
+        )
         for item in found:
-            if isinstance(item, Package):
+            if isinstance(item, SystemPackage):
                 packages.append(item)
             else:
                 remarks.append(item)
@@ -91,7 +93,7 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
 
 def _row(
     file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
-) -> list[Package | Remark]:
+) -> list[SystemPackage | ParseNote]:
     return (
         _dpkg_row(file, number, line, old_layout, widths)
         or _apt_row(file, number, line)
@@ -99,7 +101,7 @@ def _row(
     )
 
 
-def _apt_row(file: str, number: int, line: str) -> list[Package | Remark]:
+def _apt_row(file: str, number: int, line: str) -> list[SystemPackage | ParseNote]:
     match = _ROW.fullmatch(line)
     if not match:
         return []
@@ -118,8 +120,8 @@ def _apt_row(file: str, number: int, line: str) -> list[Package | Remark]:
         return [
             text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
         ]
-    package = Package(
-        place=Place(file, number),
+    package = SystemPackage(
+        place=SourceLocation(file, number),
         text=shown(line),
         name=match["name"],
         version=match["version"],
@@ -154,7 +156,7 @@ def read_status(status: str) -> _Status:
 
 def _dpkg_row(
     file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
-) -> list[Package | Remark]:
+) -> list[SystemPackage | ParseNote]:
     match = _DPKG.fullmatch(line)
     if not match or "/" in match["name"]:
         return []
@@ -180,8 +182,8 @@ def _dpkg_row(
             text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
         ]
     return [
-        Package(
-            place=Place(file, number),
+        SystemPackage(
+            place=SourceLocation(file, number),
             text=shown(line),
             name=name,
             version=match["version"],
@@ -208,7 +210,7 @@ def _may_be_cut(match: re.Match[str], widths: _Widths | None) -> bool:
     return proportional and full
 
 
-def _other(file: str, number: int, line: str) -> Remark:
+def _other(file: str, number: int, line: str) -> ParseNote:
     if line.startswith("#"):
         return text.remark(file, number, line, "a comment")
     if _LISTING.fullmatch(line) or _DPKG_HEAD.fullmatch(line):
@@ -228,9 +230,9 @@ def _valid(name: str, version: str) -> bool:
     return True
 
 
-def _unique(packages: list[Package]) -> tuple[tuple[Package, ...], tuple[Remark, ...]]:
-    kept: dict[tuple[str, str], Package] = {}
-    repeated: list[Remark] = []
+def _unique(packages: list[SystemPackage]) -> tuple[tuple[SystemPackage, ...], tuple[ParseNote, ...]]:
+    kept: dict[tuple[str, str], SystemPackage] = {}
+    repeated: list[ParseNote] = []
     for one in packages:
         first = kept.setdefault((one.name, one.architecture), one)
         if first is one:

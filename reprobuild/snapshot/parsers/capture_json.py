@@ -11,7 +11,7 @@ from msgspec import Struct
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escaped
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.capture_model import CaptureFacts
 
 FILE = "capture.json"
 NEWEST = 1  # version of capture.json that is understood
@@ -28,7 +28,7 @@ class _Version(Struct, frozen=True):
     capture: int
 
 
-def read_captured(folder: Path) -> Captured:
+def read_captured(folder: Path) -> CaptureFacts:
     """Return what a capture wrote beside the text files.
 
     Raises:
@@ -46,7 +46,7 @@ def read_captured(folder: Path) -> Captured:
         ) from None
 
 
-def parse(data: bytes, shown: str) -> Captured:
+def parse(data: bytes, shown: str) -> CaptureFacts:
     """Return what the bytes of a capture.json say; `shown` is its name in messages.
 
     Raises:
@@ -61,14 +61,14 @@ def parse(data: bytes, shown: str) -> Captured:
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        found = msgspec.json.decode(data, type=Captured)
+        found = msgspec.json.decode(data, type=CaptureFacts)
         _check_parents(found)
         return found
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
 
 
-def _check_parents(found: Captured) -> None:
+def _check_parents(found: CaptureFacts) -> None:
     """Refuse two repositories of one name, and one that would lie inside of itself."""
     if len(found.repositories) > MOST_REPOSITORIES:
         raise msgspec.DecodeError(f"it has more than {MOST_REPOSITORIES} repositories")

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct
 from reprobuild.infra.display import escaped, shown
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Fact, Place, Remark, Report
+from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 from reprobuild.snapshot.parsers.capture_json import DAMAGED, NEWEST
 
 _Short = Annotated[str, Meta(max_length=100)]
@@ -39,7 +39,7 @@ class _Version(Struct, frozen=True):
     capture: int
 
 
-Read = tuple[tuple[Report, ...], tuple[Remark, ...]]
+Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "capture.json") -> Read:
@@ -61,11 +61,11 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
         raise text.broken(file, escaped(str(err)), DAMAGED) from None
     python, machine = document.python, _machine(document)
     if python is None:
-        told = Report(file=file, kind="capture", facts=(), machine=machine or UNSET)
+        told = MachineReport(file=file, kind="capture", facts=(), machine=machine or UNSET)
         return ((told,) if machine else ()), ()
-    place = Place(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
+    place = SourceLocation(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
     facts = tuple(
-        Fact(place=place, name=name, value=shown(value))
+        ReportedValue(place=place, name=name, value=shown(value))
         for name, value in (
             ("Python version", python.version), ("implementation", python.implementation), ("libc", python.libc)
         )
@@ -73,7 +73,7 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
     )  # fmt: skip
     # A build between two releases adds a plus.
     known = python.version.rstrip("+") if python.implementation == "CPython" else ""
-    report = Report(
+    report = MachineReport(
         file=file, kind="capture", facts=facts, python=known, libc=shown(python.libc),
         free_threaded=True if known and "t" in python.abiflags else UNSET, machine=machine or UNSET,
     )  # fmt: skip

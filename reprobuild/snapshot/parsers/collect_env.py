@@ -13,7 +13,7 @@ from msgspec import UNSET
 from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Fact, Place, Remark, Report
+from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 
 # torch/utils/collect_env.py of 1.5 to 2.13, and vllm/collect_env.py.
 _KEYS = frozenset({
@@ -39,7 +39,7 @@ _NOTHING = re.compile(r"(?i)could not collect|n/?a|none|no cuda|-?")
 _HEAD = "pytorch version"
 _LONGEST = 200  # lines of one fact
 
-Read = tuple[tuple[Report, ...], tuple[Remark, ...]]
+Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "collect_env.txt") -> Read:
@@ -64,9 +64,9 @@ class _Reader:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.reports: list[Report] = []
-        self.remarks: list[Remark] = []
-        self.facts: list[Fact] = []
+        self.reports: list[MachineReport] = []
+        self.remarks: list[ParseNote] = []
+        self.facts: list[ReportedValue] = []
         self.section = "before"
         self.open: list[str] | None = None  # the lines of the last fact, which may go on
         self.warned = False
@@ -163,12 +163,14 @@ class _Reader:
             return False
         self.open.append(line)
         last = self.facts[-1]
-        self.facts[-1] = Fact(place=last.place, name=last.name, value=None, lines=last.lines + 1)
+        self.facts[-1] = ReportedValue(place=last.place, name=last.name, value=None, lines=last.lines + 1)
         return True
 
     def _keep(self, number: int, name: str, value: str | None) -> None:
         self._close()
-        self.facts.append(Fact(place=Place(self.file, number), name=shown(name), value=None))
+        self.facts.append(
+            ReportedValue(place=SourceLocation(self.file, number), name=shown(name), value=None)
+        )
         self.open = None if value is None else [value]
 
     def _close(self) -> None:
@@ -176,7 +178,7 @@ class _Reader:
         if self.open is not None and self.facts:
             value = "\n".join(shown(line) for line in self.open if line)
             last = self.facts[-1]
-            self.facts[-1] = Fact(place=last.place, name=last.name, value=value, lines=last.lines)
+            self.facts[-1] = ReportedValue(place=last.place, name=last.name, value=value, lines=last.lines)
         self.open = None
 
     def settle(self) -> None:
@@ -192,7 +194,7 @@ class _Reader:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
 
 
-def _report(file: str, facts: tuple[Fact, ...]) -> Report:
+def _report(file: str, facts: tuple[ReportedValue, ...]) -> MachineReport:
     said = {fact.name.lower(): fact.value or "" for fact in reversed(facts)}
 
     def plain(name: str) -> str:
@@ -202,7 +204,7 @@ def _report(file: str, facts: tuple[Fact, ...]) -> Report:
     python = re.match(r"\d+\.\d+(\.\d+)?", plain("python version"))
     cudnn = re.search(r"libcudnn\.so\.([\d.]*\d)|^(\d[\d.]*)$", plain("cudnn version"))
     models = [re.sub(r"^GPU \d+: ", "", line) for line in plain("gpu models and configuration").split("\n")]
-    return Report(
+    return MachineReport(
         file=file, kind="collect_env", facts=facts, python=python[0] if python else "",
         torch=plain("pytorch version"), cuda=plain("cuda used to build pytorch"),
         cudnn=(cudnn[1] or cudnn[2]) if cudnn else "", gpus=tuple(model for model in models if model),
@@ -211,7 +213,7 @@ def _report(file: str, facts: tuple[Fact, ...]) -> Report:
     )  # fmt: skip
 
 
-def _other_torches(report: Report) -> list[Remark]:
+def _other_torches(report: MachineReport) -> list[ParseNote]:
     """Return remarks on torches of pip and conda that are not the one that made the report."""
     found = []
     for fact in report.facts:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped, shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import CondaPackage, Place, Remark
+from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
 
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
 # conda's versions hold no dash: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html.
@@ -36,7 +36,7 @@ _HEAD = re.compile(
 _TYPED = re.compile(r"[^=]{0,200}\b(conda|mamba|micromamba) (list|env export)\b.*")
 _FAILED = re.compile(r"([A-Z]\w*(Error|NotFound|Exception)|Error|ERROR|error|critical)\b.*")
 
-Read = tuple[tuple[CondaPackage, ...], tuple[Remark, ...]]
+Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "conda-list.txt") -> Read:
@@ -46,8 +46,8 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
         SnapshotError: it is not text, or lists one package in two versions.
     """
     rows = text.lines(data, file)
-    found: list[CondaPackage] = []
-    remarks: list[Remark] = list(text.nothing(file, rows))
+    found: list[CapturedCondaPackage] = []
+    remarks: list[ParseNote] = list(text.nothing(file, rows))
     commented = _commented(rows)
     for number, row in enumerate(rows, 1):
         line = row.strip()
@@ -90,7 +90,7 @@ def _commented(rows: list[str]) -> bool:
     )
 
 
-def _around(file: str, number: int, line: str) -> Remark | None:
+def _around(file: str, number: int, line: str) -> ParseNote | None:
     """Return the remark on a line that carries no package by its looks, or None."""
     if _HEAD.fullmatch(line):
         return text.remark(file, number, line, "a header")
@@ -109,7 +109,7 @@ def _around(file: str, number: int, line: str) -> Remark | None:
     return text.leak(file, number, line)
 
 
-def _package(file: str, number: int, line: str) -> CondaPackage | None:
+def _package(file: str, number: int, line: str) -> CapturedCondaPackage | None:
     if match := _ADDRESS.fullmatch(line):
         return _of_address(file, number, line, match["url"], match["hash"] or "")
     if match := _FILE.fullmatch(line.partition("#")[0]):  # the capture knew no address
@@ -131,7 +131,7 @@ def _package(file: str, number: int, line: str) -> CondaPackage | None:
     return None
 
 
-def _of_address(file: str, number: int, line: str, url: str, digest: str) -> CondaPackage | None:
+def _of_address(file: str, number: int, line: str, url: str, digest: str) -> CapturedCondaPackage | None:
     above, _, name = (unquote(part) for part in url.rpartition("/"))  # split first: `%2F` is no slash
     match = _FILE.fullmatch(name)
     if not match or not url.isprintable():
@@ -154,15 +154,15 @@ def _hash(digest: str) -> dict[str, str]:
 def package(
     file: str, number: int, line: str, name: str, version: str, *, build: str | None = None,
     channel: str | None = None, url: str | None = None, md5: str | None = None, sha256: str | None = None,
-) -> CondaPackage:  # fmt: skip
+) -> CapturedCondaPackage:  # fmt: skip
     """Return the package of one line, whose text may be printed."""
-    return CondaPackage(
-        place=Place(file, number), text=shown(line), name=name, version=version, build=build,
+    return CapturedCondaPackage(
+        place=SourceLocation(file, number), text=shown(line), name=name, version=version, build=build,
         channel=channel, url=url, md5=md5, sha256=sha256,
     )  # fmt: skip
 
 
-def unique(found: Iterable[CondaPackage]) -> Read:
+def unique(found: Iterable[CapturedCondaPackage]) -> Read:
     """Return each package once, and remarks on repetitions.
 
     pip's packages are told from conda's: one name may be of both, and pip's then lies over conda's.
@@ -170,8 +170,8 @@ def unique(found: Iterable[CondaPackage]) -> Read:
     Raises:
         SnapshotError: one package is there in two versions or builds.
     """
-    kept: dict[tuple[str, bool], CondaPackage] = {}
-    repeated: list[Remark] = []
+    kept: dict[tuple[str, bool], CapturedCondaPackage] = {}
+    repeated: list[ParseNote] = []
     for one in found:
         first = kept.setdefault((one.name.lower(), one.channel == PYPI), one)
         if first is one:
@@ -187,6 +187,6 @@ def unique(found: Iterable[CondaPackage]) -> Read:
     return tuple(kept.values()), tuple(repeated)
 
 
-def label(one: CondaPackage) -> str:
+def label(one: CapturedCondaPackage) -> str:
     """Return version and build as `conda list --export` writes them."""
     return one.version + (f"={one.build}" if one.build else "")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reprobuild.infra import secrets
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Place, Remark, Variable
+from reprobuild.snapshot.model import ParseNote, SourceLocation, Variable
 from reprobuild.snapshot.parsers import modules
 from reprobuild.snapshot.parsers.env_sorted import PEM, is_fragment, is_sorted, suspicion
 from reprobuild.snapshot.parsers.shell_quoting import promises_more, rows_until_closed, unquote
@@ -42,7 +42,7 @@ _LONGEST = 300  # lines of one quoted value: a private key has some dozens
 _LARGEST = 1 << 17  # of one variable, for Linux (MAX_ARG_STRLEN)
 _NOT_KEPT = "({} characters, not kept: a piece of a value may be a piece of a secret)"
 
-Read = tuple[tuple[Variable, ...], tuple[Remark, ...]]
+Read = tuple[tuple[Variable, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "env.txt") -> Read:
@@ -81,7 +81,7 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
 def _records(whole: str, file: str) -> Read:
     """Read `env -0`: nothing is torn, so nothing else is suspect."""
     variables: list[Variable] = []
-    remarks: list[Remark] = []
+    remarks: list[ParseNote] = []
     line = 1
     for raw in whole.split("\0"):
         record = raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -107,7 +107,7 @@ class _Blocks:
         self.rows = rows
         self.at = 0
         self.variables: list[Variable] = []
-        self.remarks: list[Remark] = []
+        self.remarks: list[ParseNote] = []
         first = next((i for i, row in enumerate(rows) if _VARIABLE.fullmatch(row)), len(rows))
         body = [row for row in rows[first:] if row.strip() and not text.noise(file, 1, row)]
         self.sorted = is_sorted(body)
@@ -267,7 +267,7 @@ def _secret(name: str, value: str) -> str | None:
 def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, suspect: str = "") -> Variable:
     rule = _secret(name, value)
     return Variable(
-        place=Place(file, line),
+        place=SourceLocation(file, line),
         name=name,
         value=None if rule else value,
         secret=rule or "",
@@ -276,12 +276,12 @@ def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, su
     )
 
 
-def _function(file: str, line: int, row: str, lines: int) -> Remark:
+def _function(file: str, line: int, row: str, lines: int) -> ParseNote:
     name = re.split(r"[=\s]", row, maxsplit=1)[0]
     return text.remark(file, line, f"{name}=() {{", "a shell function", lines=lines)
 
 
-def _piece(file: str, line: int, row: str, reason: str, *, lines: int = 1) -> Remark:
+def _piece(file: str, line: int, row: str, reason: str, *, lines: int = 1) -> ParseNote:
     shape = row.strip()
     harmless = re.fullmatch(r"[{}();&|]*|fi;?|done;?|esac;?|else|then|;;", shape)
     shown = shape if harmless else _NOT_KEPT.format(len(shape))

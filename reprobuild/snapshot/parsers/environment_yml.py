@@ -18,7 +18,7 @@ from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped, shown
 from reprobuild.infra.untrusted.yaml_documents import StrictLoader
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import CondaPackage, Place, Remark
+from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, package, unique
 
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
@@ -35,10 +35,10 @@ _HINT = "write it again with `conda env export`, or take it out of the folder"
 OF_CONDA = "asked for: it does not say what was installed"
 OF_PIP = "a line for pip that pins no version: the freeze tells what was installed"
 
-Read = tuple[tuple[CondaPackage, ...], tuple[Remark, ...]]
+Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
 
 
-class Asked(NamedTuple):
+class UnpinnedLine(NamedTuple):
     """A line for pip that pins no version, and its number."""
 
     line: int
@@ -64,7 +64,7 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
     return kept, (*reader.remarks, *reader.others(), *repeated)
 
 
-def asked_of(data: bytes, file: str) -> tuple[Asked, ...]:
+def asked_of(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
     """Return the lines for pip that pin no version.
 
     Raises:
@@ -87,7 +87,7 @@ def _read(data: bytes, file: str) -> _Reader:
     except yaml.MarkedYAMLError as err:
         line = err.problem_mark.line + 1 if err.problem_mark else 1
         raise text.broken(
-            Place(file, line), f"not an environment: {shown(err.problem or '')}", _HINT
+            SourceLocation(file, line), f"not an environment: {shown(err.problem or '')}", _HINT
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
         raise text.broken(file, f"not YAML: {shown(str(err))}", _HINT) from None
@@ -103,12 +103,12 @@ class _Reader:
         self.rows = rows
         # YAML ends lines at other characters, too, so its own numbers are not those that editors show.
         self.starts = [0, *(match.end() for match in re.finditer("\n", whole))]
-        self.found: list[CondaPackage] = []
-        self.remarks: list[Remark] = []
+        self.found: list[CapturedCondaPackage] = []
+        self.remarks: list[ParseNote] = []
         self.known: set[int] = set()
         self.export = False
         self.channels: tuple[str, ...] = ()
-        self.asked: list[Asked] = []
+        self.asked: list[UnpinnedLine] = []
 
     def read(self, root: yaml.Node | None) -> None:
         """Take the keys of the document."""
@@ -165,7 +165,7 @@ class _Reader:
         if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
             self._keep(item, match["name"], match["version"], channel=PYPI)
         elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
-            self.asked.append(Asked(line, " ".join(item.value.split())))
+            self.asked.append(UnpinnedLine(line, " ".join(item.value.split())))
             self._remark(line, OF_PIP)
 
     def _keep(
@@ -193,7 +193,7 @@ class _Reader:
             self.remarks.append(text.remark(self.file, line, row, reason))
             self.known.add(line)
 
-    def others(self) -> Iterator[Remark]:
+    def others(self) -> Iterator[ParseNote]:
         """Yield the remarks on lines that became nothing."""
         for number, row in enumerate(self.rows, 1):
             line = row.strip()
@@ -211,7 +211,7 @@ def _channel(node: yaml.ScalarNode) -> str:
     return escaped(secrets.strip_credentials(node.value)[0])
 
 
-def _among(package: CondaPackage, channels: tuple[str, ...]) -> CondaPackage:
+def _among(package: CapturedCondaPackage, channels: tuple[str, ...]) -> CapturedCondaPackage:
     """Return a package of conda that does not tell its channel with those of the environment."""
     if package.channel is not None or not channels:
         return package

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import CondaPackage, Remark, Requirement
+from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, Requirement
 from reprobuild.snapshot.parsers import pip_freeze
-from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, Asked, asked_of
+from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, UnpinnedLine, asked_of
 
 _ALONE = "it says what was asked for, and no file beside it what was installed"
 _FILE = "it names another file, which was not captured"
 
 
 def without_freeze(
-    data: bytes, file: str, packages: Iterable[CondaPackage], remarks: Sequence[Remark]
-) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
+    data: bytes, file: str, packages: Iterable[CapturedCondaPackage], remarks: Sequence[ParseNote]
+) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Return what an environment.yml has for pip, as the lines of a freeze, and all remarks of the snapshot anew.
 
     Args:
@@ -40,7 +40,7 @@ def without_freeze(
     lines, unclear = _for_pip(asked_of(data, file), file)
     lines = tuple(line for line in lines if line.version or line.kind != "index" or _name(line) not in told)
     known = {line.place.line for line in lines} | {one.place.line for one in unclear}
-    kept: list[Remark] = []
+    kept: list[ParseNote] = []
     for one in remarks:
         if one.place.file != file or one.reason not in (OF_CONDA, OF_PIP):
             kept.append(one)
@@ -55,10 +55,12 @@ def _name(line: Requirement) -> str:
     return canonicalize_name(line.name)
 
 
-def _for_pip(asked: Sequence[Asked], file: str) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
+def _for_pip(
+    asked: Sequence[UnpinnedLine], file: str
+) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Read the lines for pip as those of a freeze, each at its own number."""
     rows: dict[int, str] = {}
-    unclear: list[Remark] = []
+    unclear: list[ParseNote] = []
     for one in asked:
         if one.line in rows:
             reason = "several lines for pip on one line: write each on its own"

@@ -11,7 +11,7 @@ import re
 from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Patch, PatchedFile, Place, Remark
+from reprobuild.snapshot.model import ParseNote, Patch, PatchedFile, SourceLocation
 from reprobuild.snapshot.parsers.diff_names import header_names, plain_name, prefixed, safe, unprefixed
 
 _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
@@ -36,7 +36,7 @@ _SIDES: dict[bytes, tuple[str, str]] = {
 _AT_ONCE = 5000  # lines searched for secrets at once: the first one found is enough
 _CUT = "the diff is cut short: capture it again, and check that the disk was not full"
 
-Read = tuple[tuple[Patch, ...], tuple[Remark, ...]]
+Read = tuple[tuple[Patch, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str) -> Read:
@@ -67,7 +67,7 @@ class _Walk:
         self.at = 0
         self.strip = 1
         self.files: list[PatchedFile] = []
-        self.remarks: list[Remark] = []
+        self.remarks: list[ParseNote] = []
         self.binary: set[int] = set()
 
     def read_all(self) -> None:
@@ -239,7 +239,7 @@ class _Walk:
 
     def broken(self, at: int, what: str, hint: str) -> Exception:
         """Return the error for the line at this index."""
-        return text.broken(Place(self.file, at + 1), what, hint)
+        return text.broken(SourceLocation(self.file, at + 1), what, hint)
 
 
 def _refuse_secrets(walk: _Walk) -> None:
@@ -258,7 +258,7 @@ def _refuse_secrets(walk: _Walk) -> None:
             )
 
 
-def _by_name(file: str, name: str) -> tuple[Remark, ...]:
+def _by_name(file: str, name: str) -> tuple[ParseNote, ...]:
     """Return the remark on a diff that the chapter's recipe took in the wrong folder.
 
     Where its `cd` fails, `git diff` runs in the job's folder, and the file is called after conda's `work`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Module, Place, Remark
+from reprobuild.snapshot.model import Module, ParseNote, SourceLocation
 
 _LOADED = re.compile(r"(?i)Currently Loaded Module(s|files)\s*:\s*")
 _EMPTY = re.compile(r"(?i)No Module(s|files) (Currently )?Loaded\.?|No modules loaded\.?")
@@ -21,7 +21,7 @@ _ENTRY = re.compile(rf"(?<!\d)(\d{{1,4}})\)\s{{1,80}}({_NAME})(?:\s+->\s+({_NAME
 _CHANGE = re.compile(rf"(?<!\d)\d{{1,4}}\)\s{{1,80}}{_NAME}(?:\s+=>\s+{_NAME})?{_TAGS}(?=\s|$)")
 _TERSE = re.compile(rf"({_NAME}){_TAGS}")
 
-Read = tuple[tuple[Module, ...], tuple[Remark, ...]]
+Read = tuple[tuple[Module, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "modules.txt") -> Read:
@@ -34,7 +34,7 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
     """
     rows = text.lines(data, file)
     found: list[tuple[int, Module]] = []
-    remarks: list[Remark] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.nothing(file, rows))
     section = "loaded"
     listed = False
     for number, row in enumerate(rows, 1):
@@ -78,10 +78,10 @@ def _entries(file: str, number: int, line: str, *, terse: bool, start: int) -> l
 def _module(file: str, number: int, written: str) -> Module:
     # The first slash: what follows belongs to the version (`openmpi/1.6.5/intel/14.0.2`), and joins again.
     name, slash, version = written.partition("/")
-    return Module(place=Place(file, number), name=name, version=version if slash else None)
+    return Module(place=SourceLocation(file, number), name=name, version=version if slash else None)
 
 
-def _other(file: str, number: int, row: str, line: str, section: str) -> Remark:
+def _other(file: str, number: int, row: str, line: str, section: str) -> ParseNote:
     if _EMPTY.fullmatch(line):
         return text.remark(file, number, row, "no module was loaded")
     if section == "others" and not _CHANGE.sub("", line).strip():

@@ -6,7 +6,7 @@ import re
 
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Fact, Place, Remark, Report
+from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 
 _VERSIONS = re.compile(
     r"\|\s*NVIDIA-SMI\s+\S+\s+(Driver|KMD) Version:\s+(?P<driver>[\w.]+)"
@@ -26,7 +26,7 @@ _FAILED = re.compile(
 )
 _LOG = re.compile(r"=+NVSMI LOG=+")
 
-Read = tuple[tuple[Report, ...], tuple[Remark, ...]]
+Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "nvidia-smi.txt") -> Read:
@@ -36,8 +36,8 @@ def parse(data: bytes, file: str = "nvidia-smi.txt") -> Read:
         SnapshotError: it is not text.
     """
     rows = text.lines(data, file)
-    facts: list[Fact] = []
-    remarks: list[Remark] = list(text.nothing(file, rows))
+    facts: list[ReportedValue] = []
+    remarks: list[ParseNote] = list(text.nothing(file, rows))
     log = False
     for number, row in enumerate(rows, 1):
         line = row.strip()
@@ -46,26 +46,28 @@ def parse(data: bytes, file: str = "nvidia-smi.txt") -> Read:
         log = log or bool(_LOG.fullmatch(line))
         found = _row(file, number, line, log=log)
         for one in found:
-            if isinstance(one, Fact):
+            if isinstance(one, ReportedValue):
                 facts.append(one)
             else:
                 remarks.append(one)
     return ((_report(file, facts),) if facts else ()), tuple(remarks)
 
 
-def _row(file: str, number: int, line: str, *, log: bool) -> list[Fact | Remark]:
-    place = Place(file, number)
+def _row(file: str, number: int, line: str, *, log: bool) -> list[ReportedValue | ParseNote]:
+    place = SourceLocation(file, number)
     if len(line) > text.LONGEST_ROW:
         return [text.remark(file, number, line, "too long for a line of nvidia-smi", understood=False)]
     if note := _around(file, number, line):
         return [note]
     if match := _VERSIONS.fullmatch(line):
-        found: list[Fact | Remark] = [Fact(place=place, name="Driver Version", value=match["driver"])]
+        found: list[ReportedValue | ParseNote] = [
+            ReportedValue(place=place, name="Driver Version", value=match["driver"])
+        ]
         return found + (
-            [Fact(place=place, name="CUDA Version", value=match["cuda"])] if match["cuda"] else []
+            [ReportedValue(place=place, name="CUDA Version", value=match["cuda"])] if match["cuda"] else []
         )
     if match := _GPU.fullmatch(line) or _LISTED.fullmatch(line):
-        gpu = Fact(place=place, name="Product Name", value=shown(match["name"]))
+        gpu = ReportedValue(place=place, name="Product Name", value=shown(match["name"]))
         cut = text.remark(file, number, match["name"], "nvidia-smi cut this name", understood=False)
         return [gpu, cut] if "..." in match["name"] else [gpu]
     if _PART.fullmatch(line):
@@ -73,13 +75,15 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[Fact | Remark]
     if _TABLE.fullmatch(line):
         return [text.remark(file, number, line, "a line of the table")]
     if log and (match := _FACT.fullmatch(line)) and not _HEADING.fullmatch(line):
-        return [Fact(place=place, name=shown(match["name"]), value=shown(match["value"] or "").strip())]
+        return [
+            ReportedValue(place=place, name=shown(match["name"]), value=shown(match["value"] or "").strip())
+        ]
     if log and _HEADING.fullmatch(line):
         return [text.remark(file, number, line, "a heading")]
     return [text.remark(file, number, line, "not a line of nvidia-smi", understood=False)]
 
 
-def _around(file: str, number: int, line: str) -> Remark | None:
+def _around(file: str, number: int, line: str) -> ParseNote | None:
     if _FAILED.fullmatch(line):
         return text.remark(file, number, line, "nvidia-smi failed: it saw no GPU", understood=False)
     if _LOG.fullmatch(line) or _DATE.fullmatch(line) or re.match(r"Every [\d.]+s: ", line):
@@ -88,13 +92,13 @@ def _around(file: str, number: int, line: str) -> Remark | None:
     return text.leak(file, number, line) or (None if line[0] in "|+" else text.noise(file, number, line))
 
 
-def _report(file: str, facts: list[Fact]) -> Report:
+def _report(file: str, facts: list[ReportedValue]) -> MachineReport:
     def first(name: str) -> str:
         value = next((fact.value for fact in facts if fact.name == name), None) or ""
         return "" if value in ("N/A", "Not Found") else value
 
     gpus = tuple(fact.value for fact in facts if fact.name == "Product Name" and fact.value)
-    return Report(
+    return MachineReport(
         file=file, kind="nvidia-smi", facts=tuple(facts), cuda=first("CUDA Version"), gpus=gpus,
         driver=first("Driver Version"),
     )  # fmt: skip

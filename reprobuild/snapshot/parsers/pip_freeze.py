@@ -13,12 +13,12 @@ from packaging.requirements import Requirement as Pep508
 from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Place, Remark, Requirement
+from reprobuild.snapshot.model import ParseNote, Requirement, SourceLocation
 from reprobuild.snapshot.parsers import pip_freeze_warnings
 from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
 from reprobuild.snapshot.parsers.pip_freeze_unique import read_marker, unique
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
-from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, Origin, read_origin
+from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, UrlOrigin, read_origin
 
 _PIN = re.compile(
     rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"
@@ -44,7 +44,7 @@ _UNWRITTEN = re.compile(
 )
 _FAILED = re.compile(r"(ERROR|error|Traceback|fatal)\b.*")
 
-Read = tuple[tuple[Requirement, ...], tuple[Remark, ...]]
+Read = tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]
 
 
 class _Pending(NamedTuple):
@@ -78,7 +78,7 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.requirements: list[Requirement] = []
-        self.remarks: list[Remark] = []
+        self.remarks: list[ParseNote] = []
         self.hashes = Hashes()
         self.pending: _Pending | None = None
         self.table = False
@@ -242,7 +242,7 @@ class _Reader:
         number: int,
         line: str,
         name: str,
-        origin: Origin,
+        origin: UrlOrigin,
         version: str | None,
         marker: str | None = None,
     ) -> None:
@@ -268,7 +268,7 @@ class _Reader:
         if any(secrets.secret_value(value) for value in fields.values() if isinstance(value, str)):
             self._remark(number, line, "a secret where a requirement should be: not read", understood=False)
             return
-        place = Place(self.file, number)
+        place = SourceLocation(self.file, number)
         self.hashes.above = len(self.requirements)
         self.requirements.append(Requirement(place=place, text=shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
 

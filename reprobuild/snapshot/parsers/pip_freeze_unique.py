@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Remark, Requirement
+from reprobuild.snapshot.model import ParseNote, Requirement
 from reprobuild.snapshot.parsers.pip_freeze_hashes import with_hashes
 
 
@@ -31,7 +31,7 @@ def same_version(one: str | None, other: str | None) -> bool:
         return False
 
 
-def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
+def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Return each distribution once for each marker, and what is said of those that stand there again.
 
     Raises:
@@ -39,7 +39,7 @@ def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Rem
     """
     kept: dict[tuple[str, str], Requirement] = {}
     pinned: dict[str, Requirement] = {}
-    repeated: list[Remark] = []
+    repeated: list[ParseNote] = []
     # A name without anything to pin adds nothing to a pin of the same name, wherever it stands.
     for one in sorted(found, key=lambda r: (r.kind == "index" and r.version is None, r.place)):
         name = f"{one.kind}:{one.name}" if one.kind == "leftover" else canonicalize_name(one.name)

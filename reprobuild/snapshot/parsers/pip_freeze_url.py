@@ -30,7 +30,7 @@ _CONDA = re.compile(
 _ARCHIVE = re.compile(r".*\.(whl|tar\.gz|tgz|tar\.bz2|tar\.xz|zip|egg)")
 
 
-class Origin(NamedTuple):
+class UrlOrigin(NamedTuple):
     """What an address says; see `Requirement` for the fields. `guessed` marks a name that is only a folder's."""
 
     kind: RequirementKind
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
     credential: bool = False
 
 
-def read_origin(target: str, *, editable: bool) -> Origin | None:
+def read_origin(target: str, *, editable: bool) -> UrlOrigin | None:
     """Return what `name @ target` or `-e target` says, or None where it is no address that pip writes."""
     if not target.isprintable():
         return None
@@ -63,7 +63,7 @@ def read_origin(target: str, *, editable: bool) -> Origin | None:
         return _local(address, facts, editable)
     if scheme in ("http", "https", "ftp") and not editable:
         sha256 = facts.get("sha256", "")
-        return Origin(
+        return UrlOrigin(
             "archive",
             url=address,
             sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
@@ -74,7 +74,7 @@ def read_origin(target: str, *, editable: bool) -> Origin | None:
     return None
 
 
-def _repository(address: str, facts: dict[str, str], credential: bool, editable: bool) -> Origin:
+def _repository(address: str, facts: dict[str, str], credential: bool, editable: bool) -> UrlOrigin:
     scheme, _, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     where, at, revision = path.rpartition("@")
@@ -85,7 +85,7 @@ def _repository(address: str, facts: dict[str, str], credential: bool, editable:
     egg = re.match(NAME, facts.get("egg", ""))
     folder = re.match(NAME, path.rstrip("/").rpartition("/")[2].partition("@")[0].removesuffix(".git"))
     name = egg or folder
-    return Origin(
+    return UrlOrigin(
         "editable" if editable else "vcs",
         url=f"{scheme}://{host}{slash}{path}",
         commit=commit,
@@ -96,7 +96,7 @@ def _repository(address: str, facts: dict[str, str], credential: bool, editable:
     )
 
 
-def _local(address: str, facts: dict[str, str], editable: bool) -> Origin | None:
+def _local(address: str, facts: dict[str, str], editable: bool) -> UrlOrigin | None:
     path = unquote(address.removeprefix("file://"))
     path = re.sub(r"^/(?=[A-Za-z]:[/\\])", "", path.removeprefix("localhost"))
     if not path or not path.isprintable():
@@ -105,11 +105,11 @@ def _local(address: str, facts: dict[str, str], editable: bool) -> Origin | None
         return _folder(path)._replace(subdirectory=facts.get("subdirectory"))
     version = _file_version(address)
     if _CONDA.fullmatch(path):
-        return Origin("conda", path=path, version=version)
+        return UrlOrigin("conda", path=path, version=version)
     if not _ARCHIVE.fullmatch(path):
-        return Origin("directory", path=path, subdirectory=facts.get("subdirectory"))
+        return UrlOrigin("directory", path=path, subdirectory=facts.get("subdirectory"))
     sha256 = facts.get("sha256", "")
-    return Origin(
+    return UrlOrigin(
         "archive",
         path=path,
         version=version,
@@ -118,11 +118,11 @@ def _local(address: str, facts: dict[str, str], editable: bool) -> Origin | None
     )
 
 
-def _folder(path: str) -> Origin:
+def _folder(path: str) -> UrlOrigin:
     bare = re.sub(r"\[[\w,. -]*\]$", "", path.strip())
     last = re.split(r"[/\\]", bare.rstrip("/\\"))[-1]
     name = re.match(NAME, last)
-    return Origin("editable", path=bare, name=name[0] if name else None, guessed=True)
+    return UrlOrigin("editable", path=bare, name=name[0] if name else None, guessed=True)
 
 
 def _file_version(address: str) -> str | None:

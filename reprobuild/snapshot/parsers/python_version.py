@@ -8,13 +8,13 @@ from msgspec import UNSET
 
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Fact, Place, Remark, Report
+from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 
 # `Python 3.13.1 experimental free-threading build (main, ...) [GCC 12.2.0]`; conda and PyPy break the line.
 _VERSION = re.compile(r"Python (?P<version>3\.\d{1,3}\.\d{1,3})\+?(?P<rest>\s.{0,1000})?")
 _PLATFORM = re.compile(r"(?P<system>linux|macosx|win)-?(?P<rest>[A-Za-z0-9_.-]{0,60})")
 _CONTINUED = re.compile(r"\[[^\]]{1,200}\]")
-Read = tuple[tuple[Report, ...], tuple[Remark, ...]]
+Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "python.txt") -> Read:
@@ -24,8 +24,8 @@ def parse(data: bytes, file: str = "python.txt") -> Read:
         SnapshotError: it is not text.
     """
     rows = [row.strip() for row in text.lines(data, file)]
-    facts: list[Fact] = []
-    remarks: list[Remark] = list(text.nothing(file, rows))
+    facts: list[ReportedValue] = []
+    remarks: list[ParseNote] = list(text.nothing(file, rows))
     for number, row in enumerate(rows, 1):
         if row and not (found := _fact(file, number, row)):
             remarks.append(_remark(file, number, row))
@@ -36,14 +36,14 @@ def parse(data: bytes, file: str = "python.txt") -> Read:
     )
 
 
-def _fact(file: str, number: int, row: str) -> Fact | None:
+def _fact(file: str, number: int, row: str) -> ReportedValue | None:
     for name, pattern in (("Python version", _VERSION), ("platform", _PLATFORM)):
         if len(row) <= text.LONGEST_ROW and pattern.fullmatch(row):
-            return Fact(place=Place(file, number), name=name, value=shown(row))
+            return ReportedValue(place=SourceLocation(file, number), name=name, value=shown(row))
     return None
 
 
-def _remark(file: str, number: int, row: str) -> Remark:
+def _remark(file: str, number: int, row: str) -> ParseNote:
     if _CONTINUED.fullmatch(row):
         return text.remark(file, number, row, "the compiler of this Python")
     return text.noise(file, number, row) or text.remark(
@@ -51,11 +51,11 @@ def _remark(file: str, number: int, row: str) -> Remark:
     )
 
 
-def _report(file: str, facts: list[Fact], pypy: bool) -> Report:
+def _report(file: str, facts: list[ReportedValue], pypy: bool) -> MachineReport:
     values = {fact.name: fact.value or "" for fact in reversed(facts)}
     version = _VERSION.fullmatch(values.get("Python version", ""))
     machine = re.fullmatch(r"linux-([A-Za-z0-9_]{1,30})", values.get("platform", ""))
-    return Report(
+    return MachineReport(
         file=file, kind="python", facts=tuple(facts), python=version["version"] if version and not pypy else "",
         free_threaded=True if version and "free-threading" in (version["rest"] or "") else UNSET,
         machine=machine[1] if machine else UNSET,

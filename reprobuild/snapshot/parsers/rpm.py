@@ -6,7 +6,7 @@ import re
 
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Place, Remark, RpmPackage
+from reprobuild.snapshot.model import ParseNote, RpmPackage, SourceLocation
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._+-]*"
 _VERSION = r"(?:\d+:)?[A-Za-z0-9][A-Za-z0-9._+~^]*-[A-Za-z0-9][A-Za-z0-9._+~^]*"
@@ -14,7 +14,7 @@ _MACHINE = r"[a-z][a-z0-9_]+|\(none\)"
 _ROW = re.compile(rf"(?P<name>{_NAME})\s+(?P<version>{_VERSION})\s+(?P<machine>{_MACHINE})")
 _JOINED = re.compile(rf"(?P<name>{_NAME})-(?P<version>{_VERSION})\.(?P<machine>[a-z][a-z0-9_]+)")
 
-Read = tuple[tuple[RpmPackage, ...], tuple[Remark, ...]]
+Read = tuple[tuple[RpmPackage, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
@@ -25,7 +25,7 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
     """
     rows = text.lines(data, file)
     found: dict[tuple[str, str, str], RpmPackage] = {}
-    remarks: list[Remark] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.nothing(file, rows))
     for number, row in enumerate(rows, 1):
         line = row.strip()
         if not line:
@@ -34,7 +34,7 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
         match = None if note else _ROW.fullmatch(line) or _JOINED.fullmatch(line)
         if match:
             one = RpmPackage(
-                place=Place(file, number), text=shown(line), name=match["name"], version=match["version"],
+                place=SourceLocation(file, number), text=shown(line), name=match["name"], version=match["version"],
                 architecture="" if match["machine"] == "(none)" else match["machine"],
             )  # fmt: skip
             first = found.setdefault((one.name, one.version, one.architecture), one)
@@ -46,7 +46,7 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
     return tuple(found.values()), tuple(remarks)
 
 
-def _around(file: str, number: int, line: str) -> Remark | None:
+def _around(file: str, number: int, line: str) -> ParseNote | None:
     if len(line) > text.LONGEST_ROW:
         return text.remark(file, number, line, "too long for a row of a package list", understood=False)
     if line.startswith("#"):

@@ -13,7 +13,7 @@ from reprobuild.verify.determinism.document import ModeName
 from reprobuild.verify.determinism.platform import explains, told
 from reprobuild.verify.determinism.summary import drifting
 from reprobuild.verify.determinism.trust import NO_MATTER
-from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
+from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 from reprobuild.verify.workload.conditions import Mount, WorkRecord
 
 # What strict mode and the image's own profile give; default mode may drift, and says nothing.
@@ -137,7 +137,7 @@ def answers(smoke: Smoke | None) -> dict[str, str]:
     return found
 
 
-def _digests(probes: tuple[Probe, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:
+def _digests(probes: tuple[ProbeVerdict, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:
     for probe in probes:
         if probe.verdict == "informational":
             continue

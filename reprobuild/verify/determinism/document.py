@@ -59,7 +59,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 Modes = Annotated[dict[ModeName, Observed], Meta(max_length=4)]
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ProbeAnswer(Struct, frozen=True, kw_only=True):
     """One probe, what torch's own text says of it, and what was seen."""
 
     name: Name
@@ -86,7 +86,7 @@ class CollectivesAnswer(Struct, frozen=True, kw_only=True):
     why: Text = ""
     backend: Text = ""
     world: Count = 0
-    probes: Annotated[tuple[Answer, ...], Meta(max_length=200)] = ()
+    probes: Annotated[tuple[ProbeAnswer, ...], Meta(max_length=200)] = ()
     controls: Annotated[tuple[ControlAnswer, ...], Meta(max_length=10)] = ()
     algorithms: Annotated[tuple[Text, ...], Meta(max_length=200)] = ()
 
@@ -116,7 +116,7 @@ class Document(Struct, frozen=True, kw_only=True):
     start: Free = {}
     fingerprint: Free = {}
     expectations: Expectations = Expectations()
-    probes: Annotated[tuple[Answer, ...], Meta(max_length=500)] = ()
+    probes: Annotated[tuple[ProbeAnswer, ...], Meta(max_length=500)] = ()
     controls: Annotated[tuple[ControlAnswer, ...], Meta(max_length=50)] = ()
     comparator: Annotated[dict[Name, bool], Meta(max_length=100)] = {}
     collectives: CollectivesAnswer | None = None

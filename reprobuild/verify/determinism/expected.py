@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.infra.untrusted.strings import Line
-from reprobuild.lock.lock import Lock, distributions
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.model import Lock
 from reprobuild.recipe.payload import read_runtime
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.document import Device

@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from reprobuild.verify.determinism.document import (
-    Answer,
     CollectivesAnswer,
     ControlAnswer,
     Device,
     Document,
+    ProbeAnswer,
     StressAnswer,
 )
 from reprobuild.verify.determinism.expected import Expected
-from reprobuild.verify.determinism.judge_probe import Rules, judge_probe, judged, modes, row, short
+from reprobuild.verify.determinism.judge_probe import ImageRules, judge_probe, judged, modes, row, short
 from reprobuild.verify.determinism.trust import (
     DRAWS,
     DRAWS_WITHOUT_TORCH,
@@ -23,7 +23,7 @@ from reprobuild.verify.determinism.trust import (
     open_platform,
     open_profile,
 )
-from reprobuild.verify.verdict import Collectives, Control, Probe, Smoke, V
+from reprobuild.verify.verdict import Collectives, ControlVerdict, ProbeVerdict, Smoke, V
 
 LEFT_OUT = "they were left out: only some probes were asked for"
 MOST_SECONDS = 1e9  # as much as a certificate holds
@@ -49,7 +49,7 @@ def judge_smoke(
     assert isinstance(first, Document)
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
-    rules = Rules(device=device, expected=expected, told=first.expectations, pinned=frozenset(pinned))
+    rules = ImageRules(device=device, expected=expected, told=first.expectations, pinned=frozenset(pinned))
     full = (*expected.probes, *(expected.thorough if thorough else ()))
     names = tuple(only) if only else full
     left_out = () if thorough else tuple(name for name in expected.thorough if name not in only)
@@ -97,13 +97,13 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
     )  # fmt: skip
 
 
-def _libraries(probes: Iterable[Probe], expected: Expected) -> dict[str, int]:
+def _libraries(probes: Iterable[ProbeVerdict], expected: Expected) -> dict[str, int]:
     """Count the probes that were identical, by the distribution that they are of; none of torch's."""
     names = [expected.libraries.get(probe.name, "") for probe in probes if probe.verdict == "identical"]
     return dict(Counter(name for name in names if name))
 
 
-def _ran(answer: Answer) -> bool:
+def _ran(answer: ProbeAnswer) -> bool:
     return any(seen.verdict != "SKIPPED" for seen in answer.modes.values())
 
 
@@ -114,7 +114,7 @@ def _stress(told: StressAnswer | None) -> str:
     return f"nothing disturbed some of the probes: {short(told.why) or 'no reason given'}"
 
 
-def _control(answer: ControlAnswer) -> Control:
+def _control(answer: ControlAnswer) -> ControlVerdict:
     """Judge a control: torch's strict mode cures it, or, where that cannot help, what it calls `cured`."""
     default, ones = answer.modes.get("default"), answer.modes.get("ones")
     name = "cured" if "cured" in answer.modes else "strict"
@@ -131,7 +131,7 @@ def _control(answer: ControlAnswer) -> Control:
     else:
         verdict = "effective"
         why = f"{default.distinct} different results in {default.repeats} runs by default, one {name}"
-    return Control(
+    return ControlVerdict(
         name=answer.name, device=answer.device, verdict=verdict, modes=modes(answer.modes, {}), why=why
     )
 
@@ -141,14 +141,14 @@ def _missing(what: str, names: Iterable[str], there: Iterable[str]) -> list[str]
     return [f"no answer of {what} {', '.join(lacking)}"] if lacking else []
 
 
-def _open_probes(probes: Sequence[Probe]) -> list[str]:
+def _open_probes(probes: Sequence[ProbeVerdict]) -> list[str]:
     reasons = [f"{p.name}: {p.why}" for p in probes if p.verdict == "inconclusive"]
     if not any(probe.verdict == "identical" for probe in probes):
         reasons.append("no probe was identical")
     return reasons
 
 
-def _open_controls(found: Sequence[Control], expected: Expected) -> list[str]:
+def _open_controls(found: Sequence[ControlVerdict], expected: Expected) -> list[str]:
     named = {f"{control.device} {control.name}": control for control in found}
     reasons = _missing("control", expected.controls, named)
     races = [named[name] for name in expected.races if name in named]
@@ -179,7 +179,10 @@ def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collec
 
 
 def _reduced(
-    answer: CollectivesAnswer, probes: tuple[Probe, ...], controls: tuple[Control, ...], expected: Expected
+    answer: CollectivesAnswer,
+    probes: tuple[ProbeVerdict, ...],
+    controls: tuple[ControlVerdict, ...],
+    expected: Expected,
 ) -> Collectives:
     """Return one answer for all collectives: what is said of them all counts only where each agrees with it.
 

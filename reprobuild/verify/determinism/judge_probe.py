@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from reprobuild.verify.determinism.document import Answer, Device, Expectations, ModeName, Observed
+from reprobuild.verify.determinism.document import Device, Expectations, ModeName, Observed, ProbeAnswer
 from reprobuild.verify.determinism.expected import Expected
-from reprobuild.verify.verdict import Mode, Probe, ProbeV
+from reprobuild.verify.verdict import Mode, ProbeV, ProbeVerdict
 
 N = TypeVar("N", bound=str)
 # Of a reason, as it is kept; the end of a Python error says more than its beginning.
@@ -25,7 +25,7 @@ OF_PACKAGES: dict[str, tuple[str, tuple[Device, ...]]] = {
 OTHER_NAMES = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")}
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class ImageRules(Struct, frozen=True, kw_only=True):
     """What the host knows of an image, whatever the image says.
 
     Attributes:
@@ -67,7 +67,7 @@ def _concerns(entry: str, line: Sequence[str], device: Device) -> bool:
     return device.upper() in when or not ("CPU" in when or "CUDA" in when)
 
 
-def judge_probe(answer: Answer, again: Answer | None, rules: Rules) -> Probe:
+def judge_probe(answer: ProbeAnswer, again: ProbeAnswer | None, rules: ImageRules) -> ProbeVerdict:
     """Judge one probe; `again` is the second container's answer."""
     later = again.modes if again else {}
     both = {name: _gravest(answer.modes.get(name), later.get(name)) for name in (*answer.modes, *later)}
@@ -147,9 +147,9 @@ def judged(
     return "identical", ""
 
 
-def row(answer: Answer, verdict: ProbeV, why: str, seen: dict[ModeName, Mode]) -> Probe:
+def row(answer: ProbeAnswer, verdict: ProbeV, why: str, seen: dict[ModeName, Mode]) -> ProbeVerdict:
     """Return a probe with its verdict."""
-    return Probe(
+    return ProbeVerdict(
         name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
         documented=answer.documented, verdict=verdict, why=why, modes=seen,
     )  # fmt: skip

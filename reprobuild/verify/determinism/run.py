@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from reprobuild.engines.model import Finished
 from reprobuild.errors import UsageError
-from reprobuild.lock.lock import FILES, PREFIX
+from reprobuild.lock.system import FILES, PREFIX
 from reprobuild.verify.determinism.document import Device, Document, read_document
 from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.judge import judge_smoke

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from reprobuild.verify.determinism.judge_probe import OTHER_NAMES
-from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V, Verdict
+from reprobuild.verify.verdict import Determinism, ProbeVerdict, Smoke, V, Verdict, WorkComparison
 
 NO_TORCH = (
     "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: let "
@@ -45,7 +45,7 @@ NO_GPU = "torch is built for CUDA, and no GPU was checked: run `reprobuild verif
 
 
 def judge_determinism(
-    cpu: Smoke | None, gpu: Smoke | None, work: Sequence[Comparison], *, cpu_only: bool, profile: str,
+    cpu: Smoke | None, gpu: Smoke | None, work: Sequence[WorkComparison], *, cpu_only: bool, profile: str,
     left_out: bool = False,
 ) -> tuple[Determinism, list[str]]:  # fmt: skip
     """Return one answer for each scope, and what there is to say about those that were not checked.
@@ -119,7 +119,7 @@ def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
     )
 
 
-def excused_values(work: Sequence[Comparison]) -> Counter[str]:
+def excused_values(work: Sequence[WorkComparison]) -> Counter[str]:
     """Count the values of the user's own work that were excused, by kind."""
     counts: Counter[str] = Counter()
     for comparison in work:
@@ -127,7 +127,7 @@ def excused_values(work: Sequence[Comparison]) -> Counter[str]:
     return counts
 
 
-def excused_words(work: Sequence[Comparison]) -> str:
+def excused_words(work: Sequence[WorkComparison]) -> str:
     """Return how many values of the user's own work were excused, by kind; empty if none was."""
     counts = excused_values(work)
     total = sum(counts.values())
@@ -162,7 +162,7 @@ def gpus_of(smoke: Smoke) -> int:
     return len(gpus) if isinstance(gpus, list) else 0
 
 
-def drifting(smoke: Smoke) -> list[Probe]:
+def drifting(smoke: Smoke) -> list[ProbeVerdict]:
     """Return the probes that drift with the image's profile, whatever strict mode did."""
     found = []
     for probe in smoke.probes:
@@ -172,7 +172,7 @@ def drifting(smoke: Smoke) -> list[Probe]:
     return found
 
 
-def _cpu(smoke: Smoke | None, work: Sequence[Comparison]) -> V:
+def _cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
     verdicts = {comparison.verdict for comparison in work}
     if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
         return "drift"

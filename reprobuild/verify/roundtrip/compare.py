@@ -13,7 +13,10 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.config import profiles
 from reprobuild.ecosystems.pypi.versions import same_version
-from reprobuild.lock.lock import OF_NO_LINE, Lock, Ruling, Source, distributions, dpkg_name
+from reprobuild.lock.distributions import distributions
+from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
+from reprobuild.lock.python import Source
+from reprobuild.lock.system import dpkg_name
 from reprobuild.realise.conda import replaced
 from reprobuild.resolve.environment.environment import rules
 from reprobuild.resolve.environment.modules import EVIDENCE
@@ -22,8 +25,8 @@ from reprobuild.resolve.python.debian_names import packages_of
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.verify.roundtrip.direct_urls import same_content
-from reprobuild.verify.roundtrip.image_freeze import Frozen, Item
-from reprobuild.verify.verdict import Code, Difference, RoundTrip
+from reprobuild.verify.roundtrip.image_freeze import Frozen, FrozenDistribution
+from reprobuild.verify.verdict import Code, RoundTrip, RoundTripDifference
 from reprobuild.verify.workload.judge import shown
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
@@ -47,19 +50,21 @@ _EXCLUDED: dict[str, Code] = {
 }  # fmt: skip
 
 
-def compare_captured(lock: Lock) -> list[Difference]:
+def compare_captured(lock: Lock) -> list[RoundTripDifference]:
     """Return the captured lines, but those of the freeze, that the image does not repeat by decision.
 
     Those that it must repeat are compared with what is in it by the other functions.
     """
     return [
-        Difference(list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code)
+        RoundTripDifference(
+            list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code
+        )
         for ruling in lock.rulings
         if not ruling.captured and ruling.kind not in OF_NO_LINE and (code := _code(ruling)) is not None
     ]
 
 
-def _code(ruling: Ruling) -> Code | None:
+def _code(ruling: Resolution) -> Code | None:
     """Return why a line is not in the image as it was captured, None where it is."""
     if ruling.outcome == "pinned":
         return "path-rewritten" if ruling.kind == "path" else None
@@ -74,21 +79,21 @@ def _code(ruling: Ruling) -> Code | None:
     return _EXCLUDED.get(ruling.kind, "unexplained")
 
 
-def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
+def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     """Compare the image's own freeze with the captured one, line by line, and its interpreter with the locked one.
 
     Args:
         lock: its rulings hold the captured lines and what became of each.
         frozen: the answer of the runtime's `freeze.py` inside the image.
     """
-    inside: dict[str, Item] = {}
+    inside: dict[str, FrozenDistribution] = {}
     for one in frozen.distributions:
         inside.setdefault(str(canonicalize_name(one.name)), one)
     sources = {source.name: source for source in lock.sources if source.installed}
     lines = [(str(canonicalize_name(ruling.subject)), ruling) for ruling in lock.rulings if ruling.captured]
     answered = {name for name, ruling in lines if ruling.outcome in _ANSWERED}
     locked = distributions(lock)
-    found: list[Difference] = []
+    found: list[RoundTripDifference] = []
     for name, ruling in lines:
         own = ruling.outcome in _ANSWERED or name not in answered  # else what is there is another line's
         item, versions = (inside.get(name), locked.get(name)) if own else (None, None)
@@ -113,7 +118,9 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
     return found
 
 
-def _beside(frozen: Frozen, inside: Mapping[str, Item], brought: Mapping[str, str]) -> Iterator[Difference]:
+def _beside(
+    frozen: Frozen, inside: Mapping[str, FrozenDistribution], brought: Mapping[str, str]
+) -> Iterator[RoundTripDifference]:
     """Yield the records of distributions beside the first of each name, and those that cannot be used.
 
     All stand in the environment's own folders, which get one record of each name: with two nobody knows which one
@@ -138,7 +145,9 @@ def _beside(frozen: Frozen, inside: Mapping[str, Item], brought: Mapping[str, st
         yield _difference(FREEZE, "", f"{broken.path}, whose metadata cannot be used: {shown(broken.why)}")
 
 
-def _stands(lock: Lock, ruling: Ruling, item: Item | None, versions: frozenset[str] | None) -> bool:
+def _stands(
+    lock: Lock, ruling: Resolution, item: FrozenDistribution | None, versions: frozenset[str] | None
+) -> bool:
     """Tell whether the image has in place of a line what the lock puts there, and nothing else.
 
     Args:
@@ -157,12 +166,14 @@ def _stands(lock: Lock, ruling: Ruling, item: Item | None, versions: frozenset[s
     return item is None
 
 
-def _version(item: Item) -> str:
+def _version(item: FrozenDistribution) -> str:
     pinned = _PINNED.fullmatch(item.freeze)
     return pinned["version"] if pinned else item.version
 
 
-def _compare_line(ruling: Ruling, item: Item | None, source: Source | None) -> Iterator[Difference]:
+def _compare_line(
+    ruling: Resolution, item: FrozenDistribution | None, source: Source | None
+) -> Iterator[RoundTripDifference]:
     captured, code = ruling.captured, None if ruling.outcome == "pinned" else _code(ruling)
     reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
     if item is None:
@@ -208,11 +219,13 @@ def _normal(version: str) -> str:
 
 def _difference(
     where: str, captured: str, image: str, reason: str = "", code: Code | None = None
-) -> Difference:
-    return Difference(list=where, captured=captured, image=image, reason=reason, code=code or "unexplained")
+) -> RoundTripDifference:
+    return RoundTripDifference(
+        list=where, captured=captured, image=image, reason=reason, code=code or "unexplained"
+    )
 
 
-def compare_folders(lock: Lock, frozen: Frozen) -> list[Difference]:
+def compare_folders(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     """Compare the files of the sources that nothing is installed from: the folders that the job ran in."""
     trees = {folder.name: folder.tree for folder in frozen.sources}
     return [
@@ -222,7 +235,7 @@ def compare_folders(lock: Lock, frozen: Frozen) -> list[Difference]:
     ]
 
 
-def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
+def compare_packages(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
     """Compare the system packages that a capture inside the image found with the locked ones.
 
     They are named as dpkg names them, those of a foreign architecture with it.
@@ -245,7 +258,7 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
     ]
 
 
-def compare_conda(lock: Lock, again: Snapshot) -> list[Difference]:
+def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
     """Compare conda's own records, as a capture inside the image found them, with the locked packages.
 
     What pip installed over one of them is pip's alone.
@@ -268,7 +281,7 @@ def compare_conda(lock: Lock, again: Snapshot) -> list[Difference]:
     ]
 
 
-def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
+def compare_environment(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
     """Compare the variables that a command in the image sees with the baked ones.
 
     One that changes what is computed, and that nobody captured, is residue.
@@ -292,7 +305,7 @@ def _matters(name: str) -> bool:
     return rule.kind in ("numerics", "preload")
 
 
-def judge_round_trip(differences: Sequence[Difference], unanswered: Sequence[str] = ()) -> RoundTrip:
+def judge_round_trip(differences: Sequence[RoundTripDifference], unanswered: Sequence[str] = ()) -> RoundTrip:
     """Return `exact`, `explained` where each difference has its code, else `residue`.
 
     `not-run` where a list could not be compared, `unanswered`, and the others leave no residue.

@@ -6,14 +6,14 @@ import re
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.lock import Lock, Ruling
+from reprobuild.lock.model import Lock, Resolution
 
 _DIRECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])? *@ *(?P<address>\S+:\S+)")
 _HASH = re.compile(r"[#&]sha256=(?P<sha256>[0-9a-f]{64})")
 _COMMIT = re.compile(r"@(?P<commit>[0-9a-f]{7,64})(?:#|$)")
 
 
-def same_content(lock: Lock, ruling: Ruling, freeze: str) -> str:
+def same_content(lock: Lock, ruling: Resolution, freeze: str) -> str:
     """Return why an image's line repeats a captured one that names an address, empty where it does not.
 
     Args:

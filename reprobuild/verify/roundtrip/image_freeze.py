@@ -14,7 +14,7 @@ LARGEST = 32 << 20
 Line = Annotated[str, Meta(max_length=20_000)]
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class FrozenDistribution(Struct, frozen=True, kw_only=True):
     """One distribution: its line, its version, and the git tree of its source, where it has one."""
 
     name: Line
@@ -30,7 +30,7 @@ class Broken(Struct, frozen=True, kw_only=True):
     why: Line = ""
 
 
-class Folder(Struct, frozen=True, kw_only=True):
+class SourceTree(Struct, frozen=True, kw_only=True):
     """The files of one source, as a git tree; None where its folder is gone."""
 
     name: Line
@@ -41,9 +41,9 @@ class Frozen(Struct, frozen=True, kw_only=True):
     """What the image says is installed."""
 
     python: Line
-    distributions: Annotated[tuple[Item, ...], Meta(max_length=20_000)]
+    distributions: Annotated[tuple[FrozenDistribution, ...], Meta(max_length=20_000)]
     broken: Annotated[tuple[Broken, ...], Meta(max_length=20_000)] = ()
-    sources: Annotated[tuple[Folder, ...], Meta(max_length=20_000)] = ()
+    sources: Annotated[tuple[SourceTree, ...], Meta(max_length=20_000)] = ()
 
 
 def read_frozen(data: bytes) -> Frozen | str:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.strings import OptionalSha256
-from reprobuild.verify.verdict import Comparison, V
+from reprobuild.verify.verdict import V, WorkComparison
 from reprobuild.verify.workload.file_names import timeless
 
 LONGEST = 400  # characters of a line of details
@@ -41,7 +41,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class OutputEntry(Struct, frozen=True, kw_only=True):
     """One path that a pattern named after the command; `stored` is its number among what was kept."""
 
     pattern: Text
@@ -53,14 +53,14 @@ class Entry(Struct, frozen=True, kw_only=True):
     link: Text
 
 
-class Index(Struct, frozen=True, kw_only=True):
+class OutputIndex(Struct, frozen=True, kw_only=True):
     """What `reprobuild_runtime/artefacts/collect.py` says of one run."""
 
     code: int
     began: float
     ended: float
     host: Text
-    files: tuple[Entry, ...]
+    files: tuple[OutputEntry, ...]
     there: dict[Text, tuple[Text, ...]]
     failed: Text
     pid: int = 0
@@ -92,11 +92,13 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
 class Pair(Struct, frozen=True):
     """One file of both runs."""
 
-    one: Entry
-    two: Entry
+    one: OutputEntry
+    two: OutputEntry
 
 
-def pair(pattern: str, one: Index, two: Index) -> tuple[list[Pair], list[Entry], list[Entry]]:
+def pair(
+    pattern: str, one: OutputIndex, two: OutputIndex
+) -> tuple[list[Pair], list[OutputEntry], list[OutputEntry]]:
     """Pair the paths that a pattern named in both runs, and return those that only one of them has, too.
 
     Files whose names differ only by a time within their run, or by the name of its host, are one.
@@ -111,7 +113,7 @@ def pair(pattern: str, one: Index, two: Index) -> tuple[list[Pair], list[Entry],
     return pairs, list(first.values()), list(second.values())
 
 
-def _timeless(entries: Mapping[str, Entry], index: Index) -> dict[str, str]:
+def _timeless(entries: Mapping[str, OutputEntry], index: OutputIndex) -> dict[str, str]:
     """Return {name without times: path} of those that such a name tells apart."""
     found: dict[str, list[str]] = {}
     for path in entries:
@@ -122,8 +124,12 @@ def _timeless(entries: Mapping[str, Entry], index: Index) -> dict[str, str]:
 
 
 def judge_artefact(
-    label: str, pattern: str, one: Index, two: Index, answers: Mapping[tuple[str, str], FileAnswer]
-) -> Comparison:
+    label: str,
+    pattern: str,
+    one: OutputIndex,
+    two: OutputIndex,
+    answers: Mapping[tuple[str, str], FileAnswer],
+) -> WorkComparison:
     """Judge one artefact that the user named.
 
     Args:
@@ -133,7 +139,7 @@ def judge_artefact(
     pairs, first, second = pair(pattern, one, two)
     if not pairs and not first and not second:
         there = ", ".join(one.there.get(pattern, ())) or "nothing"
-        return Comparison(
+        return WorkComparison(
             name=label,
             verdict="inconclusive",
             detail=shown(f"the command wrote no such file; there is {there}"),
@@ -148,7 +154,7 @@ def judge_artefact(
 
 
 def _judge_pair(
-    both: Pair, runs: tuple[Index, Index], answers: Mapping[tuple[str, str], FileAnswer]
+    both: Pair, runs: tuple[OutputIndex, OutputIndex], answers: Mapping[tuple[str, str], FileAnswer]
 ) -> FileAnswer:
     one, two = both.one, both.two
     name = one.path
@@ -187,15 +193,15 @@ def _judge_pair(
     )  # fmt: skip
 
 
-def _kind(entry: Entry) -> str:
+def _kind(entry: OutputEntry) -> str:
     return _KINDS.get(entry.kind, "a file")
 
 
-def _led(entry: Entry) -> str:
+def _led(entry: OutputEntry) -> str:
     return f"a link to {entry.link}" if entry.link else "no link"
 
 
-def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
+def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
     """Return one comparison for all files of an artefact.
 
     A file that tells nothing counts only where no other file tells anything, unless it has a digest: that of a
@@ -224,7 +230,7 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
     counts: Counter[str] = Counter()
     for answer in judged:
         counts.update(answer.counts)
-    return Comparison(
+    return WorkComparison(
         name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines)),
         excused={kind: min(counts[kind], MOST_EXCUSED) for kind in KINDS_EXCUSED if counts[kind] > 0},
         warnings=tuple(map(shown, list(_warnings(judged))[:MOST])),
@@ -242,7 +248,7 @@ def _warnings(judged: Sequence[FileAnswer]) -> Iterator[str]:
             yield f"{answer.name}: {answer.details[0]}"
 
 
-def judge_distinct(judged: Comparison, files: Sequence[tuple[str, str]]) -> Comparison:
+def judge_distinct(judged: WorkComparison, files: Sequence[tuple[str, str]]) -> WorkComparison:
     """Judge whether files of one run differ from one another, as those of ranks with streams of their own must.
 
     Two runs of ranks that all draw the same numbers are identical, and wrong: that is no drift, and no pass either.

@@ -25,7 +25,7 @@ _PIECE = 1 << 20
 _MOVED = "it changed while it was read"
 
 
-class NoDigest(Exception):
+class NoDigestError(Exception):
     """A mount has no digest; the message says why."""
 
 
@@ -47,7 +47,7 @@ class Mounts:
             say(f"the digest of the mount {place}: {size / 1e9:.2f} GB in {paths} paths")
             self._states[place] = state
             digest = _settled(self._hosts[place], state)
-        except (NoDigest, OSError) as err:
+        except (NoDigestError, OSError) as err:
             return Mount(place=place, writable=writable, why=_why(err))
         return Mount(place=place, digest=digest, paths=paths, size=size, writable=writable)
 
@@ -71,7 +71,7 @@ class Mounts:
             if state == self._states[mount.place]:
                 return ""
             digest = _settled(host, state)
-        except (NoDigest, OSError) as err:
+        except (NoDigestError, OSError) as err:
             return f"the mount {mount.place} changed: {_why(err)}"
         if digest != mount.digest:
             return f"the mount {mount.place} changed"
@@ -90,7 +90,7 @@ def measure(top: str) -> tuple[int, int, str]:
     """Return how many paths a mount has, the bytes of its files, and a digest of their states.
 
     Raises:
-        NoDigest: there is more than a digest is made of.
+        NoDigestError: there is more than a digest is made of.
         OSError: it cannot be read.
     """
     paths = size = 0
@@ -99,9 +99,9 @@ def measure(top: str) -> tuple[int, int, str]:
         paths += 1
         size += found.st_size if stat.S_ISREG(found.st_mode) else 0
         if paths > MOST:
-            raise NoDigest(f"it has more than {MOST:,} paths: {NAMED}")
+            raise NoDigestError(f"it has more than {MOST:,} paths: {NAMED}")
         if size > LARGEST:
-            raise NoDigest(f"it has more than {LARGEST >> 30} GiB: {NAMED}")
+            raise NoDigestError(f"it has more than {LARGEST >> 30} GiB: {NAMED}")
         facts = (
             found.st_mode,
             found.st_dev,
@@ -118,12 +118,12 @@ def _settled(top: str, state: str) -> str:
     """Return the digest of what is below a path, which had this state before.
 
     Raises:
-        NoDigest: it changed meanwhile.
+        NoDigestError: it changed meanwhile.
         OSError: it cannot be read.
     """
     digest = content_digest(top)
     if measure(top)[2] != state:
-        raise NoDigest(_MOVED)
+        raise NoDigestError(_MOVED)
     return f"sha256:{digest}"
 
 
@@ -131,7 +131,7 @@ def content_digest(top: str) -> str:
     """Return the digest of a file or directory, as the head of this module defines it.
 
     Raises:
-        NoDigest: a file changed while it was read.
+        NoDigestError: a file changed while it was read.
         OSError: it cannot be read.
     """
     whole = hashlib.sha256()
@@ -163,7 +163,7 @@ def _file_digest(place: Path, size: int) -> str:
             digest.update(piece)
             left -= len(piece)
     if left:
-        raise NoDigest(_MOVED)
+        raise NoDigestError(_MOVED)
     return digest.hexdigest()
 
 

@@ -18,10 +18,18 @@ from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Text
-from reprobuild.lock.lock import FILES, PREFIX, Workload
-from reprobuild.verify.verdict import Comparison
+from reprobuild.lock.model import Workload
+from reprobuild.lock.system import FILES, PREFIX
+from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.conditions import RUNS, Conditions
-from reprobuild.verify.workload.judge import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
+from reprobuild.verify.workload.judge import (
+    FileAnswer,
+    OutputIndex,
+    judge_artefact,
+    judge_distinct,
+    pair,
+    shown,
+)
 from reprobuild.verify.workload.mounts import Mounts
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -71,12 +79,12 @@ class Answers(Struct, frozen=True, kw_only=True):
     files: tuple[FileAnswer, ...] = ()
 
 
-class Ran(Struct, frozen=True, kw_only=True):
+class WorkloadRun(Struct, frozen=True, kw_only=True):
     """One run: its exit code, where its files are, what it says of them, and the end of its errors, fit to print."""
 
     code: int
     folder: Path
-    index: Index | None
+    index: OutputIndex | None
     tail: str
 
 
@@ -149,7 +157,7 @@ def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int 
 def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
     say: Callable[[str], None] = lambda _: None, mounts: Mounts | None = None,
-) -> list[Comparison]:  # fmt: skip
+) -> list[WorkComparison]:  # fmt: skip
     """Run a command in fresh containers with one seed, and compare the files of each run with those of the first.
 
     Another container of the image reads the files, so that nothing hostile is read outside of one.
@@ -163,20 +171,22 @@ def compare_work(
         EngineError: the command failed in the first two runs, its files cannot be had, or the engine failed.
     """
     if not work.artefacts:
-        return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
+        return [
+            WorkComparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")
+        ]
     given = work.conditions
     mounts = mounts or Mounts(given.volumes, given.read_only, say)
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
         say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.text}")
 
-        def run(number: int) -> Ran:
+        def run(number: int) -> WorkloadRun:
             folder = Path(made, str(number))
             folder.mkdir()
             task = msgspec.structs.replace(_task(work, seed_of_work(work, seed), folder), gpus=gpus)
             return _run(work, task, reference, engine, env)
 
         first = run(1)
-        rounds: list[list[Comparison]] = []
+        rounds: list[list[WorkComparison]] = []
         for number in range(2, work.runs + 1):
             changed = mounts.changed()  # what this run reads, while the first one read what was there before
             other = run(number)
@@ -187,8 +197,8 @@ def compare_work(
 
 
 def _compare_runs(
-    work: Work, runs: tuple[Ran, Ran], reference: str, engine: Engine, env: Mapping[str, str]
-) -> list[Comparison]:
+    work: Work, runs: tuple[WorkloadRun, WorkloadRun], reference: str, engine: Engine, env: Mapping[str, str]
+) -> list[WorkComparison]:
     """Compare two runs.
 
     Raises:
@@ -196,7 +206,7 @@ def _compare_runs(
     """
     one, two = runs
     if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
-        return [Comparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
+        return [WorkComparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
     if one.code and two.code:
         raise EngineError(
             f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
@@ -205,7 +215,7 @@ def _compare_runs(
     if one.code or two.code:
         failed = one if one.code else two
         return [
-            Comparison(
+            WorkComparison(
                 name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
                 details=tuple(failed.tail.splitlines()),
             )
@@ -217,7 +227,7 @@ def _compare_runs(
     return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
 
 
-def _with_mounts(found: Sequence[Comparison], changed: Sequence[str]) -> list[Comparison]:
+def _with_mounts(found: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:
     """Return the comparisons of two runs; those of runs that read other files show no drift.
 
     Args:
@@ -229,25 +239,25 @@ def _with_mounts(found: Sequence[Comparison], changed: Sequence[str]) -> list[Co
     return [msgspec.structs.replace(first, warnings=(*changed, *first.warnings)), *rest]
 
 
-def _unknown(drifted: Comparison, changed: Sequence[str]) -> Comparison:
+def _unknown(drifted: WorkComparison, changed: Sequence[str]) -> WorkComparison:
     detail = f"{'; '.join(changed)} between the runs, which may be why they differ: {drifted.detail}"
     return msgspec.structs.replace(drifted, verdict="inconclusive", detail=shown(detail))
 
 
-def merge_rounds(rounds: Sequence[Sequence[Comparison]]) -> list[Comparison]:
+def merge_rounds(rounds: Sequence[Sequence[WorkComparison]]) -> list[WorkComparison]:
     """Return one comparison for each name: the gravest of all rounds, with the runs that it comes from.
 
     Args:
         rounds: the comparisons of run 2 with the first, of run 3 with the first, and so on.
     """
-    by_name: dict[str, list[tuple[int, Comparison]]] = {}
+    by_name: dict[str, list[tuple[int, WorkComparison]]] = {}
     for number, comparisons in enumerate(rounds, 2):
         for comparison in comparisons:
             by_name.setdefault(comparison.name, []).append((number, comparison))
     return [_merged(found, len(rounds)) for found in by_name.values()]
 
 
-def _merged(found: Sequence[tuple[int, Comparison]], rounds: int) -> Comparison:
+def _merged(found: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
     """Return the gravest of one artefact's comparisons, each with the number of its run."""
     worst = min((comparison for _, comparison in found), key=lambda each: _GRAVEST.get(each.verdict, 1))
     if rounds == 1:
@@ -264,7 +274,7 @@ def _merged(found: Sequence[tuple[int, Comparison]], rounds: int) -> Comparison:
     return msgspec.structs.replace(worst, detail=detail, excused=dict(excused), warnings=tuple(warnings))
 
 
-def _uncompared(index: Index) -> tuple[str, ...]:
+def _uncompared(index: OutputIndex) -> tuple[str, ...]:
     """Return what the command wrote below `{out}`, which was empty, and nothing compared."""
     if not index.others:
         return ()
@@ -274,8 +284,8 @@ def _uncompared(index: Index) -> tuple[str, ...]:
 
 
 def _judge(
-    work: Work, artefact: str, runs: Sequence[Ran], answers: Mapping[tuple[str, str], FileAnswer]
-) -> Comparison:
+    work: Work, artefact: str, runs: Sequence[WorkloadRun], answers: Mapping[tuple[str, str], FileAnswer]
+) -> WorkComparison:
     one, two = (run.index for run in runs)
     assert one is not None
     assert two is not None
@@ -311,7 +321,7 @@ def _task(work: Work, seed: int, folder: Path) -> Task:
     return work.conditions.applied(task)
 
 
-def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> Ran:
+def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> WorkloadRun:
     done = engine.run(reference, task, env)
     assert task.kept is not None
     tail = "\n".join(map(shown, done.stderr.decode(errors="replace").strip().splitlines()[-10:]))
@@ -327,16 +337,16 @@ def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[st
             hint="name fewer or smaller artefacts, or let the command write them below {out}",
         )
     code = done.code if index is None else index.code
-    return Ran(code=code, folder=task.kept, index=index, tail=tail)
+    return WorkloadRun(code=code, folder=task.kept, index=index, tail=tail)
 
 
-def _index(folder: Path) -> Index | None:
+def _index(folder: Path) -> OutputIndex | None:
     """Return what a container says of its files, None where it says nothing that can be understood."""
     path = folder / INDEX
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
         return None
     try:
-        found = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=Index)
+        found = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=OutputIndex)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     whole = all((folder / entry.stored).is_file() for entry in found.files if entry.kind == "file")
@@ -344,7 +354,7 @@ def _index(folder: Path) -> Index | None:
 
 
 def _compare(
-    work: Work, runs: Sequence[Ran], reference: str, engine: Engine, env: Mapping[str, str]
+    work: Work, runs: Sequence[WorkloadRun], reference: str, engine: Engine, env: Mapping[str, str]
 ) -> dict[tuple[str, str], FileAnswer]:
     """Return an answer for each pair of files; those of equal bytes are looked through for NaN."""
     indexes = [run.index for run in runs if run.index is not None]
@@ -387,7 +397,7 @@ def _answer(name: str, digests: Sequence[str], told: FileAnswer | None, why: str
 
 
 def _ask(
-    work: Work, runs: Sequence[Ran], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
+    work: Work, runs: Sequence[WorkloadRun], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
     env: Mapping[str, str],
 ) -> tuple[Sequence[FileAnswer], str]:  # fmt: skip
     """Compare files in a container of the same image, so that nothing hostile is read outside of one.
@@ -423,7 +433,7 @@ def _ask(
     return (), answers.why or why
 
 
-def _facts(index: Index) -> dict[str, float | int | str]:
+def _facts(index: OutputIndex) -> dict[str, float | int | str]:
     """Return what tells a time, a host and a process of one run from others."""
     return {
         "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "last": index.last,

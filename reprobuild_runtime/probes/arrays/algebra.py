@@ -6,32 +6,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
 @probe()
-def numpy_matmul_fp64(b: "Bench") -> "List[Any]":
+def numpy_matmul_fp64(b: "ArrayBench") -> "List[Any]":
     return [b.randn(320, 384) @ b.randn(384, 256)]
 
 
 @probe()
-def numpy_matmul_fp32(b: "Bench") -> "List[Any]":
+def numpy_matmul_fp32(b: "ArrayBench") -> "List[Any]":
     return [b.randn(320, 384, dtype="float32") @ b.randn(384, 256, dtype="float32")]
 
 
 @probe()
-def numpy_matmul_complex(b: "Bench") -> "List[Any]":
+def numpy_matmul_complex(b: "ArrayBench") -> "List[Any]":
     return [(b.randn(128, 192) + 1j * b.randn(128, 192)) @ b.randn(192, 128)]
 
 
 @probe()
-def numpy_matmul_long_sums(b: "Bench") -> "List[Any]":
+def numpy_matmul_long_sums(b: "ArrayBench") -> "List[Any]":
     """Sum many products for few results, so that threads may split a sum."""
     return [b.randn(4, 65536, dtype="float32") @ b.randn(65536, 4, dtype="float32")]
 
 
 @probe()
-def numpy_dot_and_matvec(b: "Bench") -> "List[Any]":
+def numpy_dot_and_matvec(b: "ArrayBench") -> "List[Any]":
     one, two = b.randn(200000), b.randn(200000)
     matrix, vector = b.randn(600, 900), b.randn(900)
     return [
@@ -43,14 +43,14 @@ def numpy_dot_and_matvec(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_gram(b: "Bench") -> "List[Any]":
+def numpy_gram(b: "ArrayBench") -> "List[Any]":
     """Multiply a matrix by its transpose: BLAS has a kernel of its own for that."""
     values = b.randn(300, 500)
     return [values @ values.T, values.T @ values]
 
 
 @probe()
-def numpy_einsum(b: "Bench") -> "List[Any]":
+def numpy_einsum(b: "ArrayBench") -> "List[Any]":
     one, two = b.randn(8, 48, 64), b.randn(8, 64, 32)
     return [
         b.numpy.einsum("bij,bjk->bik", one, two),
@@ -60,7 +60,7 @@ def numpy_einsum(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_solve(b: "Bench") -> "List[Any]":
+def numpy_solve(b: "ArrayBench") -> "List[Any]":
     matrix, right = b.randn(256, 256), b.randn(256, 8)
     return [
         b.numpy.linalg.solve(matrix, right),
@@ -70,26 +70,26 @@ def numpy_solve(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_factors(b: "Bench") -> "List[Any]":
+def numpy_factors(b: "ArrayBench") -> "List[Any]":
     return [b.numpy.linalg.cholesky(b.definite(192)), *b.numpy.linalg.qr(b.randn(192, 96))]
 
 
 @probe()
-def numpy_svd(b: "Bench") -> "List[Any]":
+def numpy_svd(b: "ArrayBench") -> "List[Any]":
     return list(b.numpy.linalg.svd(b.randn(192, 128), full_matrices=False))
 
 
 @probe()
-def numpy_eigh(b: "Bench") -> "List[Any]":
+def numpy_eigh(b: "ArrayBench") -> "List[Any]":
     return list(b.numpy.linalg.eigh(b.definite(160)))
 
 
 @probe()
-def numpy_eig(b: "Bench") -> "List[Any]":
+def numpy_eig(b: "ArrayBench") -> "List[Any]":
     return list(b.numpy.linalg.eig(b.randn(80, 80)))
 
 
 @probe()
-def numpy_least_squares(b: "Bench") -> "List[Any]":
+def numpy_least_squares(b: "ArrayBench") -> "List[Any]":
     found = b.numpy.linalg.lstsq(b.randn(400, 40), b.randn(400, 3), rcond=None)
     return [b.numpy.asarray(each) for each in found]

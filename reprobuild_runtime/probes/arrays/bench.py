@@ -9,7 +9,7 @@ import random
 import zlib
 from importlib import import_module
 
-from reprobuild_runtime.probes.bench import NotHereError, Probe
+from reprobuild_runtime.probes.bench import NotHereError, RuntimeProbe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Function = Callable[[Any], List[Any]]
 
-PROBES: "Dict[str, Probe]" = {}
+PROBES: "Dict[str, RuntimeProbe]" = {}
 
 
 def probe(library: str = "numpy", *, promised: bool = True) -> "Callable[[Function], Function]":
@@ -30,7 +30,7 @@ def probe(library: str = "numpy", *, promised: bool = True) -> "Callable[[Functi
 
     def enter(function: "Function") -> "Function":
         assert function.__name__ not in PROBES
-        found = Probe(
+        found = RuntimeProbe(
             function, (), devices=("cpu",), most=1 << 30, fresh=False, thorough=False,
             informational=() if promised else ("cpu",),
         )  # fmt: skip
@@ -41,7 +41,7 @@ def probe(library: str = "numpy", *, promised: bool = True) -> "Callable[[Functi
     return enter
 
 
-class Bench:
+class ArrayBench:
     """What a probe is given: NumPy, the seed, and inputs."""
 
     device = "cpu"

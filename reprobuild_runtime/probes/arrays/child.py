@@ -21,14 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-    from reprobuild_runtime.probes.bench import Probe
+    from reprobuild_runtime.probes.bench import RuntimeProbe
 
     Say = Callable[[Dict[str, Any]], None]
 
 MODULES = ("algebra", "sums", "transforms", "draws", "science", "learning", "compiled", "graphs")
 
 
-def register() -> "Dict[str, Probe]":
+def register() -> "Dict[str, RuntimeProbe]":
     """Import the files of probes, and return all of them."""
     from importlib import import_module
 
@@ -39,9 +39,9 @@ def register() -> "Dict[str, Probe]":
 
 def probes(numpy: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     """Run the probes of `names` in this process."""
-    table = bench.Bench(numpy, ask["seed"])  # first of all: it keeps the states of the generators
+    table = bench.ArrayBench(numpy, ask["seed"])  # first of all: it keeps the states of the generators
     say({"threads": blas.threads(blas.libraries())})
-    disturb = Disturbance(numpy).disturb if ask["stress"] else _nothing
+    disturb = ArrayDisturbance(numpy).disturb if ask["stress"] else _nothing
     child.each(register(), table, ask, disturb, say)
 
 
@@ -57,7 +57,7 @@ def scout(numpy: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
     say({"comparator": comparator(numpy)})
 
 
-class Disturbance:
+class ArrayDisturbance:
     """Leaves free memory dirty and shifted before each run of a probe, each time in another way."""
 
     def __init__(self, numpy: "Any") -> None:

@@ -6,10 +6,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
-def _ran(b: "Bench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
+def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
     """Compile a function for the CPU, once in a process, run it, and return its results as NumPy's arrays."""
     jax = b.package("jax")
     with jax.default_device(jax.devices("cpu")[0]):
@@ -19,7 +19,7 @@ def _ran(b: "Bench", function: "Callable[..., Any]", *inputs: "Any") -> "List[An
 
 
 @probe("jax")
-def jax_matmul(b: "Bench") -> "List[Any]":
+def jax_matmul(b: "ArrayBench") -> "List[Any]":
     single = "float32"
     return _ran(
         b,
@@ -30,7 +30,7 @@ def jax_matmul(b: "Bench") -> "List[Any]":
 
 
 @probe("jax")
-def jax_reductions(b: "Bench") -> "List[Any]":
+def jax_reductions(b: "ArrayBench") -> "List[Any]":
     jax = b.package("jax")
 
     def compute(x: "Any") -> "Any":
@@ -47,7 +47,7 @@ def jax_reductions(b: "Bench") -> "List[Any]":
 
 
 @probe("jax")
-def jax_scatter(b: "Bench") -> "List[Any]":
+def jax_scatter(b: "ArrayBench") -> "List[Any]":
     """Add to places that are named many times."""
     jax = b.package("jax")
 
@@ -58,7 +58,7 @@ def jax_scatter(b: "Bench") -> "List[Any]":
 
 
 @probe("jax")
-def jax_convolution(b: "Bench") -> "List[Any]":
+def jax_convolution(b: "ArrayBench") -> "List[Any]":
     jax = b.package("jax")
 
     def compute(x: "Any", kernel: "Any", upstream: "Any") -> "Any":
@@ -72,7 +72,7 @@ def jax_convolution(b: "Bench") -> "List[Any]":
 
 
 @probe("jax")
-def jax_draws(b: "Bench") -> "List[Any]":
+def jax_draws(b: "ArrayBench") -> "List[Any]":
     jax = b.package("jax")
 
     def compute(key: "Any") -> "Any":
@@ -87,7 +87,7 @@ def jax_draws(b: "Bench") -> "List[Any]":
 
 
 @probe("jax")
-def jax_training(b: "Bench") -> "List[Any]":
+def jax_training(b: "ArrayBench") -> "List[Any]":
     """Train a small network for a few steps."""
     jax = b.package("jax")
 

@@ -6,11 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
 @probe()
-def numpy_draw_global(b: "Bench") -> "List[Any]":
+def numpy_draw_global(b: "ArrayBench") -> "List[Any]":
     """Draw from `numpy.random`, as the start-up hook left it."""
     source = b.numpy.random
     return [
@@ -21,7 +21,7 @@ def numpy_draw_global(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_draw_generator(b: "Bench") -> "List[Any]":
+def numpy_draw_generator(b: "ArrayBench") -> "List[Any]":
     """Draw from a `default_rng()` without a seed."""
     source = b.unseeded()
     return [
@@ -31,7 +31,7 @@ def numpy_draw_generator(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_draw_seeded(b: "Bench") -> "List[Any]":
+def numpy_draw_seeded(b: "ArrayBench") -> "List[Any]":
     """Draw from generators with a seed, as a job makes them."""
     random = b.numpy.random
     found = [random.RandomState(b.seed % 2**32).standard_normal(500)]
@@ -42,7 +42,7 @@ def numpy_draw_seeded(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def python_draw(b: "Bench") -> "List[Any]":
+def python_draw(b: "ArrayBench") -> "List[Any]":
     import random
 
     order = list(range(500))

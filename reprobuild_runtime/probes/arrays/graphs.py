@@ -8,17 +8,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 _NAME = "tensorflow"
 
 
-def _package(b: "Bench") -> "Any":
+def _package(b: "ArrayBench") -> "Any":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # noqa: TID251  of this process, before the first import
     return b.package(_NAME)
 
 
-def _ran(b: "Bench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
+def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
     """Run a function on the CPU as it is and as a graph, traced once in a process, and return NumPy's arrays."""
     tf = _package(b)
     with tf.device("/CPU:0"):
@@ -29,7 +29,7 @@ def _ran(b: "Bench", function: "Callable[..., Any]", *inputs: "Any") -> "List[An
 
 
 @probe(_NAME)
-def tensorflow_matmul(b: "Bench") -> "List[Any]":
+def tensorflow_matmul(b: "ArrayBench") -> "List[Any]":
     tf = _package(b)
     return _ran(
         b,
@@ -40,7 +40,7 @@ def tensorflow_matmul(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def tensorflow_reductions(b: "Bench") -> "List[Any]":
+def tensorflow_reductions(b: "ArrayBench") -> "List[Any]":
     tf = _package(b)
 
     def compute(x: "Any") -> "Any":
@@ -53,7 +53,7 @@ def tensorflow_reductions(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def tensorflow_scatter(b: "Bench") -> "List[Any]":
+def tensorflow_scatter(b: "ArrayBench") -> "List[Any]":
     """Add to places that are named many times."""
     tf = _package(b)
 
@@ -68,7 +68,7 @@ def tensorflow_scatter(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def tensorflow_convolution(b: "Bench") -> "List[Any]":
+def tensorflow_convolution(b: "ArrayBench") -> "List[Any]":
     tf = _package(b)
 
     def compute(x: "Any", kernel: "Any", upstream: "Any") -> "Any":
@@ -82,7 +82,7 @@ def tensorflow_convolution(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def tensorflow_embedding(b: "Bench") -> "List[Any]":
+def tensorflow_embedding(b: "ArrayBench") -> "List[Any]":
     """Look rows up many times, and take the slope of the table."""
     tf = _package(b)
 
@@ -96,7 +96,7 @@ def tensorflow_embedding(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def tensorflow_draws(b: "Bench") -> "List[Any]":
+def tensorflow_draws(b: "ArrayBench") -> "List[Any]":
     """Draw from the global seed, from a generator with a seed, and without a state."""
     tf = _package(b)
     tf.random.set_seed(b.seed % 2**31)
@@ -109,7 +109,7 @@ def tensorflow_draws(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def tensorflow_training(b: "Bench") -> "List[Any]":
+def tensorflow_training(b: "ArrayBench") -> "List[Any]":
     """Train a small network of Keras for some steps, shuffled and with dropout."""
     tf = _package(b)
     keras = tf.keras

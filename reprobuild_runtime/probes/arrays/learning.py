@@ -6,17 +6,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Tuple
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 _NAME = "scikit-learn"
 
 
-def _classes(b: "Bench", rows: int = 1200, columns: int = 12) -> "Tuple[Any, Any]":
+def _classes(b: "ArrayBench", rows: int = 1200, columns: int = 12) -> "Tuple[Any, Any]":
     values = b.randn(rows, columns, spread=0)
     return values, (values[:, 0] + 0.5 * values[:, 1] + b.private.standard_normal(rows) > 0).astype(int)
 
 
-def _trees(b: "Bench", kind: str, **options: "Any") -> "List[Any]":
+def _trees(b: "ArrayBench", kind: str, **options: "Any") -> "List[Any]":
     """Grow trees in two threads, and return their probabilities."""
     values, classes = _classes(b)
     model = getattr(b.package("sklearn.ensemble"), kind)(n_estimators=12, n_jobs=2, **options).fit(
@@ -26,18 +26,18 @@ def _trees(b: "Bench", kind: str, **options: "Any") -> "List[Any]":
 
 
 @probe(_NAME)
-def sklearn_forest(b: "Bench") -> "List[Any]":
+def sklearn_forest(b: "ArrayBench") -> "List[Any]":
     return _trees(b, "RandomForestClassifier", random_state=b.seed % 2**32)
 
 
 @probe(_NAME)
-def sklearn_forest_unseeded(b: "Bench") -> "List[Any]":
+def sklearn_forest_unseeded(b: "ArrayBench") -> "List[Any]":
     """Draw from NumPy's global generator, as the start-up hook left it."""
     return _trees(b, "ExtraTreesClassifier", bootstrap=True)
 
 
 @probe(_NAME)
-def sklearn_boosting(b: "Bench") -> "List[Any]":
+def sklearn_boosting(b: "ArrayBench") -> "List[Any]":
     """Fill histograms in threads of OpenMP."""
     b.package("sklearn.experimental.enable_hist_gradient_boosting")
     ensemble = b.package("sklearn.ensemble")
@@ -46,7 +46,7 @@ def sklearn_boosting(b: "Bench") -> "List[Any]":
     return [model.predict_proba(values)]
 
 
-def _centres(b: "Bench") -> "List[Any]":
+def _centres(b: "ArrayBench") -> "List[Any]":
     values = b.randn(3000, 16)
     model = (
         b.package("sklearn.cluster").KMeans(8, n_init=1, max_iter=15, random_state=b.seed % 2**32).fit(values)
@@ -55,13 +55,13 @@ def _centres(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME, promised=False)
-def sklearn_kmeans(b: "Bench") -> "List[Any]":
+def sklearn_kmeans(b: "ArrayBench") -> "List[Any]":
     """Add the threads' parts of each centre in the order of their arrival, which shows with three threads or more."""
     return _centres(b)
 
 
 @probe(_NAME)
-def sklearn_kmeans_one_thread(b: "Bench") -> "List[Any]":
+def sklearn_kmeans_one_thread(b: "ArrayBench") -> "List[Any]":
     limits = b.package("threadpoolctl").threadpool_limits
     b.package("sklearn.cluster")
     with limits(limits=1):
@@ -69,7 +69,7 @@ def sklearn_kmeans_one_thread(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def sklearn_linear(b: "Bench") -> "List[Any]":
+def sklearn_linear(b: "ArrayBench") -> "List[Any]":
     linear = b.package("sklearn.linear_model")
     values, classes = _classes(b)
     found = [
@@ -81,7 +81,7 @@ def sklearn_linear(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def sklearn_decomposition(b: "Bench") -> "List[Any]":
+def sklearn_decomposition(b: "ArrayBench") -> "List[Any]":
     """Decompose in full, and with random projections of NumPy's global generator."""
     parts = b.package("sklearn.decomposition")
     values = b.randn(500, 60)
@@ -93,7 +93,7 @@ def sklearn_decomposition(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def sklearn_neighbours(b: "Bench") -> "List[Any]":
+def sklearn_neighbours(b: "ArrayBench") -> "List[Any]":
     near, machines = b.package("sklearn.neighbors"), b.package("sklearn.svm")
     values, classes = _classes(b, 800)
     model = near.KNeighborsClassifier(7, n_jobs=2).fit(values, classes)
@@ -107,7 +107,7 @@ def sklearn_neighbours(b: "Bench") -> "List[Any]":
 
 
 @probe(_NAME)
-def sklearn_selection(b: "Bench") -> "List[Any]":
+def sklearn_selection(b: "ArrayBench") -> "List[Any]":
     """Split and fold by NumPy's global generator, as the start-up hook left it."""
     selection, trees = b.package("sklearn.model_selection"), b.package("sklearn.tree")
     values, classes = _classes(b, 600)

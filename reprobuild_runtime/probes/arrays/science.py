@@ -6,11 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
 @probe("scipy")
-def scipy_linalg(b: "Bench") -> "List[Any]":
+def scipy_linalg(b: "ArrayBench") -> "List[Any]":
     linalg = b.package("scipy.linalg")
     matrix = b.randn(96, 96, spread=0)
     return [
@@ -20,13 +20,13 @@ def scipy_linalg(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_blas(b: "Bench") -> "List[Any]":
+def scipy_blas(b: "ArrayBench") -> "List[Any]":
     blas = b.package("scipy.linalg.blas")
     one, two = b.randn(256, 256), b.randn(256, 256, dtype="float32")
     return [blas.dgemm(1.0, one, one), blas.sgemm(1.0, two, two), blas.dsyrk(1.0, one)]
 
 
-def _sparse(b: "Bench", rows: int, columns: int) -> "Any":
+def _sparse(b: "ArrayBench", rows: int, columns: int) -> "Any":
     """Return a matrix of summed duplicates."""
     sparse, count = b.package("scipy.sparse"), rows * 12
     places = (b.index(rows, count), b.index(columns, count))
@@ -34,7 +34,7 @@ def _sparse(b: "Bench", rows: int, columns: int) -> "Any":
 
 
 @probe("scipy")
-def scipy_sparse(b: "Bench") -> "List[Any]":
+def scipy_sparse(b: "ArrayBench") -> "List[Any]":
     one, two = _sparse(b, 1000, 800), _sparse(b, 800, 600)
     product = (one @ two).tocsc()
     return [
@@ -48,7 +48,7 @@ def scipy_sparse(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_sparse_solvers(b: "Bench") -> "List[Any]":
+def scipy_sparse_solvers(b: "ArrayBench") -> "List[Any]":
     sparse, linalg = b.package("scipy.sparse"), b.package("scipy.sparse.linalg")
     matrix = _sparse(b, 400, 400)
     definite = (matrix @ matrix.T + 1000 * sparse.identity(400)).tocsc()
@@ -68,7 +68,7 @@ def _rosenbrock(x: "Any") -> "Any":
 
 
 @probe("scipy")
-def scipy_minimize(b: "Bench") -> "List[Any]":
+def scipy_minimize(b: "ArrayBench") -> "List[Any]":
     optimize = b.package("scipy.optimize")
     start = b.randn(6, spread=0)
     options = {"maxiter": 20}
@@ -81,7 +81,7 @@ def scipy_minimize(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_search(b: "Bench") -> "List[Any]":
+def scipy_search(b: "ArrayBench") -> "List[Any]":
     """Draw from NumPy's global generator, as the start-up hook left it."""
     optimize = b.package("scipy.optimize")
     bounds = [(-2.0, 2.0)] * 3
@@ -89,7 +89,7 @@ def scipy_search(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_linear_program(b: "Bench") -> "List[Any]":
+def scipy_linear_program(b: "ArrayBench") -> "List[Any]":
     optimize = b.package("scipy.optimize")
     rows, target = abs(b.randn(40, 25, spread=0)), abs(b.randn(40, spread=0)) + 1
     cost = -abs(b.randn(25, spread=0))
@@ -99,7 +99,7 @@ def scipy_linear_program(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_integrate(b: "Bench") -> "List[Any]":
+def scipy_integrate(b: "ArrayBench") -> "List[Any]":
     integrate = b.package("scipy.integrate")
     matrix = b.randn(8, 8, spread=0)
     found = [
@@ -111,7 +111,7 @@ def scipy_integrate(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_fft(b: "Bench") -> "List[Any]":
+def scipy_fft(b: "ArrayBench") -> "List[Any]":
     """Divide the rows between two threads."""
     fft = b.package("scipy.fft")
     values = b.randn(64, 500)
@@ -123,7 +123,7 @@ def scipy_fft(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_signal(b: "Bench") -> "List[Any]":
+def scipy_signal(b: "ArrayBench") -> "List[Any]":
     signal, images = b.package("scipy.signal"), b.package("scipy.ndimage")
     picture = b.randn(96, 96)
     above, below = signal.butter(4, 0.2)
@@ -134,7 +134,7 @@ def scipy_signal(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_spatial(b: "Bench") -> "List[Any]":
+def scipy_spatial(b: "ArrayBench") -> "List[Any]":
     spatial, cluster = b.package("scipy.spatial"), b.package("scipy.cluster.hierarchy")
     points = b.randn(1500, 3)
     distances, neighbours = spatial.cKDTree(points).query(b.randn(500, 3), k=5)
@@ -147,7 +147,7 @@ def scipy_spatial(b: "Bench") -> "List[Any]":
 
 
 @probe("scipy")
-def scipy_stats(b: "Bench") -> "List[Any]":
+def scipy_stats(b: "ArrayBench") -> "List[Any]":
     """Draw from NumPy's global generator, as the start-up hook left it, and sum many terms."""
     stats, special = b.package("scipy.stats"), b.package("scipy.special")
     values = b.randn(400, spread=0)

@@ -6,18 +6,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
 @probe()
-def numpy_sums(b: "Bench") -> "List[Any]":
+def numpy_sums(b: "ArrayBench") -> "List[Any]":
     values, single = b.randn(300, 401), b.randn(300, 401, dtype="float32")
     found = [each.sum(axis=axis) for each in (values, single) for axis in (None, 0, 1)]
     return [*map(b.numpy.asarray, found), b.numpy.cumsum(single, axis=1), b.numpy.asarray(values.T.sum())]
 
 
 @probe()
-def numpy_moments(b: "Bench") -> "List[Any]":
+def numpy_moments(b: "ArrayBench") -> "List[Any]":
     values = b.randn(300, 401, dtype="float32")
     found = [
         values.mean(axis=0),
@@ -30,7 +30,7 @@ def numpy_moments(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_scatter(b: "Bench") -> "List[Any]":
+def numpy_scatter(b: "ArrayBench") -> "List[Any]":
     index, values = b.index(64, 50000), b.randn(50000)
     total = b.numpy.zeros(64)
     b.numpy.add.at(total, index, values)
@@ -44,7 +44,7 @@ def numpy_scatter(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_orders(b: "Bench") -> "List[Any]":
+def numpy_orders(b: "ArrayBench") -> "List[Any]":
     """Sort numbers with ties: each processor's kernel has one order."""
     ties, values = b.index(50, 20000), b.randn(20000, dtype="float32")
     return [
@@ -54,7 +54,7 @@ def numpy_orders(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_functions(b: "Bench") -> "List[Any]":
+def numpy_functions(b: "ArrayBench") -> "List[Any]":
     found = []
     for dtype in ("float32", "float64"):
         values = b.randn(4099, dtype=dtype)

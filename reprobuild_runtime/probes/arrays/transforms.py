@@ -6,11 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from reprobuild_runtime.probes.arrays.bench import Bench
+    from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
 @probe()
-def numpy_fft(b: "Bench") -> "List[Any]":
+def numpy_fft(b: "ArrayBench") -> "List[Any]":
     """Transform lengths with small and with large prime factors: they have algorithms of their own."""
     fft = b.numpy.fft
     return [
@@ -22,7 +22,7 @@ def numpy_fft(b: "Bench") -> "List[Any]":
 
 
 @probe()
-def numpy_convolve(b: "Bench") -> "List[Any]":
+def numpy_convolve(b: "ArrayBench") -> "List[Any]":
     signal, places = b.randn(5000), b.numpy.sort(b.randn(300))
     return [
         b.numpy.convolve(signal, b.randn(129)), b.numpy.correlate(signal, b.randn(64)),

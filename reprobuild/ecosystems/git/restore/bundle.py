@@ -11,7 +11,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escaped
 from reprobuild.infra.untrusted.git_packs import check_pack
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.snapshot.capture_model import Bundle, Repository
+from reprobuild.snapshot.capture_model import CapturedRepository, GitBundle
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
 
 # https://git-scm.com/docs/gitformat-bundle
@@ -24,12 +24,12 @@ LARGEST = 4 << 30
 _PIECE = 1 << 20
 
 
-def damaged(one: Repository, what: str) -> SnapshotError:
+def damaged(one: CapturedRepository, what: str) -> SnapshotError:
     """Return the error for a captured repository that is not what a capture writes; the caller raises it."""
     return SnapshotError(f"the captured repository {one.name}: {escaped(what)}", hint=DAMAGED)
 
 
-def read_pack(one: Repository, folder: Path) -> bytes:
+def read_pack(one: CapturedRepository, folder: Path) -> bytes:
     """Return the pack of a repository's bundle; empty where a remote had all there is.
 
     Args:
@@ -66,7 +66,7 @@ def read_pack(one: Repository, folder: Path) -> bytes:
     return pack
 
 
-def _checked(one: Repository, bundle: Bundle, stream: IO[bytes]) -> bytes:
+def _checked(one: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
     """Return the content of a bundle that is the one of capture.json; another one is not taken into memory."""
     size = os.fstat(stream.fileno()).st_size
     if size > LARGEST:

@@ -15,7 +15,7 @@ from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.names import LONGEST_PATH, MOST_MEMBERS, check_target, most_bytes
 from reprobuild.infra.untrusted.write_below import make_below, open_below, symlink_below
-from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.capture_model import CapturedRepository
 
 _LISTING = 256 << 20  # bytes of a list of `MOST_MEMBERS` files
 _AT_ONCE = 64 << 20  # bytes of files in memory
@@ -27,7 +27,7 @@ _OF_REPOSITORY = frozenset().union(*_REPOSITORIES)
 _LINK, _SUBMODULE = b"120000", b"160000"
 
 
-class File(Struct, frozen=True):
+class TreeFile(Struct, frozen=True):
     """One path of a tree; git gives but four modes."""
 
     mode: bytes
@@ -39,7 +39,7 @@ class File(Struct, frozen=True):
 class WorkTree(Protocol):
     """A work tree in the making, whose git folder has all objects."""
 
-    one: Repository
+    one: CapturedRepository
     target: Path
 
     def git(
@@ -56,7 +56,7 @@ class WorkTree(Protocol):
         """Return the error that names the repository."""
 
 
-def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[File]:
+def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
     """Return the files of a tree, whose paths have been found to be harmless.
 
     Args:
@@ -70,7 +70,7 @@ def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[File]:
     words = ("ls-tree", "-r", "-l", "-z", "--full-tree", tree)
     try:
         out = work.git(*words, purpose="list a tree", most=_LISTING)
-    except proc.Failed:
+    except proc.ProcessFailedError:
         raise work.refused(f"the tree {tree} is missing") from None
     files = [_file(row) for row in out.split(b"\0")[:-1]]
     _check_sizes(work, tree, files)
@@ -79,13 +79,13 @@ def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[File]:
     return files
 
 
-def _file(row: bytes) -> File:
+def _file(row: bytes) -> TreeFile:
     head, _, path = row.partition(b"\t")
     mode, _, oid, size = head.split()
-    return File(mode, oid, 0 if size == b"-" else int(size), path)
+    return TreeFile(mode, oid, 0 if size == b"-" else int(size), path)
 
 
-def _check_sizes(work: WorkTree, tree: str, files: Sequence[File]) -> None:
+def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile]) -> None:
     """Refuse a tree that unpacks to much more than its objects, before a file of it is read."""
     objects = work.target / ".git" / "objects"
     packed = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
@@ -99,7 +99,7 @@ def _check_sizes(work: WorkTree, tree: str, files: Sequence[File]) -> None:
         raise work.refused(f"{link.path!r} is a link of {link.size} bytes")
 
 
-def write_files(work: WorkTree, files: Sequence[File]) -> None:
+def write_files(work: WorkTree, files: Sequence[TreeFile]) -> None:
     """Write files, links, and the empty folders of submodules into the work tree.
 
     Raises:
@@ -119,7 +119,7 @@ def write_files(work: WorkTree, files: Sequence[File]) -> None:
         raise work.refused(str(err)) from None
 
 
-def _write(work: WorkTree, file: File, data: bytes) -> None:
+def _write(work: WorkTree, file: TreeFile, data: bytes) -> None:
     name = file.path.decode("utf-8", "surrogateescape")
     if file.mode == _LINK:
         text = data.decode("utf-8", "surrogateescape")
@@ -131,7 +131,7 @@ def _write(work: WorkTree, file: File, data: bytes) -> None:
         _set_mode(file, stream)
 
 
-def _write_large(work: WorkTree, file: File) -> None:
+def _write_large(work: WorkTree, file: TreeFile) -> None:
     """Write a file that is too large for memory."""
     part = work.target / ".git" / "large"
     words = ("-c", f"core.bigFileThreshold={_AT_ONCE}", "cat-file", "blob", file.oid.decode())
@@ -142,13 +142,13 @@ def _write_large(work: WorkTree, file: File) -> None:
     part.unlink()
 
 
-def _set_mode(file: File, stream: IO[bytes]) -> None:
+def _set_mode(file: TreeFile, stream: IO[bytes]) -> None:
     if file.mode == b"100755":
         mode = os.fstat(stream.fileno()).st_mode
         os.fchmod(stream.fileno(), mode | (mode & 0o444) >> 2)
 
 
-def _contents(work: WorkTree, files: Sequence[File]) -> Iterator[tuple[File, bytes]]:
+def _contents(work: WorkTree, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, bytes]]:
     """Yield each file with its bytes, some files at a time."""
     start = 0
     while start < len(files):
@@ -170,7 +170,7 @@ def _contents(work: WorkTree, files: Sequence[File]) -> Iterator[tuple[File, byt
         start = end
 
 
-def bare_repositories(files: Sequence[File], inner: Collection[bytes] = ()) -> tuple[str, ...]:
+def bare_repositories(files: Sequence[TreeFile], inner: Collection[bytes] = ()) -> tuple[str, ...]:
     """Return the folders of a tree that git takes for repositories, or that have the configuration of one.
 
     `inner` are the folders of captured repositories inside of it: one of them can be the `objects` of a repository

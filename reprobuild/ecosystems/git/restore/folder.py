@@ -15,7 +15,7 @@ from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra.atomic import PREFIX, private_folder
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.command import is_safe
-from reprobuild.snapshot.capture_model import Captured
+from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers.capture_json import FILE, read_captured
 from reprobuild.snapshot.read import read_snapshot
@@ -25,7 +25,7 @@ _WHOLE = "only snapshots of `reprobuild capture` hold whole repositories"
 
 def restore_folder(
     snapshot: Path, name: str, target: Path, env: Mapping[str, str], origins: Mapping[str, str], *, remotes: bool
-) -> tuple[Captured, tuple[Restored, ...]]:  # fmt: skip
+) -> tuple[CaptureFacts, tuple[Restored, ...]]:  # fmt: skip
     """Make a captured repository again in a new folder.
 
     Args:
@@ -79,7 +79,7 @@ def _move(part: Path, target: Path) -> None:
         raise
 
 
-def _check_known(captured: Captured, origins: Mapping[str, str]) -> None:
+def _check_known(captured: CaptureFacts, origins: Mapping[str, str]) -> None:
     """Refuse a word on a repository that the snapshot does not have: it would change nothing."""
     known = [one.name for one in captured.repositories]
     for name in origins:

@@ -13,7 +13,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.command import is_local, is_safe
-from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.capture_model import CapturedRepository
 from reprobuild.snapshot.parsers.capture_json import unquoted
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # of a remote, as part of a ref
@@ -27,7 +27,7 @@ class Address(Struct, frozen=True):
     named: bool
 
 
-def addresses(one: Repository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
+def addresses(one: CapturedRepository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
     """Return where to ask for commits that a remote had.
 
     Args:
@@ -56,7 +56,9 @@ def shown(place: str) -> str:
     return secrets.without_logins(place)
 
 
-def missing(one: Repository, oid: str, asked: Sequence[Address], refused: Sequence[str]) -> SnapshotError:
+def missing(
+    one: CapturedRepository, oid: str, asked: Sequence[Address], refused: Sequence[str]
+) -> SnapshotError:
     """Return the error for a commit that no address has; the caller raises it."""
     if any(address.named for address in asked):
         where = f"not in {escaped(shown(asked[0].place))}"
@@ -71,7 +73,7 @@ def missing(one: Repository, oid: str, asked: Sequence[Address], refused: Sequen
     )
 
 
-def _option(one: Repository) -> str:
+def _option(one: CapturedRepository) -> str:
     """Return the word of `--source` for the clone of this machine, where it still is at its captured place."""
     folder = unquoted(one.folder).decode("utf-8", "surrogateescape")
     try:

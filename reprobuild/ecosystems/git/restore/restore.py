@@ -14,14 +14,14 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
-from reprobuild.ecosystems.git.restore.files import File, bare_repositories, list_files, write_files
+from reprobuild.ecosystems.git.restore.files import TreeFile, bare_repositories, list_files, write_files
 from reprobuild.ecosystems.git.restore.origins import Address, addresses, is_remote_name, missing, shown
 from reprobuild.ecosystems.git.restore.paths import check_path, inside
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git import command as program
-from reprobuild.snapshot.capture_model import Repository
+from reprobuild.snapshot.capture_model import CapturedRepository
 from reprobuild.snapshot.parsers.capture_json import unquoted
 
 _QUIET = {
@@ -62,7 +62,7 @@ class Restored(Struct, frozen=True, kw_only=True):
 
 
 def restore(
-    repositories: Sequence[Repository], name: str, folder: Path, target: Path, env: Mapping[str, str],
+    repositories: Sequence[CapturedRepository], name: str, folder: Path, target: Path, env: Mapping[str, str],
     origins: Mapping[str, str] | None = None, *, remotes: bool = False,
 ) -> tuple[Restored, ...]:  # fmt: skip
     """Make a captured repository, and those inside of it, again.
@@ -99,7 +99,7 @@ def restore(
     return tuple(made)
 
 
-def _named(repositories: Sequence[Repository], name: str) -> Repository:
+def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
     """Return the repository of a name, else the one that a distribution of this name is installed from."""
     for one in repositories:
         if one.name == name:
@@ -117,7 +117,7 @@ def _named(repositories: Sequence[Repository], name: str) -> Repository:
 class _Restored:
     """One work tree in the making."""
 
-    def __init__(self, one: Repository, folder: Path, target: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, one: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str]) -> None:
         self.one = one
         self.folder = folder
         self.target = target
@@ -206,7 +206,7 @@ class _Restored:
         for oid in self._absent():
             try:
                 self._take(address, oid, purpose=f"fetch commit {oid[:12]}")
-            except proc.Failed:
+            except proc.ProcessFailedError:
                 continue  # said below, for all of them
 
     def _take(self, address: Address, ref: str, purpose: str) -> None:
@@ -240,10 +240,10 @@ class _Restored:
                 )
                 if found != getattr(self.one, ref):
                     raise self.refused(f"its {ref} is another one than capture.json says")
-        except (proc.Failed, KeyError):
+        except (proc.ProcessFailedError, KeyError):
             raise self.refused("its bundle is damaged or lacks objects") from None
 
-    def _files(self, tree: str, inner: Collection[bytes]) -> list[File]:
+    def _files(self, tree: str, inner: Collection[bytes]) -> list[TreeFile]:
         """Return the files of a tree, whose paths and sizes have been found to be harmless."""
         return list_files(self, tree, set(inner))
 
@@ -280,7 +280,7 @@ class _Restored:
             if not branch.startswith("refs/heads/"):
                 raise ValueError
             self.git("check-ref-format", branch, purpose="check the branch")
-        except (proc.Failed, ValueError):
+        except (proc.ProcessFailedError, ValueError):
             raise self.refused(f"its branch {branch!r} is no name of a branch") from None
         self.git("symbolic-ref", "HEAD", branch, purpose="restore HEAD")
         if self.one.head is not None:
