@@ -416,12 +416,8 @@ def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
     arguments = ("fetch", tmp_path / "given.lock", "--store", made.store.root)
     found = document(said, 0, *arguments)
     assert (found["files"], found["fetched"]) == (1, 0)
-    assert [(one["name"], one["missing"]) for one in found["half_life"]] == [("wheel made here", 0)]
     assert said(*arguments) == 0
-    first, second = said.out.splitlines()
-    assert first == "1 files in the store, 0 of them fetched now"
-    assert second.startswith("wheel made here: 1 files (")
-    assert second.endswith(f", at no address; all in {made.store.root}")
+    assert said.out.splitlines() == ["1 files in the store, 0 of them fetched now"]
 
 
 CUDA_BUILD = {**FINGERPRINT, "cuda_build": True}

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
 from reprobuild.cli import common, documents
 from reprobuild.lock.file import read_lock
 from reprobuild.pipeline import from_snapshot
-from reprobuild.report.store import render_forecasts
 from reprobuild.store.fetch import artefacts
 
 
@@ -29,11 +27,8 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     lock = read_lock(lock_path)
     session = common.make_session(store, caches=caches)
     brought = from_snapshot.fetch_lock(lock, lock_path, session)
-    wanted, half_life = len(artefacts(lock)), from_snapshot.half_life(lock, session)
+    wanted = len(artefacts(lock))
     if as_json:
-        documents.print_json(
-            {"files": wanted, "fetched": brought, "half_life": msgspec.to_builtins(half_life)}
-        )
+        documents.print_json({"files": wanted, "fetched": brought})
     else:
         common.tell(f"{wanted} files in the store, {brought} of them fetched now")
-        common.tell(render_forecasts(half_life, session.store.root), nl=any(one.at_risk for one in half_life))

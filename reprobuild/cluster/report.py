@@ -32,7 +32,6 @@ from reprobuild.lock.model import Lock
 from reprobuild.output.directory import FLEET, REPORT, VERDICT, is_built_here
 from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
-from reprobuild.store.availability import forecast
 from reprobuild.verify.certificate.read import read_certificate
 
 _LARGEST = 256 << 20  # of thousands of nodes
@@ -101,8 +100,7 @@ def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet:
         verdict = read_certificate(out).verdict
         if verdict.image != image.manifest:
             return
-        inputs = forecast(lock, session.store, session.today)
-        write_file(out / REPORT, render_html(lock, image, verdict, inputs, on_page(fleet)).encode())
+        write_file(out / REPORT, render_html(lock, image, verdict, on_page(fleet)).encode())
     except (UsageError, OSError) as err:  # what came of the nodes, and the exit code, do not hang on it
         session.say(f"warning: {REPORT} is not written again: {err}")
 

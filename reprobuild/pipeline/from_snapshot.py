@@ -48,7 +48,6 @@ from reprobuild.resolve.python.markers import of_environment
 from reprobuild.resolve.resolver import lock_sources, resolve
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.store.availability import Forecast, forecast
 from reprobuild.store.fetch import artefacts, fetch, of_image
 from reprobuild.store.roots import BUILD, is_lock_of_here, keep, keeping, remember_lock
 from reprobuild.verify.verdict import Verdict
@@ -179,11 +178,6 @@ def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
     """
     with keeping(lock, path, session.store, "fetch"):
         return _bring(artefacts(lock), lock, session)
-
-
-def half_life(lock: Lock, session: RunContext) -> tuple[Forecast, ...]:
-    """Return how long the inputs of a lock can be expected to stay fetchable."""
-    return forecast(lock, session.store, session.today)
 
 
 def _bring(wanted: Sequence[Artefact], lock: Lock, session: RunContext) -> int:

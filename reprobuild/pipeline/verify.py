@@ -18,7 +18,6 @@ from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import REPORT, VERDICT, engine_name, refuse_misstated
 from reprobuild.report.html.page import render_html
-from reprobuild.store.availability import forecast
 from reprobuild.store.salvage import take_runtime
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import (
@@ -91,8 +90,7 @@ def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ver
     verdict = examine(lock, image, out, session, checks)
     _keep(out, session)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    page = render_html(lock, image, verdict, forecast(lock, session.store, session.today))
-    write_file(out / REPORT, page.encode())
+    write_file(out / REPORT, render_html(lock, image, verdict).encode())
     return verdict
 
 

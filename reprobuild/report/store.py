@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from reprobuild.report.units import in_bytes
-from reprobuild.store.availability import Forecast
 from reprobuild.store.gc import Amount, GcResult, StoreCheck
 
 
@@ -44,26 +40,6 @@ def render_checked(found: StoreCheck) -> str:
         lines.append("the next `reprobuild fetch` or `build` brings again what stands at an address")
     whole = found.files - len(found.damaged) - len(found.unreadable)
     return "\n".join([*lines, f"{whole} of {found.files} files ({in_bytes(found.bytes)}) are whole"])
-
-
-def render_forecasts(found: Sequence[Forecast], store: Path) -> str:
-    """Return a line for each class of inputs that may go away, nothing where none may."""
-    lines = []
-    for one in found:
-        if one.at_risk:
-            safe = f"{one.missing} NOT in {store}" if one.missing else f"all in {store}"
-            lines.append(
-                f"{one.name}: {_amount(Amount(files=one.files, bytes=one.bytes))}, {_lost(one.lost)}; {safe}"
-            )
-    return "\n".join(lines)
-
-
-def _lost(lost: str) -> str:
-    return {
-        "not there": "at no address",
-        "any day": "may be gone any day",
-        "no promise": "no promise is made of them",
-    }.get(lost) or f"may be gone from {lost} on"
 
 
 def _amount(amount: Amount) -> str:

@@ -66,7 +66,7 @@ def _of_file(path: Path) -> Iterator[Place]:
 def _generic(file: str, name: str) -> int | None:
     """Return which argument of a function is the type, None where a function of another file is meant."""
     for home, names in GENERIC.items():
-        if name in names and home.partition("/")[0] == file.partition("/")[0]:
+        if name in names and home.rpartition("/")[0] == file.rpartition("/")[0]:
             return names[name]
     return None
 

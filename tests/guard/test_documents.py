@@ -14,7 +14,6 @@ from tests.guard.types_walk import strings
 # Files of this package: who can change them can change the program.
 SHIPPED = {
     "ecosystems/apt/archives.py:_known", "doctor/fixes.py:_table", "compare/environments/ranking.py:table",
-    "store/availability.py:read_rules",
     "doctor/preflight/processor.py:check_processor", "config/profiles.py:_data", "resolve/builds/backends.py:rules",
     "resolve/builds/extensions.py:_known", "resolve/builds/prebuilt.py:_known", "resolve/cuda/rules.py:_table",
     "resolve/python/debian_names.py:_names", "resolve/environment/environment.py:rules",

@@ -15,7 +15,6 @@ from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Base, EnvVar
 from reprobuild.report.html.cluster import Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
-from reprobuild.store.availability import Forecast
 from reprobuild.verify.verdict import (
     Against,
     Collectives,
@@ -136,13 +135,6 @@ def full_verdict(bad: str, **more: Any) -> Verdict:
     return msgspec.structs.replace(verdict, **more)
 
 
-def forecasts(bad: str) -> tuple[Forecast, ...]:
-    return tuple(
-        Forecast(name=bad, files=2, bytes=3_000_000, missing=missing, lost=bad, why=bad, source=bad)
-        for missing in (0, 2)
-    )
-
-
 def full_nodes(bad: str) -> Nodes:
     odd = (OutlierRow(node=bad, said=bad, answers=(bad, bad)),)
     peers = Peers(device=bad, title=bad, nodes=(bad,), compared=3, platform={bad: bad})
@@ -154,7 +146,7 @@ def full_page(bad: str = "plain") -> str:
     image = Image(
         layout=bad, reference=bad, tree=bad, config=bad, manifest=bad, layers=1, sif=bad, builder=bad
     )
-    return render_html(full_lock(bad), image, full_verdict(bad), forecasts(bad), full_nodes(bad))
+    return render_html(full_lock(bad), image, full_verdict(bad), full_nodes(bad))
 
 
 def large_page(packages: int = 500, system: int = 400, variables: int = 150) -> str:
@@ -188,4 +180,4 @@ def large_page(packages: int = 500, system: int = 400, variables: int = 150) -> 
     verdict = make_verdict(
         round_trip="explained", differences=differences, smoke=(make_smoke(), make_smoke("cuda"))
     )
-    return render_html(lock, IMAGE, verdict, forecasts("mirror"))
+    return render_html(lock, IMAGE, verdict)

@@ -10,7 +10,7 @@ import pytest
 from reprobuild.report.html.cluster import Nodes, OutlierRow
 from reprobuild.report.html.summary import computes_the_same, same_environment, to_know
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
-from tests.report.samples import forecasts, full_lock, full_verdict
+from tests.report.samples import full_lock, full_verdict
 from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling, wheel
 
 UNEXPLAINED = RoundTripDifference(list="env.txt", captured="A", image="", reason="", code="unexplained")
@@ -73,7 +73,7 @@ def test_what_drifts_with_the_profile_is_no_plain_yes() -> None:
     answer = computes_the_same(verdict)
     assert (answer.word, answer.tone) == ("Yes, in strict mode", "note")
     assert answer.sentence.endswith(f"with the image's own profile, torch, {first.name} drifts.")
-    known, _ = to_know(make_lock(), verdict, ())
+    known, _ = to_know(make_lock(), verdict)
     assert known.sentence.startswith("1 probe drifts with profile torch")
 
 
@@ -89,7 +89,7 @@ def test_an_earlier_certificate_that_differs_is_a_no() -> None:
 
 def test_nothing_to_know() -> None:
     verdict = make_verdict(smoke=(make_smoke(left_out=()),))
-    answer, remarks = to_know(make_lock(), verdict, ())
+    answer, remarks = to_know(make_lock(), verdict)
     assert (answer.word, remarks) == ("Nothing unusual", ())
 
 
@@ -104,9 +104,7 @@ def test_what_to_know_has_its_section() -> None:
         excused={"time": 2},
         warnings=("b.pt: it is empty in both runs",),
     )
-    answer, remarks = to_know(
-        lock, make_verdict(notes=("a note",), comparisons=(work,)), forecasts("any day")
-    )
+    answer, remarks = to_know(lock, make_verdict(notes=("a note",), comparisons=(work,)))
     assert answer.word == f"{len(remarks)} things"
     assert [(remark.section, remark.said) for remark in remarks] == [
         ("work", "your work, model.pt: inconclusive."),
@@ -117,17 +115,16 @@ def test_what_to_know_has_its_section() -> None:
                    "compiled_flex_attention."),
         ("conflicts", "1 requirement is not met by the packages, as when they were captured."),
         ("deviations", "Not as captured, and accepted: a."),
-        ("half-life", "2 inputs are not in the store, and may not be fetchable for ever."),
         ("environment", "Secrets are not in the image, and are given to a job when it is run: TOKEN."),
     ]  # fmt: skip
     assert answer.sentence == (
         "Your work, model.pt: inconclusive, your work, model.pt: b.pt: it is empty in both runs, "
-        "3 probes were left out and 4 more."
+        "3 probes were left out and 3 more."
     )
 
 
 def test_the_gravest_gives_the_tone() -> None:
-    answer, remarks = to_know(full_lock("x"), full_verdict("x"), ())
+    answer, remarks = to_know(full_lock("x"), full_verdict("x"))
     assert answer.tone == "bad"
     assert remarks[0].said == "2 probes drift in strict mode: x and x."
     assert remarks[1].said == "2 controls did not show that the check can fail: x and x."
@@ -146,7 +143,7 @@ def test_the_nodes_of_a_fleet_have_their_say() -> None:
     answer = computes_the_same(good, nodes("differ", "n2"))
     assert (answer.word, answer.tone) == ("Not on every node", "bad")
     assert answer.sentence == "Nodes of one platform gave different bytes, or drift: n2."
-    _, remarks = to_know(make_lock(), good, (), nodes("differ", "n2", silent=("n3",)))
+    _, remarks = to_know(make_lock(), good, nodes("differ", "n2", silent=("n3",)))
     assert [(remark.section, remark.tone, remark.said) for remark in remarks] == [
         ("nodes", "bad", "1 node differs from others of one platform, or drifts: n2."),
         ("nodes", "open", "1 node gave no answer: n3."),
@@ -155,7 +152,7 @@ def test_the_nodes_of_a_fleet_have_their_say() -> None:
     assert (answer.word, answer.tone) == ("Known in part", "open")
     assert answer.sentence.endswith("; whether 8 nodes compute the same is not known.")
     lacking = msgspec.structs.replace(nodes("inconclusive"), lacking=(OutlierRow(node="n4", said="x"),))
-    answer, remarks = to_know(make_lock(), good, (), lacking)
+    answer, remarks = to_know(make_lock(), good, lacking)
     assert answer.word == "2 things"
     assert [(remark.tone, remark.said) for remark in remarks] == [
         (

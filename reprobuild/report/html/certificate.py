@@ -10,7 +10,6 @@ from reprobuild.report.html.components import Section, bullets, chip, code, dige
 from reprobuild.report.html.markup import Html, join, tag
 from reprobuild.report.html.summary import NEVER, Note
 from reprobuild.report.units import in_bytes
-from reprobuild.store.availability import Forecast
 from reprobuild.verify.determinism.summary import work_bound
 from reprobuild.verify.verdict import Against, Verdict
 
@@ -69,24 +68,6 @@ def against(found: Against) -> Section:
 
 def _then(value: str | None) -> Html:
     return tag("span", "nothing", class_="muted") if value is None else digest(value)
-
-
-def half_life(forecasts: Sequence[Forecast]) -> Section:
-    """Return how long the inputs can be expected to stay fetchable, the first loss first."""
-    rows = [
-        (
-            join((f.name, tag("small", f.why))), f.lost or "kept", f"{f.files:,}", in_bytes(f.bytes),
-            f"{f.missing:,}" if f.missing else "none", f.source,
-        )
-        for f in forecasts
-    ]  # fmt: skip
-    head = ("inputs", "first loss", "files", "size", "not in the store", "source")
-    made = (table("How long the inputs can be fetched", head, rows, kind="half-life"),) if rows else ()
-    lead = (
-        "The image itself does not age; building it once more needs these inputs, or a store that has them."
-    )
-    note = "Nothing is known: the page was made without a store."
-    return Section(id="half-life", title="Half-life", lead=lead if rows else "", parts=made, note=note)
 
 
 def identity(lock: Lock, image: Image, verdict: Verdict) -> Section:

@@ -25,7 +25,6 @@ from reprobuild.report.html.summary import (
     same_environment,
     to_know,
 )
-from reprobuild.store.availability import Forecast
 from reprobuild.verify.verdict import Verdict
 
 # The shape of each answer, drawn in a box of 24.
@@ -35,21 +34,18 @@ _ICONS = {
 }  # fmt: skip
 
 
-def render_html(
-    lock: Lock, image: Image, verdict: Verdict, half_life: Sequence[Forecast] = (), fleet: Nodes | None = None
-) -> str:  # fmt: skip
+def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None = None) -> str:
     """Return the report as one HTML page; every value is escaped, cut where it is long, and cannot act.
 
     Args:
         lock: what the image was made of, and what became of each captured line.
         image: the image, as `image.json` has it.
         verdict: of the check.
-        half_life: what is to be expected of the inputs; empty where no store was at hand.
         fleet: what came of many nodes, where they were asked.
     """
-    known, remarks = to_know(lock, verdict, half_life, fleet)
+    known, remarks = to_know(lock, verdict, fleet)
     answers = (same_environment(lock, verdict), computes_the_same(verdict, fleet), known)
-    sections = tuple(_sections(lock, image, verdict, half_life, remarks, fleet))
+    sections = tuple(_sections(lock, image, verdict, remarks, fleet))
     title = f"{image.reference}: report"
     head = tag(
         "head", tag("meta", charset="utf-8"), tag("meta", http_equiv="Content-Security-Policy", content=policy()),
@@ -84,7 +80,6 @@ def _sections(
     lock: Lock,
     image: Image,
     verdict: Verdict,
-    half_life: Sequence[Forecast],
     remarks: Sequence[Note],
     fleet: Nodes | None,
 ) -> Iterator[Section]:
@@ -99,7 +94,6 @@ def _sections(
         yield nodes(fleet)
     if verdict.against:
         yield certificate.against(verdict.against)
-    yield certificate.half_life(half_life)
     yield running(lock, image, verdict)
     yield roundtrip.unmet(lock)
     yield roundtrip.captured_lines(lock)

@@ -10,7 +10,6 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.requirements import conflicts
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import Tone, count
-from reprobuild.store.availability import Forecast
 from reprobuild.verify.determinism.summary import drifting, excused_words, probed
 from reprobuild.verify.verdict import Smoke, Verdict
 
@@ -122,12 +121,12 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
 
 
 def to_know(
-    lock: Lock, verdict: Verdict, half_life: Sequence[Forecast], fleet: Nodes | None = None
+    lock: Lock, verdict: Verdict, fleet: Nodes | None = None
 ) -> tuple[ReportAnswer, tuple[Note, ...]]:
     """Answer what the reader should know, in a sentence, and as remarks that lead to the sections."""
-    remarks = (*_of_nodes(fleet), *_remarks(lock, verdict, half_life))
+    remarks = (*_of_nodes(fleet), *_remarks(lock, verdict))
     if not remarks:
-        said = "All was covered that a check on one machine can cover, and every input is kept or at hand."
+        said = "The check covered all that a check on one machine can cover."
         return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=said), ()
     # What is wrong comes first, then what drifts with the image's own profile: its jobs run with that.
     briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
@@ -143,7 +142,7 @@ def to_know(
     return ReportAnswer(question=KNOW, tone=tone, word=word, sentence=said[0].upper() + said[1:]), remarks
 
 
-def _remarks(lock: Lock, verdict: Verdict, half_life: Sequence[Forecast]) -> Iterator[Note]:
+def _remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
     """Yield what to know, what weighs most first."""
     yield from _doubts(verdict)
     if found := conflicts(lock):
@@ -155,10 +154,6 @@ def _remarks(lock: Lock, verdict: Verdict, half_life: Sequence[Forecast]) -> Ite
         brief = count(len(names), "deviation")
         yield Note(tone="note", said=f"Not as captured, and accepted: {_some(names)}.", brief=brief,
                      section="deviations")  # fmt: skip
-    if number := sum(one.missing for one in half_life if one.at_risk):
-        brief = f"{count(number, 'input')} {_is(number)} not in the store"
-        yield Note(tone="note", said=f"{brief}, and may not be fetchable for ever.", brief=brief,
-                     section="half-life")  # fmt: skip
     if secrets := [ruling.subject for ruling in lock.rulings if ruling.kind == "secret"]:
         brief = f"{count(len(secrets), 'secret')} {_was(len(secrets))} withheld"
         said = f"Secrets are not in the image, and are given to a job when it is run: {_some(secrets)}."
