@@ -19,15 +19,17 @@ WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 WITH_APPTAINER = $(PYTHON) dev/private_apptainer.py run --folder .engine/apptainer --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check newest lock bench proof gpu-evidence venv bare clean
+.PHONY: help demo quick test check newest lock bench proof evidence gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
 	@echo 'make test   format, lint, types and all tests, with a real engine (PYTEST_ARGS=...)'
+	@echo 'make quick  format, lint, types and the tests that need no engine, in 90 s (TESTS="PATH..." for others)'
 	@echo 'make newest the same with the newest releases of all dependencies; meant for a weekly run'
 	@echo 'make lock   lock the newest releases of the dependencies in dev/requirements.txt'
 	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
 	@echo 'make proof  the long experiments, hours, after `make demo` (PROOF_ARGS="NAME... --shard 1/4")'
+	@echo 'make evidence lists the evidence that is missing or older than the code'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
 	@echo 'make gpu-evidence   one file that measures the probes where a GPU is'
@@ -41,6 +43,17 @@ demo: venv
 		-o '$(OUT)' --store '$(STORE)'
 
 test: venv check
+
+# Tests of values and text: they need no engine, no store and no network.
+QUICK = tests/snapshot tests/test_architecture.py tests/test_cli.py tests/test_decisions.py tests/test_docs.py \
+	tests/test_hints.py tests/test_lock.py tests/test_lock_keys.py tests/test_reference.py tests/test_trust.py
+TESTS ?= $(QUICK)
+
+quick: venv
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest -q -n auto $(TESTS) $(PYTEST_ARGS)
 
 newest:
 	@dev/setup_venv.sh --newest
@@ -67,6 +80,9 @@ bench: venv
 # Goes on where it was cut off; the evidence is in docs/evidence.
 proof: venv
 	$(WITH_ENGINE) $(PYTHON) -m proof $(PROOF_ARGS) --results '$(OUT)' --store '$(STORE)' --work '$(PROOF)'
+
+evidence: venv
+	@$(PYTHON) -m proof.stale
 
 gpu-evidence:
 	python3 dev/gpu_evidence.py build/gpu-evidence.pyz

@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from proof.evidence import states
-from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.image.model import Image
 from reprobuild.infra.directory_fd import remove
 from reprobuild.lock.model import Lock
@@ -99,14 +97,11 @@ def _part_of(item: pytest.Item) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the corpus was read as, and say which evidence is missing, or older than the code."""
+    """Print how many lines of the corpus each class has."""
     if lines := counts.table():
         terminalreporter.section("the corpus, counts per class")
         for line in lines:
             terminalreporter.line(line)
-    terminalreporter.section("evidence")
-    for line in states((*KINDS, *ON_OTHER_PAGES)) or ["of every kind, and as new as the code"]:
-        terminalreporter.line(line)
 
 
 @dataclass(frozen=True)

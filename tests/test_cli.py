@@ -766,6 +766,27 @@ def test_a_bug_is_told_without_values(said: Said, results: Path, monkeypatch: py
     )
 
 
+def test_each_error_shows_its_place_on_request(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said("show", tmp_path / "absent") == 3
+    assert "File " not in said.err
+    monkeypatch.setenv("REPROBUILD_DEBUG", "1")
+    assert said("show", tmp_path / "absent") == 3
+    assert re.search(r'File ".*/snapshot/read.py", line \d+.*SnapshotError\nerror: ', said.err, re.DOTALL)
+
+
+def test_the_module_is_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "reprobuild", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("reprobuild, version ")
+
+
 @pytest.mark.parametrize("rule", ["huggingface", "github"])
 def test_a_secret_in_a_file_of_ours_stops_the_build(rule: str) -> None:
     files = {"pylock.toml": b"fine\n", "Dockerfile": f"FROM x\nENV A={SECRETS[rule]}\n".encode()}

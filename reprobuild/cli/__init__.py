@@ -22,6 +22,7 @@ NAME = "reprobuild"
 COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
 INTERRUPTED = 130
 VERBOSE = "--verbose"
+DEBUG = "REPROBUILD_DEBUG"  # set: each error shows where in the code it arose
 OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
 
 _ROOM = (
@@ -135,6 +136,9 @@ def run_line(arguments: list[str]) -> int:
 def _explain(err: Exception, arguments: list[str]) -> int:
     """Print an error, and return the exit code that it calls for."""
     progress.stop()
+    debug = bool(os.environ.get(DEBUG))
+    if debug:
+        click.echo(_places(err), err=True)
     own = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         everything = err.listing if VERBOSE in arguments else ()
@@ -152,7 +156,8 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         place = f"{os.fsdecode(err.filename)}: " if err.filename is not None else ""
         remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
         return _print_error(f"{place}{err.strerror}", remedy, own or UsageError.exit_code)
-    click.echo(_places(err), err=True)
+    if not debug:
+        click.echo(_places(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
     return _print_error("this is a bug in reprobuild", hint, own or ReproError.exit_code)
 

@@ -1,0 +1,7 @@
+"""`python -m reprobuild`: the command line."""
+
+from __future__ import annotations
+
+from reprobuild.cli import main
+
+main()
