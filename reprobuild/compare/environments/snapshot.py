@@ -1,4 +1,4 @@
-"""A snapshot as facts: what its files list, and what `capture.json` says of the machine."""
+"""A snapshot as facts: its lists, and its machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.read import read_snapshot
 
 NEWEST_CUDA = "newest CUDA of the driver"
-# Fields of nvidia-smi that say something of the environment, and what they are called here.
+# Fields of nvidia-smi about the environment, and their names here.
 _GPU_FIELDS = {
     "memory.total": "GPU memory",
     "driver_version": "driver",
@@ -44,7 +44,7 @@ _GPU_FIELDS = {
     "ecc.mode.current": "ECC",
     "mig.mode.current": "MIG",
 }
-# Fields of a report on the machine, in words of their own: a capture has others for the same.
+# Fields of a report on the machine, with separate names: a capture has other ones for the same facts.
 _OF_REPORTS = {
     "os": "system of the report",
     "libc": "libc of the report",
@@ -60,7 +60,7 @@ _DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
 
 
 def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
-    """Return what a snapshot states.
+    """Return the facts of a snapshot.
 
     Raises:
         SnapshotError: see `read_snapshot` and `machine.read_facts`.
@@ -75,15 +75,15 @@ def of_snapshot(
     snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
 ) -> Side:  # fmt: skip
-    """Return what a snapshot and its `capture.json` state.
+    """Return the facts of a snapshot and its `capture.json`.
 
     Args:
-        snapshot: all but what `captured` has.
-        captured: what `capture.json` says of the machine.
-        name: what the user called it.
-        form: what it is.
-        bundles: what `hash_bundles` returned.
-        archive: what `hash_interpreter` returned.
+        snapshot: all except the part in `captured`.
+        captured: the machine's facts in `capture.json`.
+        name: the user's name for it.
+        form: its form.
+        bundles: the result of `hash_bundles`.
+        archive: the result of `hash_interpreter`.
     """
     gathered = Gathered()
     snapshot = of_environment(gathered, snapshot, captured)
@@ -115,14 +115,17 @@ def _odd(snapshot: Snapshot) -> Iterator[Remark]:
 
 
 def _unread(remark: Remark) -> Unread:
-    """Return a line that was not understood; a shortened one, and a file that was not read, are like no other."""
+    """Return a line that was not understood.
+
+    A shortened line, and a file that was not read, equal no other.
+    """
     text = remark.text or remark.reason
     alone = text.endswith(("…", "characters: too long to show)", ": not read"))
     return Unread(str(remark.place), "" if alone else text)
 
 
 def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
-    """Add what the files of the chapter's recipe list."""
+    """Add the lists from the files of the chapter's recipe."""
     add_distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
         gathered.packages(
@@ -148,7 +151,7 @@ def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
 
 
 def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
-    """Add conda's lists; what pip has installed stands in some of them, too."""
+    """Add conda's lists, including pip's packages in them."""
     if snapshot.conda or (captured and captured.without("conda")):
         gathered.begin("conda")
     for package in snapshot.conda:
@@ -169,7 +172,7 @@ def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
 
 
 def _captured(gathered: Gathered, captured: Captured) -> None:
-    """Add what only `capture.json` says."""
+    """Add the facts that only `capture.json` states."""
     if captured.python:
         python = captured.python
         told: Aspects = {"version": python.version, "series": series(python.version)}
@@ -190,7 +193,10 @@ def _captured(gathered: Gathered, captured: Captured) -> None:
 
 
 def _reported(gathered: Gathered, report: Report) -> None:
-    """Add what `collect_env` or `nvidia-smi` said; what `capture.json` has said stays."""
+    """Add the facts of `collect_env` or `nvidia-smi`.
+
+    A fact of `capture.json` stays.
+    """
     if report.kind == "capture":
         return
     if report.python:
@@ -210,9 +216,9 @@ def _reported(gathered: Gathered, report: Report) -> None:
 
 
 def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
-    """Return the facts of GPUs that a snapshot does not tell, even where they are so.
+    """Return the GPU facts that a snapshot cannot state.
 
-    A capture tells of all but what is known only to a job that captures itself, in its own process.
+    A capture states all except those known only to a job that captures itself, in its own process.
     """
     every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
     inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA, "torch of the report", "cuDNN of the report"}
@@ -221,13 +227,13 @@ def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
 
 
 def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
-    """Add a fact of the machine; what it does not have is not stated."""
+    """Add a fact of the machine unless it is empty."""
     if value:
         gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
 
 
 def release_aspects(release: dict[str, str]) -> Aspects:
-    """Return what /etc/os-release says of the distribution."""
+    """Return the distribution's facts in /etc/os-release."""
     return {
         "distribution": release.get("ID", ""),
         "codename": release.get("VERSION_CODENAME", ""),
@@ -236,7 +242,10 @@ def release_aspects(release: dict[str, str]) -> Aspects:
 
 
 def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
-    """Yield what is said of GPUs, driver and CUDA's libraries; alike GPUs are counted."""
+    """Yield the facts of GPUs, driver and CUDA libraries.
+
+    Equal GPUs are counted.
+    """
     rows = [
         dict(zip(gpu.nvidia_smi_fields, (cell.strip() for cell in row.split(",")), strict=False))
         for row in gpu.nvidia_smi or ()
@@ -265,7 +274,7 @@ def _counted(names: Iterator[str]) -> str:
 
 
 def _machine(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Yield what is said of processor, kernel and limits."""
+    """Yield the facts of processor, kernel and limits."""
     cpu = machine.cpu
     yield "host", machine.host
     yield "processor", _processor(cpu)
