@@ -1,4 +1,4 @@
-"""The choice of an index and a file for a version."""
+"""The choice of index and file for a version."""
 
 from __future__ import annotations
 
