@@ -1,4 +1,4 @@
-"""A command in a root folder without network, for root and for any user."""
+"""A command in a root directory without network."""
 
 from __future__ import annotations
 
