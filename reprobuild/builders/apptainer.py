@@ -80,9 +80,9 @@ def build(
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse a directory path that Apptainer's mounts and scripts would split.
+    """Refuse a directory path that Apptainer would split.
 
-    Apptainer 1.4.5 was seen to do so.
+    Its own mounts and scripts take such a path apart, as observed with 1.4.5.
     """
     if odd := sorted(set(str(folder)) & set(",:'\"")):
         raise BuildError(
@@ -102,7 +102,7 @@ def _check_machine(platform: str) -> None:
 
 
 def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return options for rights over all owners and an own network.
+    """Return options for owner rights and a separate network.
 
     Raises:
         BuildError: the caller cannot get these rights.
@@ -142,7 +142,7 @@ def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env:
 
 
 def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
-    """Write the sandbox as a tar, with the build's owner numbers.
+    """Write the sandbox as a tar, with owner numbers.
 
     Only the extended attributes that a recipe can set are written; labels of a security module are the
     machine's.
@@ -207,7 +207,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _words(path: Path) -> list[list[str]]:
-    """Return the words of each line of a script, without comments."""
+    """Return the words of each line of a script.
+
+    Comments and empty lines are skipped.
+    """
     lines = (line.strip() for line in read_plain(path, _LARGEST).decode().split("\n"))
     return [shlex.split(line) for line in lines if line and not line.startswith("#")]
 

@@ -82,7 +82,7 @@ def _driver(env: Mapping[str, str]) -> str:
 
 
 def _own_buildkit(env: Mapping[str, str]) -> list[str]:
-    """Return the command for a `docker` that has BuildKit built in.
+    """Return the command for a `docker` with BuildKit built in.
 
     Raises:
         EngineError: it needs the plugin, and has none.
@@ -130,7 +130,10 @@ def _gone(env: Mapping[str, str]) -> ReproError | None:
 
 @contextlib.contextmanager
 def _cache_removed(env: Mapping[str, str], say: Say) -> Iterator[None]:
-    """Remove the build's records from the daemon's cache; keep older ones."""
+    """Remove the build's records from the daemon's cache.
+
+    Older records stay.
+    """
     before = images.cache_ids(env)
     try:
         yield

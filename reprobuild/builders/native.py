@@ -32,7 +32,7 @@ def build_image(
     progress: Progress | None = None,
     afresh: bool = False,
 ) -> Image:
-    """Build a sealed lock's image as an OCI layout `out/image`.
+    """Build a sealed lock's image as a layout `out/image`.
 
     Args:
         lock: sealed.
