@@ -22,7 +22,7 @@ from reprobuild.store.store import Store
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """The context of a run, read once at the command line.
+    """The context of a run, read at the command line.
 
     `env` is the user's environment. `say` is called with each step when it begins, so that a person sees
     progress; an empty text ends the last one. `progress` is called with (bytes so far, bytes in all or 0) of

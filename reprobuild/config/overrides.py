@@ -180,20 +180,26 @@ def _baked(item: object, path: Path) -> tuple[str, str | None]:
 
 
 def is_pattern(word: str) -> bool:
-    """Return whether a word of `bake` or `drop` is a pattern.
+    """Return whether a word of an override is a pattern.
 
-    The signs are those of a shell: `*`, `?` and `[...]`.
+    The word is one of `bake` or `drop`. The signs are those of a shell: `*`, `?` and `[...]`.
     """
     return any(sign in word for sign in "*?[")
 
 
 def is_named(name: str, words: Collection[str]) -> bool:
-    """Return whether a word of `drop` or `bake` matches a name."""
+    """Return whether a word of an override matches a name.
+
+    The words are those of `drop` or `bake`.
+    """
     return name in words or any(is_pattern(word) and fnmatchcase(name, word) for word in words)
 
 
 def parse_bake(text: str) -> tuple[str, str | None]:
-    """Return (name, value) of `NAME=VALUE`, or (name, None) of `NAME`."""
+    """Return the name and the value of `NAME=VALUE`.
+
+    Of `NAME` the value is None.
+    """
     name, equals, value = text.partition("=")
     return name, value if equals else None
 
@@ -205,7 +211,7 @@ def parse_archive(text: str) -> ArchiveDecision:
 
 
 def find_decisions(snapshot: Path) -> Path | None:
-    """Return the `reprobuild.yaml` beside the directory of the snapshot, or None."""
+    """Return the `reprobuild.yaml` beside the snapshot's directory, or None."""
     beside = snapshot.resolve().parent / FILENAME
     return beside if beside.is_file() else None
 

@@ -15,9 +15,9 @@ DEFAULT = "torch"
 
 
 class Entry(Struct, frozen=True):
-    """A setting: `value` is a switch, a variable's text, or null.
+    """A setting: a switch, a variable's text, or null.
 
-    Other fields of the data are ignored here.
+    `value` is that of the setting. Other fields of the data are ignored here.
     """
 
     name: str
@@ -54,7 +54,7 @@ def read_profiles() -> dict[str, Profile]:
 
 
 def suggestions(names: Collection[str], text: str) -> list[str]:
-    """Return a hint for each unused profile that fits the image.
+    """Return a hint for each unused profile that fits.
 
     Such a profile extends `torch` for a library of the image.
 
