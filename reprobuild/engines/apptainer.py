@@ -59,7 +59,7 @@ def version(env: Mapping[str, str]) -> str | None:
 
 
 def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the name of the program and its version, or None."""
+    """Return the program's name and version, or None."""
     for name in PROGRAMS:
         with contextlib.suppress(EngineError):
             answer = run_program([name, "version"], env=env, purpose="run containers", timeout=ANSWER_SECONDS)
@@ -131,9 +131,9 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container, and pass its output to `sink` at once.
+    """Run a container, and pass on its output.
 
-    The container is removed afterwards.
+    The output goes to `sink` as it arrives. The container is removed afterwards.
     """
     with _folder() as folder:
         return _follow(reference, task, env, folder, sink, Handing())
@@ -241,9 +241,9 @@ def _mount(source: str, target: str, *, read_only: bool) -> str:
 
 
 def _limited(task: Task) -> list[str]:
-    """Return the words that start a program with the task's limits.
+    """Return the words that start a program with limits.
 
-    Without limits it has the caller's.
+    The limits are the task's. Without limits it has the caller's.
     """
     asked = limits_of_caller(msgspec.structs.replace(task, generous=False))
     options = [f"--{one.name}={_word(one.soft)}:{_word(one.hard)}" for one in asked]
@@ -287,9 +287,10 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
 
 
 def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
-    """Return the container's output files by relative path, or keep them.
+    """Return or keep the container's output files.
 
-    With `kept` the files are moved there, and the result is empty. No link is followed.
+    The result is {relative path: content}. With `kept` the files are moved there, and the result is empty. No
+    link is followed.
     """
     if kept:
         keep_folder(folder, kept)

@@ -54,7 +54,7 @@ class Cache(Struct, frozen=True):
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Cache:
-        """Return the user's cache; make its directory if it is missing.
+        """Return the user's cache, with its directory made.
 
         Raises:
             EngineError: others can write there, and so could change the image that is run.

@@ -24,7 +24,10 @@ _LOOK = {
 
 
 def bring_options(gpus: str) -> list[str]:
-    """Return the options of `apptainer run` and `exec` for `Task.gpus`."""
+    """Return the options of `apptainer run` and `exec` for GPUs.
+
+    They are chosen by `Task.gpus`.
+    """
     return ["--rocm" if gpu.vendor(gpus) == gpu.AMD else "--nv"] if gpus else []
 
 

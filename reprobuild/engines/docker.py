@@ -121,9 +121,9 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
 
 def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
-    """Write an image of the daemon as a `docker save` tar.
+    """Write an image of the daemon as a tar.
 
-    `write` gets each piece as it arrives.
+    The format is that of `docker save`. `write` gets each piece as it arrives.
     """
     with connected(env) as client:
         try:
@@ -143,7 +143,10 @@ def has_containerd_store(info: Mapping[str, Any]) -> bool:
 
 
 def _write_layout_tar(layout: Path, reference: str, stream: IO[bytes]) -> None:
-    """Write a layout as a tar, indexed under this reference only."""
+    """Write a layout as a tar, indexed under one name.
+
+    The index in the directory may have other names.
+    """
     index = named_index(read_layout(layout), reference)
     with tarfile.open(fileobj=stream, mode="w|") as tar:
         tar.add(layout / "oci-layout", arcname="./oci-layout")
@@ -189,10 +192,10 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container, and pass its output to `sink` at once.
+    """Run a container, and pass on its output.
 
-    The container is always removed. A daemon that may not raise limits (inside a container) applies its own
-    instead of generous ones.
+    The output goes to `sink` as it arrives. The container is always removed. A daemon that may not raise
+    limits (inside a container) applies its own instead of generous ones.
     """
     try:
         return _attach(reference, task, env, sink)
@@ -306,9 +309,10 @@ def _read(output: _Output, streams: Streams) -> None:
 
 
 def _outputs(container: Container, task: Task) -> dict[str, bytes]:
-    """Return the container's output files by relative path, or keep them.
+    """Return or keep the container's output files.
 
-    With `task.kept` the files are written there, and the result is empty.
+    The result is {relative path: content}. With `task.kept` the files are written there, and the result is
+    empty.
     """
     chunks, _ = container.get_archive(task.outputs, chunk_size=CHUNK)
     if task.kept:

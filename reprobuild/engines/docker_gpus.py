@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[str, Any]], T]) -> T:
-    """Run the work with the first GPU request that Docker knows.
+    """Run the work with the first accepted GPU request.
 
-    If the daemon refuses a request, the work has not run yet.
+    The daemon must know the kind of request. If it refuses a request, the work has not run yet.
     """
     *others, last = gpu_options(client, gpus)
     for options in others:
@@ -30,10 +30,10 @@ def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[st
 
 
 def gpu_options(client: docker.DockerClient, gpus: str) -> list[dict[str, Any]]:
-    """Return the possible GPU requests, that of `docker run --gpus` first.
+    """Return the possible GPU requests, in order of preference.
 
-    A daemon that uses specifications of CDI (from 25 on, if its settings or its version enable it) lists
-    their directories.
+    That of `docker run --gpus` is first. A daemon that uses specifications of CDI (from 25 on, if its
+    settings or its version enable it) lists their directories.
 
     https://docs.docker.com/reference/cli/dockerd/#configure-cdi-devices
     """

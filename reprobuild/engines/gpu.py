@@ -116,10 +116,12 @@ def amd_groups() -> tuple[str, ...]:
 
 
 def requested(option: str, root: Path | None = None) -> str:
-    """Return the `Task.gpus` for `--gpu auto|all|none|ID[,ID...]`.
+    """Return the `Task.gpus` for the option `--gpu`.
+
+    Its value is `auto|all|none|ID[,ID...]`, for this machine.
 
     Raises:
-        UsageError: the option is not one of these.
+        UsageError: the value is not one of these.
     """
     if option == "none" or (option == "auto" and not present(root)):
         return ""
@@ -136,7 +138,7 @@ def requested(option: str, root: Path | None = None) -> str:
 
 
 def ids(gpus: str) -> tuple[str, ...]:
-    """Return the ids in `Task.gpus`; an empty tuple means all."""
+    """Return the ids in `Task.gpus`, empty for all."""
     return () if gpus == ALL else tuple(gpus.split(","))
 
 

@@ -23,7 +23,10 @@ _NUMBERS = {
 
 
 def limits(task: Task) -> list[Limit]:
-    """Return the limits of a container if any may be set."""
+    """Return the limits of a container as the task asks.
+
+    Its engine may set any limit.
+    """
     asked = {limit.name: limit for limit in task.limits}
     return [*(one for one in GENEROUS if task.generous and one.name not in asked), *task.limits]
 

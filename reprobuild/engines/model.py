@@ -13,10 +13,10 @@ from msgspec import Struct
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """The result of a container: exit code, streams and output files.
+    """The result of a container: code, streams and files.
 
-    `outputs` has the files below its output directory by name, without those that were put into a directory
-    of the host (`Task.kept`). `Streams` describes how the streams are cut.
+    The code is its exit code. `outputs` has the files below its output directory by name, without those that
+    were put into a directory of the host (`Task.kept`). `Streams` describes how the streams are cut.
     """
 
     code: int
@@ -34,7 +34,7 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A task to run in a container, by default without network.
+    """A task for a container, by default without network.
 
     `arguments` follow the image's entrypoint, or replace it if `bypass` is true. `outputs` names a directory
     inside the container that is made before the start and read afterwards; it may be empty. Its regular files
@@ -67,7 +67,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 def identity(user: str) -> dict[str, str]:
-    """Return variables for a user that the image may not know.
+    """Return variables for a user unknown to the image.
 
     Programs then find a name, and a home to write to.
 

@@ -1,7 +1,8 @@
-"""Files that a container wrote, read from its tar or moved.
+"""Files that a container wrote, read or moved.
 
-They may be gigabytes, and are untrusted: only regular files are taken, links are not followed, and a name
-that leads out of the directory, or is not printable, is refused.
+They are read from its tar, or moved into a directory of this machine. They may be gigabytes, and are
+untrusted: only regular files are taken, links are not followed, and a name that leads out of the directory,
+or is not printable, is refused.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ def keep_folder(source: Path, folder: Path) -> None:
 
 
 def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield the items of `files_below`, with errors about the container."""
+    """Yield the items of `files_below`, with converted errors.
+
+    The errors are about the container.
+    """
     try:
         yield from files_below(folder)
     except OSError as err:
@@ -90,7 +94,7 @@ def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _room_for(size: int, folder: Path) -> None:
-    """Refuse a file that exceeds the free space of the disk.
+    """Refuse a file that exceeds the disk's free space.
 
     A sparse file can have any length.
     """
@@ -104,7 +108,7 @@ def _room_for(size: int, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _possible(folder: Path, name: str) -> Iterator[None]:
-    """Convert errors on keeping a file into errors about the container."""
+    """Convert file errors into errors about the container."""
     strange = EngineError(f"a container wrote a file with a strange name: {ascii(name)[:200]}", hint=_STRANGE)
     if not name.isprintable():
         raise strange
@@ -132,7 +136,9 @@ def folder_tar(path: str) -> bytes:
 
 
 def read_files(stream: IO[bytes]) -> dict[str, bytes]:
-    """Return the regular files of a directory's tar by relative path.
+    """Return the regular files of a tar by relative path.
+
+    The tar has one directory.
 
     Raises:
         EngineError: they are too large together, or the tar is damaged.
@@ -184,7 +190,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 
 
 def refuse_large(size: int) -> None:
-    """Refuse a size above that of any list of a capture.
+    """Refuse a size above that of a capture's lists.
 
     The files are for the memory of this process. `size` is in bytes.
 

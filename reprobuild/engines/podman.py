@@ -165,10 +165,10 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container, and pass its output to `sink` at once.
+    """Run a container, and pass on its output.
 
-    The container is always removed. If generous limits are refused, which is before the command, it gets
-    those of podman's settings.
+    The output goes to `sink` as it arrives. The container is always removed. If generous limits are refused,
+    which is before the command, it gets those of podman's settings.
     """
     try:
         return _attach(reference, task, env, sink)
@@ -311,9 +311,10 @@ def _start(
 
 
 def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the container's output files by relative path, or keep them.
+    """Return or keep the container's output files.
 
-    With `task.kept` the files are written there, and the result is empty.
+    The result is {relative path: content}. With `task.kept` the files are written there, and the result is
+    empty.
     """
     with tempfile.TemporaryFile(dir=task.kept) as spool:
 

@@ -23,7 +23,7 @@ HINT = "start one, point DOCKER_HOST at one, or ask `reprobuild doctor` what is 
 
 
 def find_engine(name: str | None, env: Mapping[str, str], *, hint: str = HINT) -> Engine:
-    """Return the engine with this name, or the first that answers.
+    """Return the named engine, or the first that answers.
 
     Args:
         name: None for any.
