@@ -1,6 +1,6 @@
-"""The CUDA code of an image, from its lock, verdict and torch.
+"""The CUDA code of an image.
 
-The wheel of torch is read if a store has it.
+It is found by the image's lock and verdict, and by the wheel of torch if a store has it.
 """
 
 from __future__ import annotations

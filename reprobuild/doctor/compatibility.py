@@ -203,7 +203,7 @@ def _ran_on(verdict: Verdict | None) -> set[str]:
 
 
 def needed(lock: Lock) -> tuple[int, int]:
-    """Return the bytes of the packed layers, and of all files.
+    """Return the bytes of packed layers, and of files.
 
     Both are estimates similar to those of `preflight`.
     """

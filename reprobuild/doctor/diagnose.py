@@ -1,4 +1,7 @@
-"""The diagnosis of a machine: its fitness to make and run images."""
+"""The diagnosis of a machine.
+
+It is about the ability to make images, or to run an image that is still elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ def diagnose(
 
 
 def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
-    """Return an image's lock, and the verdict file beside it, if any.
+    """Return an image's lock, and the verdict beside it.
+
+    The verdict is None if it is not there.
 
     Args:
         place: an output directory, of which reprobuild.lock and verdict.json are read, or the lock itself.

@@ -52,7 +52,9 @@ def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[s
 
 
 def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
-    """Return the disk of each directory, or of its nearest existing parent.
+    """Return the disk of each directory.
+
+    For a missing directory it is that of its nearest existing parent.
 
     Args:
         folders: by their role.

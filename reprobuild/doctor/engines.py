@@ -1,4 +1,4 @@
-"""The check of a machine's engines and their GPU support. Pure.
+"""The check of a machine's engines and their GPUs. Pure.
 
 Facts in, findings out.
 """
@@ -14,7 +14,7 @@ from reprobuild.engines.gpu import AMD, NVIDIA
 
 
 def judge_engines(host: Host) -> Iterator[Finding]:
-    """Yield a finding for each engine, and one if none answers.
+    """Yield a finding for each engine, or their absence.
 
     An engine that does not answer is a problem only if no other does.
     """

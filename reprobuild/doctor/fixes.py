@@ -15,7 +15,7 @@ from reprobuild.doctor.model import Host
 
 
 class _Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The names of a package by manager, and of a site's module.
+    """The names of a package, by manager and module.
 
     `otherwise` is the advice for a manager without the package.
     """
@@ -60,7 +60,7 @@ def install(name: str, host: Host) -> str:
 
 
 def as_root(command: str, host: Host) -> str:
-    """Return a command with `sudo` if that machine's user needs it.
+    """Return a command, with `sudo` if the user needs it.
 
     Homebrew refuses root.
     """

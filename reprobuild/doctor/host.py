@@ -1,4 +1,4 @@
-"""The facts of this machine, collected without a change to it.
+"""The facts of this machine, collected without changes.
 
 In the doctor only this module examines the machine.
 """
@@ -85,7 +85,7 @@ def _engine(name: str, env: Mapping[str, str]) -> EngineFound:
 
 
 def _complaint(name: str, program: str, env: Mapping[str, str]) -> str:
-    """Return the last error line of an engine that does not answer."""
+    """Return an unavailable engine's last error line."""
     try:
         argv = [program, "version" if name == apptainer.NAME else "info"]
         proc.run(argv, env=env, purpose=f"ask {name} how it is", timeout=_SECONDS)
@@ -128,7 +128,10 @@ def _namespaces(root: Path) -> Namespaces:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small system file, or "" if unreadable."""
+    """Return the text of a small system file.
+
+    It is empty if the file is missing or unreadable.
+    """
     with contextlib.suppress(OSError, ValueError), path.open(errors="replace") as stream:
         return stream.read(1 << 20)
     return ""
@@ -149,7 +152,7 @@ def _in_container(root: Path) -> bool:
 
 
 def _user() -> str:
-    """Return the user's name, or the number if the name is unknown."""
+    """Return the user's name, else the number."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_name
     return str(os.geteuid())
@@ -165,7 +168,7 @@ def _cpus() -> int:
 
 
 def _memory(root: Path) -> int:
-    """Return the memory of the machine, or its control groups' limit.
+    """Return the memory of the machine or control group.
 
     The result is in bytes. A job's own group is far below the root, and each group above it may have a limit,
     too: cgroups(7), cgroup-v2 and cgroup-v1/memory of the kernel's documentation.

@@ -1,4 +1,6 @@
-"""The check of a machine for making, testing and running images. Pure.
+"""The check of a machine for images. Pure.
+
+It is about making, testing and running them.
 
 Facts in, findings out.
 """

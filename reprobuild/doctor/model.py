@@ -17,9 +17,9 @@ State = Literal["ok", "not-asked", "warning", "unknown", "problem"]
 
 
 class EngineFound(Struct, frozen=True, kw_only=True):
-    """An engine: its version, or its program and that program's error.
+    """An engine: its version, or its program and error.
 
-    `program` and `complaint` are empty if the program is missing.
+    An engine with a version answers. `program` and `complaint` are empty if the program is missing.
     """
 
     name: str
@@ -29,7 +29,7 @@ class EngineFound(Struct, frozen=True, kw_only=True):
 
 
 class Disk(Struct, frozen=True, kw_only=True):
-    """A directory that is written to: its role and file system.
+    """A written directory: its role and file system.
 
     `free` is in bytes; `kind` is the kernel's name of the file system, empty if unknown.
     """

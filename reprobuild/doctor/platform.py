@@ -21,7 +21,10 @@ _LEVELS = {"AVX512": {"avx512vl", "avx512bw", "avx512dq", "fma"}, "AVX2": {"avx2
 
 
 def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[Finding]:
-    """Yield the facts that differ from the verdict's, and their meaning."""
+    """Yield the facts that differ from the verdict's.
+
+    Each finding states the consequence for digests.
+    """
     if verdict is None:
         yield Finding(
             name="certificate", state="unknown", seen="there is none beside the lock",

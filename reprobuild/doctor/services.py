@@ -56,7 +56,7 @@ def not_probed(services: Mapping[str, Service]) -> Finding:
 def probe(
     services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None
 ) -> Iterator[Finding]:
-    """Request every service, and yield a finding for each, in order.
+    """Request every service, and yield the findings in order.
 
     Args:
         services: by name.

@@ -73,7 +73,7 @@ def _advice(finding: Finding) -> tuple[str, ...]:
 
 
 def _together(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, with a long run of similar ones merged.
+    """Return the findings, with long runs of similar ones merged.
 
     Without a network every service gives the same finding.
     """

@@ -48,7 +48,7 @@ def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator
 
 
 def _begun(item: Artefact, store: Store) -> int:
-    """Return the size of a file's part that an earlier run fetched.
+    """Return the size of a file's already fetched part.
 
     The next run continues from there. The size is in bytes.
     """

@@ -1,4 +1,7 @@
-"""The check if the base's glibc is new enough for the wheels."""
+"""The check of the base's glibc for the wheels.
+
+It must be new enough.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The check if this machine's GPUs run the image's CUDA code.
+"""The check of this machine's GPUs for an image.
 
 It compares driver and compute capability (`resolve.cuda_rules`). A machine without a GPU builds every image
-without a warning. Code that certainly does not run is an error only if the user requests a GPU.
+without a warning. It is about the image's CUDA code: code that certainly does not run is an error only if the
+user requests a GPU.
 """
 
 from __future__ import annotations
