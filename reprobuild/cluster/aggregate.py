@@ -80,18 +80,18 @@ class _Answer(Struct, frozen=True, kw_only=True):
 
 
 class Open(Struct, frozen=True, kw_only=True):
-    """A reason why verdicts do not pass by themselves, and its nodes."""
+    """A reason against a pass, and its nodes."""
 
     why: str
     nodes: tuple[str, ...]
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
-    """The result of a check on many nodes; `tree` is the image's.
+    """The result of a check on many nodes.
 
-    `asked` are the names of all nodes; `strangers` those that answered without being asked. `notes` are the
-    scheduler's messages. `collectives` are those between the nodes, if they were run or requested, by kind of
-    device. `made` is the time of the aggregation, in UTC, and `folder` its source.
+    `tree` is the image's. `asked` are the names of all nodes; `strangers` those that answered without being
+    asked. `notes` are the scheduler's messages. `collectives` are those between the nodes, if they were run
+    or requested, by kind of device. `made` is the time of the aggregation, in UTC, and `folder` its source.
     """
 
     tree: str
@@ -219,7 +219,7 @@ def _there(folder: Path) -> dict[str, set[str]]:
 
 
 def _one(folder: Path, node: str, there: set[str], image: Image, table: Table) -> Silent | _Answer:
-    """Return a node's answer, or the reason why it is missing."""
+    """Return a node's answer, or the reason against one."""
     try:
         return (
             _certified(folder, node, image, table) if CERTIFICATE in there else _silent(folder, node, there)

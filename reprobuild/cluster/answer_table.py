@@ -143,7 +143,7 @@ def drifting_scopes(verdict: Verdict) -> set[str]:
 
 
 def reasons(verdict: Verdict) -> tuple[str, ...]:
-    """Return the reasons why a node's verdict does not pass by itself."""
+    """Return the reasons why a verdict does not pass."""
     own = verdict.determinism
     found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in smoke.open]
     told = {"gpu" if smoke.device == "cuda" else "cpu" for smoke in verdict.smoke if smoke.open}
@@ -197,7 +197,7 @@ def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
 
 
 def _answered(probe: Probe, given: Mapping[str, str], asked: Expected) -> bool:
-    """Return whether a probe has the answers that its verdict needs.
+    """Return whether a probe's answers support its verdict.
 
     A probe that was skipped by permission has its own reason.
     """
@@ -217,7 +217,10 @@ def plain(text: str) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return names in one line, escaped; those past `most` are counted."""
+    """Return names in one line, escaped and shortened.
+
+    Names past `most` are only counted.
+    """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(plain(name) for name in names[:most]) + more
 

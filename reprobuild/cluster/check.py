@@ -134,9 +134,9 @@ def job_of(
 
 
 def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks: Checks, nodes: int) -> Path:
-    """Make verdict files of the pods' output, and return their directory.
+    """Make verdict files of the pods' output.
 
-    The options must be those of the job.
+    Return their directory. The options must be those of the job.
 
     Raises:
         UsageError: the directory has no pods, or their number is missing.

@@ -126,10 +126,11 @@ def held_against(found: Between, answered: Sequence[str]) -> Between:
 
 
 def blamed(one: Between) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
-    """Return the drifts with a named cause, and those that may follow.
+    """Return the drifts by cause, and their consequences.
 
-    A node whose data differ each time changes the sums, and the parts of sums, of all nodes. If no drift
-    names only some nodes, all drifts name the nodes that show them.
+    The first tuple has the drifts that name nodes. A node whose data differ each time changes the sums, and
+    the parts of sums, of all nodes. If no drift names only some nodes, all drifts name the nodes that show
+    them.
     """
 
     def names_some(each: Drift) -> bool:
@@ -196,9 +197,10 @@ def _drift(
 
 
 def _misnumbered(ranks: Sequence[Rank]) -> Iterator[str]:
-    """Yield the reasons why the ranks are not those of one job.
+    """Yield the reasons against the ranks of a job.
 
-    Another reason is a number of ranks too small for a sum to show its order.
+    They may not be those of one job. Another reason is a number of ranks too small for a sum to show its
+    order.
     """
     worlds = {world for rank in ranks for world in rank.worlds}
     if sorted(rank.number for rank in ranks) != list(range(len(ranks))) or worlds != {len(ranks)}:
@@ -220,9 +222,9 @@ def _unanswered(names: Sequence[str], ranks: Sequence[Rank], required: Sequence[
 
 
 def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]:
-    """Yield the ranks that lack results of a collective, and why.
+    """Yield the ranks without results of a collective.
 
-    A rank lacks results in a launch, or has another number than the others.
+    Each comes with its reason. A rank lacks results in a launch, or has another number than the others.
     """
     if not needed and not any(rank.held(name) or name in rank.errors for rank in ranks):
         return
@@ -241,7 +243,10 @@ def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]
 
 
 def _grouped(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]:
-    """Yield each reason once, with its ranks; rare ones come first."""
+    """Yield each reason with its ranks, rare ones first.
+
+    Each reason comes once.
+    """
     found: dict[str, list[Rank]] = {}
     for rank in ranks:
         found.setdefault(why(rank), []).append(rank)

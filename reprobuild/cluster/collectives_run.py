@@ -1,8 +1,8 @@
-"""Collectives between a job's nodes: torchrun on each, in the image.
+"""Collectives between the nodes of a job, by torchrun.
 
-The node's engine runs it. The ranks meet on the first node of the step. The others wait `LONGEST` seconds for
-a missing node; once one has ended, Slurm waits `PATIENCE` more, and ends the rest. The logs until then are
-judged (`collectives_judge`).
+The node's engine runs it in the image. The ranks meet on the first node of the step. The others wait
+`LONGEST` seconds for a missing node; once one has ended, Slurm waits `PATIENCE` more, and ends the rest. The
+logs until then are judged (`collectives_judge`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def meet(
     job: Job, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
     session: Session, checks: Checks, deadline: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Run the collectives between nodes of a job; return srun's messages.
+    """Run the collectives between nodes; return srun's messages.
 
     The answers are in the directory.
 

@@ -1,8 +1,8 @@
-"""Groups of nodes by platform, their majority, and deviating nodes. Pure.
+"""Groups of nodes by platform, with deviating nodes. Pure.
 
-Within a group a node that differs from the majority is named: its results drift, or its hardware computes
-wrongly. Without a majority, as between two nodes, they differ, and the correct answer is unknown. Between
-groups differences are expected.
+Each group has its majority. Within a group a node that differs from the majority is named: its results drift,
+or its hardware computes wrongly. Without a majority, as between two nodes, they differ, and the correct
+answer is unknown. Between groups differences are expected.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Across(Struct, frozen=True, kw_only=True):
 
 
 def group(members: Iterable[Member], table: Table) -> tuple[Group, ...]:
-    """Return the groups, the largest first; nodes are sorted by name.
+    """Return the groups of nodes, the largest first.
+
+    The nodes of a group are sorted by name.
 
     Args:
         members: at most one of a node for each kind of device.
@@ -117,7 +119,7 @@ def across(groups: Sequence[Group]) -> tuple[Across, ...]:
 
 
 def _grouped(members: list[Member], table: Table) -> Group:
-    """Compare the nodes of one platform, an answer at a time.
+    """Compare the nodes of one platform by answer.
 
     Nodes with equal answers are processed once.
     """
@@ -169,7 +171,7 @@ def _grouped(members: list[Member], table: Table) -> Group:
 
 
 def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, list[list[str]]], list[str]]:
-    """Return an answer's nodes by value, and the nodes without it."""
+    """Return an answer's nodes by value, and the others."""
     sides: dict[bytes, list[list[str]]] = {}
     for packed, nodes in alike.items():
         sides.setdefault(packed[place * WIDTH : (place + 1) * WIDTH], []).append(nodes)

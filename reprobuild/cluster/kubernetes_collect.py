@@ -43,9 +43,9 @@ def certificates(
     folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks, *, now: int,
     nodes: int,
 ) -> Path:  # fmt: skip
-    """Judge the output of pods, and write verdict files for `aggregate`.
+    """Judge the output of pods, and write verdict files.
 
-    Earlier files are replaced.
+    The files are for `aggregate`. Earlier files are replaced.
 
     Args:
         checks: the options of the job.
@@ -94,7 +94,7 @@ def _silent(own: Path, name: str, pod: Pod) -> None:
 def _other(
     pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks
 ) -> Callable[[Pod], str]:
-    """Return a function that explains why a pod does not count.
+    """Return a function that explains why pods do not count.
 
     It returns "" for a pod that answers the questions for this image.
     """
@@ -127,7 +127,7 @@ def _other(
 
 
 def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
-    """Yield the pods to count, then all others with the reason.
+    """Yield the pods to count, then all others.
 
     The former are each pod that succeeded, and the last pod of an index without one.
     """
@@ -141,11 +141,11 @@ def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple
 
 
 def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
-    """Yield each pod with its node's name, and the reason against it.
+    """Yield each pod with its node's name and reason.
 
-    The reason is empty for a pod that counts. A second pod on one node does not count: the node would be
-    compared with itself. In that case another node was not reached, because the scheduler ignores completed
-    pods when it spreads others.
+    The reason is that against counting it, empty for a pod that counts. A second pod on one node does not
+    count: the node would be compared with itself. In that case another node was not reached, because the
+    scheduler ignores completed pods when it spreads others.
     """
     taken: dict[str, Pod] = {}
     for number, (pod, why) in enumerate(found):
@@ -161,7 +161,10 @@ def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
 
 
 def _short(node: str) -> str:
-    """Return a node's name, shortened and made unique if too long."""
+    """Return a node's name, shortened if it is too long.
+
+    A hash keeps a shortened name unique.
+    """
     if len(node) <= LONGEST_NAME:
         return node
     return f"{node[: LONGEST_NAME - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
@@ -183,7 +186,10 @@ def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only
 def _smoke(
     folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: Checks
 ) -> Iterator[Smoke]:
-    """Yield the judged answers of a pod; a pod without logs has none."""
+    """Yield the judged answers of a pod.
+
+    A pod without logs has none.
+    """
     pinned = set(distributions(lock))
     for device, wanted in expected.items():
         files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
@@ -197,7 +203,7 @@ def _smoke(
 
 
 def _document(path: Path, device: Device) -> Document | str:
-    """Return the document in a log that also has standard error.
+    """Return the document in a log with standard error.
 
     It is the last one that begins and ends a line.
     """

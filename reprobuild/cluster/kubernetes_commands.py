@@ -1,4 +1,4 @@
-"""The kubectl commands that run a job and fetch its output."""
+"""The kubectl commands that run and read a job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ mkdir {folder} && {kubectl} get pods --selector {selector} --output json > {fold
 
 
 def commands(job: Job, out: Path, checks: Checks, store: Path | None = None) -> str:
-    """Return the shell lines that run, await and judge a job.
+    """Return the shell lines that run and judge a job.
 
-    They first remove the job before this one. A job ends as Complete or as Failed, and `kubectl wait` waits
-    for only one of them.
+    They first remove the job before this one, and wait for the end. A job ends as Complete or as Failed, and
+    `kubectl wait` waits for only one of them.
 
     Args:
         out, store: the output directory and the store, as the user names them.

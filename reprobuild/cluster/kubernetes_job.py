@@ -1,9 +1,9 @@
-"""The determinism test through Kubernetes: an Indexed Job, one pod a node.
+"""The determinism test through Kubernetes, one pod a node.
 
-Results are read from the logs of the pods. Each pod runs the image itself, so a node needs neither an engine
-of ours nor this program. The questions of the test are containers of one pod, one after the other: all but
-the last are init containers, each fresh, as in `verify`. Each prints its answer; `kubernetes_collect` judges
-it here, so that no node judges itself. Pods share no data.
+It is an Indexed Job. Results are read from the logs of the pods. Each pod runs the image itself, so a node
+needs neither an engine of ours nor this program. The questions of the test are containers of one pod, one
+after the other: all but the last are init containers, each fresh, as in `verify`. Each prints its answer;
+`kubernetes_collect` judges it here, so that no node judges itself. Pods share no data.
 
 https://kubernetes.io/docs/concepts/workloads/controllers/job/
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (`minDomains`: 1.30, beta
@@ -141,7 +141,10 @@ def ends_after(job: Job) -> int:
 
 
 def names_of(job: Job) -> tuple[str, ...]:
-    """Return the names of the containers of a job's pods, in order."""
+    """Return the names of a job's containers, in order.
+
+    They are those of each pod.
+    """
     return tuple(f"{device}-{turn}" for device in _devices(job) for turn in TURNS)
 
 

@@ -1,6 +1,6 @@
-"""A reader of the pod list of `kubectl get pods --output json`.
+"""A reader of the pod list of `kubectl get pods`.
 
-The contents are untrusted.
+The list comes from `kubectl get pods --output json`. The contents are untrusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
 class Variable(Struct, frozen=True):
-    """A variable of a container; empty if its value comes from elsewhere."""
+    """A variable of a container; its value may be empty.
+
+    It is empty if it comes from elsewhere.
+    """
 
     name: Line
     value: Text = ""

@@ -1,6 +1,6 @@
-"""The log of a node and its ranks in collectives between nodes.
+"""The log of a node's ranks in collectives.
 
-The contents are untrusted.
+The collectives are between nodes. The contents are untrusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTROL = "control: "  # before the modes of the control, beside names of collec
 
 
 class _Line(Struct, kw_only=True):
-    """A line of a node, or of a rank on it."""
+    """A line of a node, or of its rank."""
 
     came: bool = False
     launch: Annotated[int, Meta(ge=0, lt=LAUNCHES)] | None = None
@@ -82,7 +82,7 @@ class Rank:
         )
 
     def counts(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Return for each launch the number of results of each round."""
+        """Return the numbers of results by launch and round."""
         return tuple(tuple(map(len, self.seen.get(name, {}).get(launch, ()))) for launch in range(LAUNCHES))
 
     def answered(self, name: str, rounds: int = ROUNDS) -> bool:
@@ -105,9 +105,9 @@ class Node:
 
     @property
     def said(self) -> str:
-        """The reason why the node or a rank did not finish, or "".
+        """The node's or a rank's reason for not finishing.
 
-        It is the node's own text.
+        It is the node's own text, or empty.
         """
         ranks = (f"rank {rank.number}: {rank.why}" for rank in self.ranks.values() if rank.why)
         return self.failed or next(ranks, "")
@@ -143,7 +143,7 @@ def read_node(folder: Path, name: str) -> Node:
 
 
 def unfinished(folder: Path, node: Node) -> tuple[str, str]:
-    """Return why a node did not finish, and a key for that reason.
+    """Return a node's reason for not finishing, with a key.
 
     The key ignores numbers, because ranks repeat a reason with their own number, ports and addresses.
     """

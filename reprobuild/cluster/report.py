@@ -1,4 +1,4 @@
-"""The result of a cluster check, written as JSON and on the page."""
+"""The result of a cluster check, as JSON and HTML."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class _Former(Struct, frozen=True, kw_only=True):
 
 
 def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
-    """Write OUT/fleet.json, and the nodes on OUT/report.html.
+    """Write OUT/fleet.json, and the nodes on the page.
 
-    A failure to write is logged, and raises no error.
+    The page is OUT/report.html. A failure to write is logged, and raises no error.
     """
     try:
         write_file(out / FLEET, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
@@ -63,10 +63,11 @@ def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fle
 
 
 def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
-    """Write OUT/report.html again with the nodes of OUT/fleet.json.
+    """Write the page again with the nodes.
 
-    It does so only if that file is of this image. The answers of the nodes are read and compared again: that
-    file, which may have come with the directory, is not trusted.
+    The page is OUT/report.html, and the nodes are those of OUT/fleet.json. It does so only if that file is of
+    this image. The answers of the nodes are read and compared again: that file, which may have come with the
+    directory, is not trusted.
     """
     try:
         fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
@@ -88,11 +89,11 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
 
 
 def _folder(image: Image, out: Path, stated: str, session: Session) -> Path | None:
-    """Return the directory of the nodes' answers, or None if unknown.
+    """Return the directory of the nodes' answers, or None.
 
-    OUT may have been moved since, so its own directory comes first; links are not followed there. Another
-    directory of the caller counts only for an image that was built here, because its contents appear on the
-    page.
+    None means that it is unknown. OUT may have been moved since, so its own directory comes first; links are
+    not followed there. Another directory of the caller counts only for an image that was built here, because
+    its contents appear on the page.
     """
     name = f"fleet/{Path(stated).name}"
     if stated and is_unlinked(out, name) and (out / name).is_dir():
@@ -102,7 +103,7 @@ def _folder(image: Image, out: Path, stated: str, session: Session) -> Path | No
 
 
 def _write_page(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
-    """Write the page if OUT holds a verdict on this image.
+    """Write the page if OUT has this image's verdict.
 
     Otherwise the page stays as it is.
     """
@@ -192,7 +193,7 @@ def _drifting(fleet: Fleet) -> Iterator[Odd]:
 
 
 def _lacking(fleet: Fleet) -> Iterator[Odd]:
-    """Yield the nodes that lack an answer of their platform's others."""
+    """Yield the nodes that lack their peers' answers."""
     for one in fleet.groups:
         absent: dict[str, list[str]] = {}
         for nodes, answers in lacking(one):

@@ -36,7 +36,9 @@ HINT = "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --m
 
 
 def listed(folder: Path) -> tuple[str, ...]:
-    """Return the nodes that were asked, or () if there is no list.
+    """Return the nodes that were asked, or ().
+
+    The result is () without a list.
 
     Raises:
         UsageError: the list is not a file, or cannot be read; a name is not valid for a node.
@@ -56,9 +58,9 @@ def listed(folder: Path) -> tuple[str, ...]:
 
 
 def written(folder: Path) -> float | None:
-    """Return the time of the list of nodes, in seconds since 1970.
+    """Return the time of the list of nodes, or None.
 
-    The result is None without a list.
+    It is in seconds since 1970, and None without a list.
     """
     try:
         return (folder / NODES).stat().st_mtime
@@ -81,7 +83,7 @@ def read_small(path: Path, largest: int = LARGEST) -> str:
 
 
 def ending(text: str) -> str:
-    """Return a process's end in words, from its shell exit code."""
+    """Return a process's end in words, from its exit code."""
     code = text.strip()
     if not re.fullmatch(r"\d{1,3}", code):
         return "its process ended, and how is not known"

@@ -42,6 +42,6 @@ def address_of(node: str, env: Mapping[str, str]) -> str:
 
 
 def cancel(job: str, env: Mapping[str, str]) -> None:
-    """Cancel a job, or a step of one, by its number."""
+    """Cancel a job or a step by its number."""
     with contextlib.suppress(EngineError):  # it has ended by itself
         run(["scancel", job], env=env, purpose="end the job or its step", timeout=SECONDS, hint=HINT)

@@ -1,6 +1,6 @@
-"""The nodes of a cluster: the present Slurm job, or a new one.
+"""The nodes of a present or new Slurm job.
 
-A new job is ended afterwards. https://slurm.schedmd.com/salloc.html
+A new job is made for the check, and ended afterwards. https://slurm.schedmd.com/salloc.html
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A job of Slurm, its nodes in Slurm's order, and `srun` options.
+    """A job of Slurm, with its nodes and `srun` options.
 
-    `gone` are requested nodes that the job has lost: Slurm takes a failed node out of a job with `--no-kill`,
-    and does not list it any more. Without a known name they are `unnamed-1` and so on.
+    The nodes are in Slurm's order. `gone` are requested nodes that the job has lost: Slurm takes a failed
+    node out of a job with `--no-kill`, and does not list it any more. Without a known name they are
+    `unnamed-1` and so on.
     """
 
     number: str
@@ -55,7 +56,9 @@ class Job(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[Job]:
-    """Yield a job with the nodes; a new job is ended afterwards.
+    """Yield a job with the nodes, present or new.
+
+    A new job is ended afterwards.
 
     Args:
         say: called with each step.
@@ -107,7 +110,9 @@ def _gone(there: Sequence[str], count: int, listed: str, env: Mapping[str, str])
 
 
 def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of a job's nodes, as expanded by Slurm.
+    """Return the names of a job's nodes.
+
+    Slurm expands its list of nodes.
 
     Raises:
         EngineError: Slurm does not answer, or lists none.
@@ -162,7 +167,7 @@ def _allocation(
 
 
 class _Said:
-    """The output of salloc: the number of the job, and the end."""
+    """The output of salloc: the job's number, and the end."""
 
     def __init__(self) -> None:
         self.job, self.granted = "", False

@@ -1,8 +1,9 @@
-"""A command on many nodes through Slurm: one step, a task on each.
+"""A command on many nodes through one Slurm step.
 
-A task that fails, or a node that dies, does not end the others (`--kill-on-bad-exit=0`, `--wait=0`,
-`--no-kill`). The wait ends when all have ended, or at the deadline. The step has a time limit of its own, so
-Slurm ends it if this program cannot any more. https://slurm.schedmd.com/srun.html
+The step has a task on each node. A task that fails, or a node that dies, does not end the others
+(`--kill-on-bad-exit=0`, `--wait=0`, `--no-kill`). The wait ends when all have ended, or at the deadline. The
+step has a time limit of its own, so Slurm ends it if this program cannot any more.
+https://slurm.schedmd.com/srun.html
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def run_step(
     job: Job, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
     patience: int = 0, gone: Sequence[str] = (),
 ) -> tuple[str, ...]:  # fmt: skip
-    """Run a command once on each node, and return srun's messages.
+    """Run a command on each node; return srun's messages.
 
-    It returns when all have ended, or at the deadline. Nodes that Slurm cannot reach any more, and that have
-    left no result, are recorded as lost.
+    Each runs it once. The function returns when all have ended, or at the deadline. Nodes that Slurm cannot
+    reach any more, and that have left no result, are recorded as lost.
 
     Args:
         command: its output, its errors and its exit code go into `folder`, which all nodes share.

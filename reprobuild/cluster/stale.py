@@ -1,4 +1,7 @@
-"""Detection of verdict files of an earlier check, by their times. Pure."""
+"""Detection of verdicts of an earlier check. Pure.
+
+The times in the verdict files are compared.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ SKEW = datetime.timedelta(minutes=10)  # between the clocks of nodes, of the fil
 
 
 def old(made: Mapping[str, str], listed: float | None, now: str) -> dict[str, str]:
-    """Return the nodes with a verdict of an earlier check, and why.
+    """Return the nodes with earlier verdicts, and the reasons.
 
     Args:
         made: by node the time in its verdict, in UTC.

@@ -155,7 +155,7 @@ def met_lines(one: Between) -> Iterator[str]:
 
 
 def follow_line(one: Between) -> str:
-    """Return the text on drifts that may follow from other nodes.
+    """Return the text on drifts caused by other nodes.
 
     The drift of a named node spreads to the data of all nodes.
     """

@@ -20,7 +20,9 @@ from reprobuild.verify.verdict import Verdict
 
 
 def node_name(session: Session, host: str) -> str:
-    """Return the name of this node: Slurm's, else that of the host.
+    """Return the name of this node.
+
+    It is Slurm's, else that of the host.
 
     Raises:
         UsageError: it cannot be the name of a file.
@@ -36,7 +38,7 @@ def node_name(session: Session, host: str) -> str:
 def take_part(
     lock: Lock, image: Image, out: Path, session: Session, checks: Checks, folder: Path, node: str
 ) -> Verdict:
-    """Run the determinism test on this node, and write its verdict.
+    """Run the determinism test here, and write its verdict.
 
     Earlier files of the node are removed.
 
