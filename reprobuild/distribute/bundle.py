@@ -62,7 +62,9 @@ class Bundled(Struct, frozen=True, kw_only=True):
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size like `4G` (binary units).
+    """Return the bytes of a size like `4G`.
+
+    G is 2 to the power of 30.
 
     Raises:
         UsageError: it is not a size, or less than a megabyte.

@@ -1,4 +1,8 @@
-"""The provenance of an image: an in-toto Statement of SLSA."""
+"""The provenance of an image: an in-toto Statement of SLSA.
+
+https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
+https://slsa.dev/spec/v1.0/provenance
+"""
 
 from __future__ import annotations
 
