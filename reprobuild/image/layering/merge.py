@@ -53,10 +53,10 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     unpack.
 
     Raises:
-        BuildError: a hard link's target is not in its layer or has other metadata, a path is below a file,
-            links lead in a circle, following paths takes too much, a whiteout comes after an entry of its
-            layer that engines delete by it, or engines make different trees of a layer (an opaque marker at
-            the root, `overlay`, `folders`).
+        BuildError: a hard link's target is not in its layer or has other metadata, a path is below a
+            non-directory, links lead in a circle, following paths takes too much, a whiteout comes after an
+            entry of its layer that engines delete by it, or engines make different trees of a layer (an
+            opaque marker at the root, `overlay`, `folders`).
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
