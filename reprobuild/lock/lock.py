@@ -1,6 +1,6 @@
-"""Lock: every input by sha256, every decision with its reason; its one canonical form and its digest.
+"""The lock: inputs by sha256, decisions, canonical form and digest.
 
-A lock is *sealed* when `realised` is there: what must be run once was run, and its outputs are inputs.
+A lock is *sealed* if `realised` is set: the required programs were run once, and their outputs are inputs.
 """
 
 from reprobuild.lock.consistent import readable
