@@ -1,4 +1,4 @@
-"""What a person reads about a store: what was removed from it, what is damaged in it."""
+"""Reports on a store: removed and damaged files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reprobuild.store.gc import Amount, Checked, Collected
 
 
 def render_collected(found: Collected) -> str:
-    """Return what was kept and removed."""
+    """Return the report on kept and removed files."""
     would = "would be " if found.dry_run else ""
     lines = [f"kept for {_shown(path)}" for path in found.locks]
     lines += [
@@ -33,7 +33,7 @@ def render_collected(found: Collected) -> str:
 
 
 def render_checked(found: Checked) -> str:
-    """Return what was damaged, and what became of it."""
+    """Return the report on damaged files."""
     lines = []
     for blob in found.damaged:
         names = ", ".join(map(_shown, blob.names)) or "nothing that a known lock names"
@@ -47,7 +47,10 @@ def render_checked(found: Checked) -> str:
 
 
 def render_forecasts(found: Sequence[Forecast], store: Path) -> str:
-    """Return a line for each class of inputs that may go away, nothing where none may."""
+    """Return a line for each class of inputs at risk.
+
+    The text is empty if no input is at risk.
+    """
     lines = []
     for one in found:
         if one.at_risk:
@@ -71,7 +74,7 @@ def _amount(amount: Amount) -> str:
 
 
 def _shown(text: str) -> str:
-    """Escape what steers a terminal."""
+    """Escape characters that control a terminal."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
