@@ -1,4 +1,7 @@
-"""How long the inputs of a lock can be expected to stay fetchable, and what the store has already made safe."""
+"""Forecasts for the inputs of a lock.
+
+They state how long the inputs can be expected to stay fetchable, and how many the store already has.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _YANKED = "withdrawn by its publisher; indexes still serve it to those who name 
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule of `halflife.toml`, which says what the fields mean."""
+    """One rule of `halflife.toml`, which documents the fields."""
 
     of: Of
     name: str
@@ -32,10 +35,10 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """The inputs of one class: how many, how large, and how many of them the store lacks.
+    """The inputs of one class: number, size, and missing files.
 
-    `lost` is the earliest expected loss: a date, "any day", "no promise", "" for what is kept, or "not there" for
-    what stands at no address. `at_risk` is everything but what is kept.
+    `lost` is the earliest expected loss: a date, "any day", "no promise", "" for inputs that are kept, or "not there"
+    for inputs without an address. `at_risk` covers all but those that are kept.
     """
 
     name: str
@@ -48,7 +51,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
     @property
     def at_risk(self) -> bool:
-        """Whether it may go away."""
+        """Whether the inputs may become unavailable."""
         return bool(self.lost)
 
 
@@ -63,7 +66,10 @@ def read_rules() -> tuple[Rule, ...]:
 
 
 def forecast(lock: Lock, store: Store, today: datetime.date) -> tuple[Forecast, ...]:
-    """Return what is to be expected of each class of inputs, those that go first first."""
+    """Return a forecast for each class of inputs.
+
+    The first expected loss comes first.
+    """
     rules = read_rules()
     classes: dict[str, list[tuple[Artefact, Forecast]]] = {}
     for artefact, one in _each(lock, rules, today):
@@ -125,7 +131,7 @@ def _lost(rule: Rule, found: re.Match[str], today: datetime.date) -> str:
             begun = (
                 datetime.datetime.strptime(found[1], "%Y%m%d").replace(tzinfo=datetime.timezone.utc).date()
             )
-        except ValueError:  # digits that are no date
+        except ValueError:  # digits that are not a date
             return "any day"
     last = begun + datetime.timedelta(days=rule.days)
     return last.isoformat() if last > today else "any day"
@@ -136,6 +142,6 @@ def _one(name: str, lost: str, why: str, source: str) -> Forecast:
 
 
 def _order(one: Forecast) -> tuple[int, str, str]:
-    """Return what sorts the first loss first."""
+    """Return a key that sorts the first loss first."""
     ranks = {"not there": 0, "any day": 1, "no promise": 3, "": 4}
     return ranks.get(one.lost, 2), one.lost, one.name
