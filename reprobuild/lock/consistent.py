@@ -38,7 +38,7 @@ def check_consistency(lock: Lock) -> None:
     _check_unique((wheel.file.filename for wheel in environment), "wheels: two files are named")
     _check_unique((source.path for source in lock.sources), "sources: two stand in")
     for number, source in enumerate(lock.sources):
-        if source.path != f"/src/{source.name}":  # the name is one step of a path, so that no source is inside another
+        if source.path != f"/src/{source.name}":  # a single path step, so sources do not nest
             raise ValueError(f"{source.path} is no place of {source.name} - at `$.sources[{number}].path`")
 
 

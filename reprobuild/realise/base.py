@@ -179,7 +179,7 @@ def _bootstrap(base: Base, store: Store, root: Path) -> None:
     for path in ("var/lib/dpkg/status", "var/lib/dpkg/available"):
         touch_below(root, path, mode=0o644)
     awk = root / "usr/bin/awk"
-    if not awk.is_symlink():  # an alternative, which exists once the package is configured; preinst scripts use it
+    if not awk.is_symlink():  # an alternative, made at configuration; preinst scripts use it
         awk.symlink_to("mawk" if (root / "usr/bin/mawk").exists() else "gawk")
 
 

@@ -153,9 +153,7 @@ def write_owners(tree: Tree, flat: Path, folder: Path, empty: Collection[str]) -
     """
     lists: dict[str, list[str]] = defaultdict(list)
     for path, entry in tree.items():
-        if (
-            path.partition("/")[0] in empty
-        ):  # the sandbox mounts there; `finish.rewrite` sets their modes
+        if path.partition("/")[0] in empty:  # the sandbox mounts there; `finish.rewrite` sets their modes
             continue
         # fakeroot 1.31 loses the type of a file if its attributes are set before it knows the file.
         if (entry.uid, entry.gid) != (0, 0) or entry.xattrs:
