@@ -1,4 +1,7 @@
-"""conda's packages of a snapshot: each line to the very package, and the lines of the freeze that it answers."""
+"""Resolution of a snapshot's conda packages.
+
+Each line leads to its exact package, and to the lines of the freeze that it covers.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +39,13 @@ Glibc = tuple[int, int]
 
 
 class Conda(Struct, frozen=True, kw_only=True):
-    """What conda brings into the image, and what is left for wheels.
+    """The conda packages of the image, and the lines left for wheels.
 
     `rulings` has one for each package of conda's lists, and one for each line of the freeze that a package of conda
-    answers; `lines` are the others. `needs` is the oldest glibc that each package runs with, by its place, where it
-    says one. `activated` are {variable: package} that scripts of packages set when the environment is activated.
-    `distributions` are {project: version} of what the packages bring and no line of `lines` replaces. `lost` has an
-    error for each channel or file that cannot be had; then `packages` is empty.
+    covers; `lines` are the others. `needs` is the oldest glibc for each package, by its place, if it states one.
+    `activated` are {variable: package} that scripts of packages set when the environment is activated. `distributions`
+    are {project: version} of the packages' projects that no line of `lines` replaces. `lost` has an error for each
+    unavailable channel or file; then `packages` is empty.
     """
 
     packages: tuple[CondaPackage, ...]
@@ -55,7 +58,10 @@ class Conda(Struct, frozen=True, kw_only=True):
     lost: tuple[FetchError, ...] = ()
 
     def too_new(self, glibc: Glibc) -> Iterator[Ruling]:
-        """Yield a ruling for each package that a base with this glibc is too old for."""
+        """Yield a resolution for each package that needs a newer glibc.
+
+        `glibc` is that of the base.
+        """
         for place, (name, needed) in self.needs.items():
             if needed > glibc:
                 reason = f"it needs glibc {needed[0]}.{needed[1]}, and the base has {glibc[0]}.{glibc[1]}"
@@ -63,7 +69,7 @@ class Conda(Struct, frozen=True, kw_only=True):
 
     @property
     def glibc(self) -> tuple[Glibc, str]:
-        """The oldest glibc that all packages run with, and what tells it."""
+        """The oldest glibc for all packages, and the evidence."""
         found = ((needed, f"conda's {name}, {place}") for place, (name, needed) in self.needs.items())
         return max(found, default=((0, 0), "nothing tells one"))
 
@@ -75,18 +81,20 @@ def resolve_conda(
     lines: Sequence[Requirement],
     around: Surroundings,
 ) -> Conda | None:
-    """Find the packages of a conda environment; None where the image is to have none.
+    """Resolve the packages of a conda environment.
+
+    Return None if the image is to have none.
 
     Args:
         snapshot: what was captured.
-        decisions: `channels` come before those of the machine; what `drop` names stays out.
+        decisions: `channels` come before those of the machine; packages in `drop` stay out.
         platform: of the image.
-        lines: those of the freeze, without what was dropped.
+        lines: those of the freeze, without the dropped ones.
         around: the network and the store, which has all packages afterwards.
 
     Raises:
-        LockError: there is a package of Python that is not one, or a file of settings cannot be read.
-        FetchError: the network is forbidden, or a file cannot be had. BuildError: a package is hostile or damaged.
+        LockError: a package of Python is not valid, or a file of settings cannot be read.
+        FetchError: the network is forbidden, or a file is unavailable. BuildError: a package is malicious or damaged.
     """
     python = python_of_conda(snapshot, decisions)
     if python is None:
@@ -141,7 +149,10 @@ def _minor(python: model.CondaPackage) -> str:
 def _interpreter(
     python: model.CondaPackage, minor: str, chosen: Chosen | None, listed: Sequence[model.CondaPackage]
 ) -> Interpreter:
-    """Return conda's interpreter; where the list tells no build, the file that was found does."""
+    """Return conda's interpreter.
+
+    If the list has no build, the found file decides.
+    """
     evidence = f"conda's python {python.version} {python.build or ''}".rstrip() + f", {python.place}"
     names = split_filename(chosen.file.filename) if chosen else None
     built = bool(names and FREE_THREADED.search(names[2]))
@@ -164,7 +175,10 @@ def _meaning(channels: Channels, decisions: Decisions) -> Meaning:
 def _choose(
     listed: Sequence[model.CondaPackage], meaning: Meaning, platform: str, around: Surroundings
 ) -> tuple[dict[Place, Chosen], dict[Place, Ruling], tuple[FetchError, ...]]:
-    """Return the files, the rulings of packages without one, and an error for each place that gives no answer."""
+    """Return files, resolutions of refused packages, and errors.
+
+    There is an error for each place that does not answer.
+    """
     chosen: dict[Place, Chosen] = {}
     refused: dict[Place, Ruling] = {}
     lost: dict[str, FetchError] = {}
@@ -207,7 +221,10 @@ def _package(one: model.CondaPackage, chosen: Chosen, facts: Facts) -> CondaPack
 
 
 def _projects(names: Iterable[str]) -> set[str]:
-    """Return the names of projects; a folder of metadata can have a name that no project has."""
+    """Return the valid project names.
+
+    A metadata directory can have a name that is not valid for a project.
+    """
     return {str(canonicalize_name(name)) for name in names if is_valid(name, ProjectName)}
 
 
@@ -227,7 +244,10 @@ def _activated(
 
 
 def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement]:
-    """Yield what pip installed by conda's lists alone: all where there is no freeze, else what no freeze lists."""
+    """Yield pip's packages that only conda's lists have.
+
+    Without a freeze, these are all of them.
+    """
     seen = _frozen(snapshot)
     for one in snapshot.conda:
         name = canonicalize_name(one.name)
@@ -243,7 +263,10 @@ def _frozen(snapshot: Snapshot) -> set[str]:
 
 
 class _Answered:
-    """Which lines of the freeze conda's packages answer, and which pip's own wheels do (`others`)."""
+    """The lines of the freeze that conda's packages cover.
+
+    `others` are covered by pip's own wheels.
+    """
 
     def __init__(
         self, brought: dict[Place, dict[str, str]], listed: Sequence[model.CondaPackage], of_pip: Collection[str],
@@ -271,7 +294,7 @@ class _Answered:
                 self.answers.append((line, one))
 
     def rulings(self, chosen: dict[Place, Chosen]) -> Iterator[Ruling]:
-        """Yield one for each line of the freeze that a package of conda answers."""
+        """Yield a resolution for each line covered by a conda package."""
         for line, one in self.answers:
             reason = f"of conda: {chosen[one.place].file.filename} ({one.place})"
             yield Ruling(
@@ -281,7 +304,10 @@ class _Answered:
 
 
 def _same(line: Requirement, version: str) -> bool:
-    """Tell whether a line is of what conda brings: its own build path says so whatever conda calls the version."""
+    """Return whether a line belongs to a conda package.
+
+    A build path of conda shows it, even if conda's version differs.
+    """
     return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
@@ -297,7 +323,10 @@ def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _An
 
 
 def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
-    """Yield the rulings of packages that conda's lists name and pip installed, and of those that were dropped."""
+    """Yield the resolutions of pip's and dropped packages.
+
+    They are packages in conda's lists.
+    """
     frozen = _frozen(snapshot)
     for one in snapshot.conda:
         if is_named(one.name, drop):

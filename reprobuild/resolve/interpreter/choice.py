@@ -1,6 +1,8 @@
-"""Which Python the image gets: no file of the snapshot says it, so evidence is weighed and shown.
+"""The choice of the image's Python, by evidence.
 
-The distribution's own where it is the captured X.Y.Z, else a standalone build of exactly that.
+No file of the snapshot states it, so evidence is weighed and shown.
+
+It is the distribution's own if that is the captured X.Y.Z, else a standalone build of exactly that.
 """
 
 from __future__ import annotations
@@ -27,17 +29,20 @@ from reprobuild.snapshot.model import Place, Snapshot
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
-GUESS = "python-guess"  # the system's Python, where the environment may have run another one
+GUESS = "python-guess"  # the system's Python, if the environment may have run another one
 
 Find = Callable[[str], Build]
 
 
 class NoPython(LockError):
-    """The Python that the environment ran cannot be had, and no other stands in for it."""
+    """The environment's Python is unavailable, without a replacement."""
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """The interpreter of the image, and the deviation that it is, if it is one; `lost` says why it cannot be had."""
+    """The interpreter of the image, and its deviation, if any.
+
+    `lost` is the error if it is unavailable.
+    """
 
     interpreter: Interpreter
     rulings: tuple[Ruling, ...] = ()
@@ -45,18 +50,18 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
-    """Find the interpreter that the image is to have.
+    """Choose the interpreter of the image.
 
     Args:
         snapshot: the captured environment.
-        decided: the user's word, `X.Y` or `X.Y.Z`, with a `t` behind it for a free-threaded one.
+        decided: the user's override, `X.Y` or `X.Y.Z`, followed by `t` for a free-threaded one.
 
     Returns:
-        The system's own Python where the captured list has it, else a standalone build, whose `file` is still to be
-        found (`bring`). Without a list the system's own is to be tried first (`settle`).
+        The system's own Python if the captured list has it, else a standalone build, whose `file` is still to be found
+        (`bring`). Without a list the system's own is to be tried first (`settle`).
 
     Raises:
-        LockError: no evidence, or evidence that contradicts itself or the user's word.
+        LockError: there is no evidence, or the evidence contradicts itself or the user's override.
     """
     system = system_pythons(snapshot)
     if decided is not None:
@@ -77,9 +82,11 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
 
 
 def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
-    """Return a standalone interpreter with its build; where there is none, the system's of the captured list.
+    """Find the build of a standalone interpreter.
 
-    Any other interpreter comes back as it is.
+    Without a build, return the system's Python of the captured list.
+
+    Any other interpreter is returned unchanged.
 
     Raises:
         NoPython: there is no build, and the captured list has no Python of that minor version.
@@ -106,9 +113,11 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
 
 
 def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice:
-    """Compare a system's Python with the one that the base has; where they differ, take a standalone build.
+    """Compare the system's Python with that of the base.
 
-    Where there is no such build, the base's own is a deviation; `kind` of what comes back says which it is.
+    If they differ, use a standalone build.
+
+    Without such a build, the base's own is a deviation; `kind` of the result shows the choice.
     """
     wanted = choice.interpreter
     if wanted.kind != "system":
@@ -126,11 +135,13 @@ def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice
 
 
 def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Ruling, ...]:
-    """Return the deviation of a system's Python that stands in for one that the variables lead to.
+    """Return the deviation of a guessed system Python.
+
+    The variables lead to another Python.
 
     Args:
         snapshot: the captured environment.
-        decided: the user's word, if there is one.
+        decided: the user's override, if any.
         interpreter: the chosen one.
     """
     sure = decided is not None or seen_pythons(snapshot) or interpreter.kind == "conda"
@@ -147,13 +158,16 @@ def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> 
 
 
 def standalone(wanted: Interpreter) -> Interpreter:
-    """Return the same version as a standalone build, which is still to be found."""
+    """Return the same version as a standalone build, still without a file."""
     executable = f"{STANDALONE}/bin/{wanted.executable.rpartition('/')[2]}"
     return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
 
 
 def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
-    """Return what `bring` does; where it cannot be had, the wanted one without a file, so that resolving goes on."""
+    """Find the build as `bring` does, but tolerate a missing one.
+
+    Then the result has no file, so that resolving goes on.
+    """
     try:
         return bring(wanted, snapshot, find)
     except NoPython as err:
@@ -161,7 +175,10 @@ def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
 
 
 def with_build(wanted: Interpreter, build: Build) -> Interpreter:
-    """Return the interpreter that a build is: a standalone one, or one of this machine as a captured one."""
+    """Return the interpreter of a build.
+
+    It is a standalone one, or one of this machine as a captured one.
+    """
     found = msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file)
     return (
         msgspec.structs.replace(found, kind="captured", evidence=build.evidence) if build.evidence else found
@@ -169,12 +186,18 @@ def with_build(wanted: Interpreter, build: Build) -> Interpreter:
 
 
 def requested(wanted: Interpreter) -> str:
-    """Return the version of an interpreter as builds are asked for: `3.13.1`, or `3.13.1t`."""
+    """Return an interpreter's version in the form of builds.
+
+    Examples are `3.13.1` and `3.13.1t`.
+    """
     return wanted.version + "t" * wanted.free_threaded
 
 
 def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = "") -> Choice:
-    """Return the choice, with its ruling where another patch release was captured, or `wanted`."""
+    """Return the choice, with a resolution for another patch release.
+
+    The other release is the captured one, or `wanted`.
+    """
     captured = [one for one in seen_pythons(snapshot) if _minor(one.version) == interpreter.minor]
     fits = any(f"{interpreter.version}.".startswith(f"{one.version}.") for one in captured)
     place = captured[0].place if captured else None
@@ -195,10 +218,12 @@ def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why:
 
 
 def _agreed(snapshot: Snapshot) -> Seen | None:
-    """Return the most exact of what files show; what was only loaded counts where nothing shows what ran.
+    """Return the most exact version that files show.
+
+    A version that was only loaded counts if no file shows one that ran.
 
     Raises:
-        LockError: two of them show different ones, or conda's Python of an unknown version.
+        LockError: two of them differ, or conda's Python has an unknown version.
     """
     every = seen_pythons(snapshot)
     seen = [one for one in every if one.ran] or every
@@ -222,7 +247,9 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
 
 
 def _wanted(seen: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
-    """Return the system's own Python where it is of this version, or may be; else a standalone build.
+    """Return the system's Python if its version may fit.
+
+    Else return a standalone build.
 
     No distribution's own Python is free-threaded.
     """
