@@ -118,7 +118,7 @@ def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str],
     They are computed from the layers, unless this store has them: for example for an image that was built here.
 
     Args:
-        image: what image.json states; its manifest was compared.
+        image: the record in image.json; its manifest was compared.
         out: the output directory.
         store: of this machine.
         say: logs that the layers are read.

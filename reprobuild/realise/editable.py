@@ -20,7 +20,7 @@ from reprobuild.infra.untrusted.regular_files import holds, real_place
 from reprobuild.lock.lock import Source
 from reprobuild.realise.unpack import make_folder
 
-# Folders of a project in which its packages may lie, the most usual first.
+# Directories of a project that may hold its packages, the most usual first.
 _ROOTS = ("", "src", "python", "lib")
 
 

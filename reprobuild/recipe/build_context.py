@@ -39,7 +39,7 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
 
     Args:
         lock: sealed.
-        store: has what the lock names.
+        store: has the files of the lock.
         out: the output directory; a former context is replaced.
         texts: the recipe, of which `requirements.txt` goes into the context.
     """

@@ -1,6 +1,6 @@
 """The command `run`: run a command in an image.
 
-The image is that of an output directory. The command gets what training needs and the site's variables of the job.
+The image is that of an output directory. The command gets resources for training, and the site's job variables.
 """
 
 from __future__ import annotations

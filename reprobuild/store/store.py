@@ -1,9 +1,9 @@
 """The store: files by sha256, and a memory of results.
 
     blobs/HH/HASH           content, read-only, verified when it is first used by a process
-    made/KEY                JSON: what was made from inputs with this key (layers, realised trees)
-    making/KEY              locked by the process that makes what this key stands for
-    kept/PATH-HASH          JSON: a lock file that is to be kept, and what its runs used
+    made/KEY                JSON: the results for inputs with this key (layers, realised trees)
+    making/KEY              locked by the process that makes the result of this key
+    kept/PATH-HASH          JSON: a lock file to keep, and the files that its runs used
     partial/HASH.MACHINE    downloads that were interrupted
     tmp/MACHINE.*           unfinished work; removed by the next process that finds its own one gone
     in-use                  locked by every process that uses the store

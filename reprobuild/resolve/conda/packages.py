@@ -86,7 +86,7 @@ def resolve_conda(
     Return None if the image is to have none.
 
     Args:
-        snapshot: what was captured.
+        snapshot: the captured environment.
         decisions: `channels` come before those of the machine; packages in `drop` stay out.
         platform: of the image.
         lines: those of the freeze, without the dropped ones.

@@ -89,7 +89,7 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
     """Return the CUDA of a snapshot, or None without CUDA.
 
     Args:
-        snapshot: what was captured.
+        snapshot: the captured environment.
         build: the build facts of the wheel of torch, if available; `wheel` is its name.
     """
     torch = next((line for line in snapshot.requirements if canonicalize_name(line.name) == "torch"), None)
@@ -114,7 +114,7 @@ def rule_cuda(
     """Return the resolution on CUDA, if any, and log conflicts.
 
     Args:
-        snapshot: what was captured.
+        snapshot: the captured environment.
         wheels: of the environment, in the store.
         base: of the image.
         store: remembers the build facts of a wheel of torch.

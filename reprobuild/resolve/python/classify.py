@@ -22,8 +22,8 @@ Where = Literal[
     "index",  # the machine's indexes, in their order
     "rule",  # these, and then the service for the version or the name, by a rule
     "address",  # the address in the line
-    "local file",  # a file of the captured machine: the machine's indexes and folders, by its hash
-    "folder",  # a folder of the captured machine
+    "local file",  # a file of the captured machine: the machine's indexes and directories, by its hash
+    "folder",  # a directory of the captured machine
     "source",  # a repository
     "conda",  # conda's channels, or a wheel of the same version
     "system",  # a package of the system

@@ -3,7 +3,7 @@
 They show whether it belongs to that commit, the reason if not, and whether the result is the captured one.
 
 A diff names the ids of the blobs before and after it (`index PRE..POST`), so both questions have exact answers:
-https://git-scm.com/docs/diff-format. Nothing is applied with fuzz.
+https://git-scm.com/docs/diff-format. Hunks are not applied with fuzz.
 """
 
 from __future__ import annotations

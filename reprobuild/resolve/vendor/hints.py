@@ -67,7 +67,7 @@ def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
     It is empty for any other snapshot.
 
     Args:
-        snapshot: what was captured.
+        snapshot: the captured environment.
         base: the decision, if any.
         services: by name.
     """
