@@ -5,12 +5,12 @@
 
 `run` leaves the Apptainer that is on PATH as it is.  Without one, and with `--own`, the packages of Debian's
 unstable, which alone has Apptainer, are downloaded from the mirror that the machine's own apt sources name, and
-unpacked into a root of their own (they need a newer C library).  `bin/apptainer` in the folder starts the program
-there, see `private_root.py`; it is first on PATH for CMD, and the file `version` says what came.  `user/apptainer`
+unpacked into a root of their own (they need a newer C library).  `bin/apptainer` in the directory starts the program
+there, see `private_root.py`; it is first on PATH for CMD, and the file `version` has the version.  `user/apptainer`
 does the same as an unprivileged user with subordinate user numbers, `plain/apptainer` as one without.  Each has the
 root's `mksquashfs` beside it.
 
-Nothing is installed, no maintainer script runs, /etc/subuid is that of the root folder.
+No package is installed, no maintainer script runs, /etc/subuid is that of the root directory.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def prepare(folder: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
     unpack((deb for deb in debs if deb.name.partition("_")[0] in needed), partial)
     write_accounts(partial)
-    with contextlib.suppress(OSError):  # where no device may be made, the machine's is used
+    with contextlib.suppress(OSError):  # if no device may be made, the machine's is used
         fuse = Path("/dev/fuse").stat().st_rdev
         os.mknod(partial / FUSE, stat.S_IFCHR | 0o600, fuse)
         (partial / FUSE).chmod(0o666)

@@ -1,13 +1,13 @@
-"""Chromium and its driver for tests on a Debian machine without.
+"""Chromium and its driver for tests on a Debian machine without them.
 
 Nothing is installed.
 
     python dev/private_browser.py prepare --folder DIR
     python dev/private_browser.py clean --folder DIR
 
-`prepare` downloads both and what they need (200 MB) from the Debian mirror that the machine's own apt sources name,
-unpacks them into the directory, and writes DIR/bin/chromium and DIR/bin/chromedriver, which start them with the
-libraries and fonts of the directory alone. The browser keeps nothing there: its caller gives it a profile.
+`prepare` downloads both with their dependencies (200 MB) from the Debian mirror of the machine's own apt sources,
+unpacks them into the directory, and writes DIR/bin/chromium and DIR/bin/chromedriver. These start them with the
+libraries and fonts of the directory alone. The browser keeps no data there: its caller gives it a profile.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Registry:
     """A running registry: its address `host` and its directory `storage`.
 
     Args:
-        program: what `prepare` returned.
+        program: the path that `prepare` returned.
         folder: for its configuration and storage.
         login: a line of an htpasswd file (bcrypt), or an empty one for a registry without a login.
     """

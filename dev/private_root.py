@@ -55,7 +55,7 @@ def same_numbers(table: str) -> str:
 
     It is made from this process's own map, `table`.
 
-    It does not map all numbers: by a map of all, programs tell that they are not in a user namespace, and expect rights
+    It does not map all numbers: by a map of all, programs notice that they are not in a user namespace, and expect rights
     that only the machine's root has.
     """
     rows = (map(int, line.split()) for line in table.splitlines())

@@ -44,7 +44,7 @@ SOCKET = Path("/run/munge/socket")
 READY_SECONDS = 30
 SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8914, 0x8916, 1
 
-# Each node has more processors than the machine: how they are bound is not what is tried here.
+# Each node has more processors than the machine: their binding is not tried here.
 CONFIGURATION = f"""\
 ClusterName={HOST}
 SlurmctldHost={HOST}(127.0.0.1)

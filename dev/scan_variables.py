@@ -51,7 +51,7 @@ def _reads(scope: ast.AST, known: Texts, asking: Mapping[str, int]) -> Iterator[
     """
     inner: list[ast.AST] = []
     nodes = list(_own_nodes(scope, inner))
-    for _ in range(2):  # a loop over what an outer loop gives
+    for _ in range(2):  # a loop over the values of an outer loop
         known = {**known, **_loops(nodes, known)}
     for node in nodes:
         for key in _keys(node, asking):

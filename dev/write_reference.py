@@ -1,6 +1,6 @@
 """The page docs/reference.md, written from the code.
 
-It has verbs, exit codes, decisions, services and variables.
+It has commands, exit codes, decisions, services and variables.
 
     python dev/write_reference.py
 
@@ -63,7 +63,7 @@ def page() -> str:
 
 
 def verbs() -> Iterator[str]:
-    """Yield each verb with arguments and options, by click."""
+    """Yield each command with its arguments and options, by click."""
     yield from ("## Verbs", "", "Every verb has `-h` and `--help`.", "", "| verb | does |", "|---|---|")
     context = click.Context(cli.cli, info_name="reprobuild", **cli.cli.context_settings)
     commands = [(name, cli.cli.get_command(context, name)) for name in cli.VERBS]

@@ -76,7 +76,7 @@ class Checks:
 
         An accepted one must be right in full.
 
-        Each file and folder must be absent, that of the undisturbed run, or that of the former results.
+        Each file and directory must be absent, that of the undisturbed run, or that of the former results.
         """
         found = self.results(out)
         for name, digest in found.items():

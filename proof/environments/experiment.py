@@ -1,6 +1,6 @@
 """The experiment on ordinary environments.
 
-Each is made and captured, and `from-snapshot` makes its image, as a person does who knows no option.
+Each is made and captured, and `from-snapshot` makes its image, as a person without knowledge of options does.
 
 The result of each is kept, so that a run that was cut off goes on there. The job of each environment runs on the
 machine and in the image; both print digests of their results.
