@@ -55,8 +55,8 @@ def same_numbers(table: str) -> str:
 
     It is made from this process's own map, `table`.
 
-    It does not map all numbers: by a map of all, programs notice that they are not in a user namespace, and expect rights
-    that only the machine's root has.
+    It does not map all numbers: by a map of all, programs notice that they are not in a user namespace, and expect
+    rights that only the machine's root has.
     """
     rows = (map(int, line.split()) for line in table.splitlines())
     kept = ((inside, min(count, HIGHEST - inside)) for inside, _, count in rows if inside < HIGHEST)
