@@ -1,1 +1,4 @@
-"""Figures of reprobuild, each against something else that is measured in the same run."""
+"""Figures of reprobuild, each against another command.
+
+Both are measured in the same run.
+"""

@@ -1,10 +1,12 @@
-"""How long `capture` takes against the Bash recipe that people have in their job scripts, on one environment.
+"""The time of `capture` against a Bash recipe.
+
+People have the recipe in their job scripts; both run on one environment.
 
 The environment has 300 distributions and five repositories of 1000 files each, with staged, unstaged and untracked
 changes, from each of which a distribution is installed. The recipe has the lines of the chapter on reproducibility of
-*Machine Learning Engineering*, unchanged: `module list`, `printenv | sort`, `pip freeze`, `git diff` in each folder
-that a `direct_url.json` names, and `apt list --installed`.
-Ours takes more: every change, what was staged, the commits that no remote has, and the machine.
+*Machine Learning Engineering*, unchanged: `module list`, `printenv | sort`, `pip freeze`, `git diff` in each directory
+that a `direct_url.json` names, and `apt list --installed`. Ours takes more: every change, the staged state, the commits
+that no remote has, and the machine.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ _GIT = {
 def make_environment(
     folder: Path, distributions: int = DISTRIBUTIONS, repositories: int = REPOSITORIES, files: int = FILES
 ) -> dict[str, str]:
-    """Make the environment below a folder, and return the variables with which a program is in it."""
+    """Make the environment below a directory.
+
+    Returns the variables with which a program is in it.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")
     shutil.copytree(Path(pip.__file__).parent, site / "pip")
@@ -104,10 +109,12 @@ def measure(
     files: int = FILES,
     pairs: int = PAIRS,
 ) -> list[Figure]:
-    """Return the figure; a capture that lacks a distribution or a repository is an error.
+    """Return the figure of `capture` against the recipe.
+
+    A capture that lacks a distribution or a repository is an error.
 
     Raises:
-        NotRunError: there is no apt or no perl here, which the recipe needs.
+        NotRunError: apt or perl is missing here, and the recipe needs both.
     """
     missing = [name for name in ("apt", "perl") if shutil.which(name) is None]
     if missing:
@@ -138,7 +145,7 @@ def measure(
 
 
 def _check(out: Path, recipe: Path, distributions: int, repositories: int) -> None:
-    """Make sure that both did the work."""
+    """Check that both did the work."""
     captured = json.loads((out / "capture.json").read_bytes())
     for folder in (out, recipe):
         freeze = (folder / "requirements.txt").read_text()

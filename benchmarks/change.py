@@ -1,8 +1,10 @@
-"""What a small change costs: one line of a patch, and another snapshot with the same torch.
+"""The cost of a small change to an image.
+
+It is one line of a patch, or another snapshot with the same torch.
 
 Both are locks made from the example's, unsealed, and built by the whole process `reprobuild build LOCK -o OUT
---offline` in a copy of the filled store in which the example was built. So what is counted is sealing what changed
-(the wheel of the source), the layers that changed, and all checks; what is not is resolving, which asks networks.
+--offline` in a copy of the filled store in which the example was built. So the figure counts sealing of the change (the
+wheel of the source), the layers that changed, and all checks; resolution, which asks networks, is not counted.
 
 1. One line of one source file differs: seconds, and how many layers are new.
 2. Three small projects are gone and one line differs: bytes that the store has more, against the bytes of the image.
@@ -45,7 +47,9 @@ MODULES = (
 
 
 def changed_source(lock: Lock, store: Store, number: int) -> Lock:
-    """Return the lock with one more line in one Python file of its first source, not sealed.
+    """Return the lock with a changed source, not sealed.
+
+    One Python file of its first source has one more line.
 
     Raises:
         NotRunError: the lock has no source with a Python file.
@@ -71,7 +75,10 @@ def changed_source(lock: Lock, store: Store, number: int) -> Lock:
 
 
 def without_small(lock: Lock) -> Lock:
-    """Return the lock without its smallest wheels that no source made."""
+    """Return the lock without its smallest wheels.
+
+    Wheels made from a source stay.
+    """
     wheels = sorted((w for w in lock.wheels if w.role == "environment"), key=lambda wheel: wheel.file.size)
     gone = {wheel.name for wheel in wheels[:FEWER]}
     return msgspec.structs.replace(lock, wheels=tuple(w for w in lock.wheels if w.name not in gone))
@@ -85,7 +92,10 @@ class Builder:
         copy_store(store, self.store.root)
 
     def build(self, lock: Lock, name: str) -> tuple[Sample, set[str], int]:
-        """Build a lock, and return what it took, the digests of the layers, and the bytes of the image."""
+        """Build a lock, and return its cost, layers and size.
+
+        They are the times, the digests of the layers, and the bytes of the image.
+        """
         path, out = self.folder / f"{name}.lock", self.folder / name
         write_lock(lock, path)
         command = ("build", str(path), "-o", str(out), "--store", str(self.store.root), "--offline")
@@ -95,21 +105,23 @@ class Builder:
         return sample, {layer["digest"] for layer in layers}, sum(layer["size"] for layer in layers)
 
     def blobs(self) -> dict[str, int]:
-        """Return {name: size} of what the store holds."""
+        """Return {name: size} of the store's files."""
         return {path.name: path.stat().st_size for path in (self.store.root / "blobs").glob("*/*")}
 
 
 def measure(store: Path, results: Path, folder: Path, rounds: int) -> list[Figure]:
-    """Return the figures; `folder` is worked in, and what is left there is removed.
+    """Return the figures of small changes.
+
+    `folder` is worked in, and left clean.
 
     Args:
-        store: filled, with all that the lock of `results` names; only read.
-        results: a folder of results of `from-snapshot` or `build`; only read.
+        store: filled, with all files of the lock of `results`; only read.
+        results: an output directory of `from-snapshot` or `build`; only read.
         folder: on the file system of the store, so that copies are hard links.
-        rounds: how many changes of a line are timed, each another one.
+        rounds: the number of timed changes of a line, each another one.
 
     Raises:
-        NotRunError: there is no filled store.
+        NotRunError: a filled store is missing.
     """
     if not (results / LOCK).is_file() or not (store / "made").is_dir():
         raise NotRunError("there is no filled store; `make demo` fills one")

@@ -1,11 +1,13 @@
-"""How much memory `reprobuild diff` needs for two images of 6 GB, whatever the size of their files.
+"""The memory of `reprobuild diff` for two images of 6 GB.
 
-Two layouts are made: in each layer one large file and many small ones, 6 GB in all; one file is half of that.
-The contents are almost all zeros, so that zstd makes little of them on the disk; every byte is read, hashed
-and compared all the same. Every layer differs between the two, so that none is read only for its hash. One large
-file and some small ones differ, so that contents are fetched and looked into.
+It must not grow with the size of their files.
 
-Counted is the greatest resident memory of the whole process, as the kernel has it (getrusage(2), ru_maxrss), in MiB.
+Two layouts are made: in each layer one large file and many small ones, 6 GB in all; one file is half of that. The
+contents are almost all zeros, so that zstd makes little of them on the disk; every byte is read, hashed and compared
+all the same. Every layer differs between the two, so that none is read only for its hash. One large file and some small
+ones differ, so that contents are fetched and looked into.
+
+The figure is the greatest resident memory of the whole process, as the kernel has it (getrusage(2), ru_maxrss), in MiB.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class Filled:
 
 
 class Packer:
-    """A stream that hashes a tar, compresses it into `target`, and hashes that."""
+    """A stream that hashes and compresses a tar into `target`.
+
+    The compressed bytes are hashed, too.
+    """
 
     def __init__(self, target: IO[bytes]) -> None:
         self._target = target
@@ -66,7 +71,10 @@ class Packer:
 
 
 def make_image(folder: Path, size: int, small_files: int, word: str) -> int:
-    """Write a layout of about `size` bytes, uncompressed; `word` goes into what differs. Return the bytes."""
+    """Write a layout of about `size` bytes, uncompressed.
+
+    `word` goes into the files that differ. Returns the bytes.
+    """
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     rows, diff_ids, total = [], [], 0
@@ -113,7 +121,10 @@ def write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, object
 
 
 def measure(size: int = SIZE, small_files: int = SMALL_FILES) -> list[Figure]:
-    """Return the figure; a document that does not tell of exactly what was changed is an error."""
+    """Return the figure of the greatest memory.
+
+    A document that does not name exactly the changed files is an error.
+    """
     with tempfile.TemporaryDirectory(prefix="reprobuild-bench-") as scratch:
         folders = [Path(scratch) / word for word in ("one", "other")]
         sizes = [make_image(folder, size, small_files, folder.name) for folder in folders]

@@ -1,4 +1,7 @@
-"""The other side of the benchmarks of builds: Dockerfiles of the same wheels, built by Docker."""
+"""The other side of the benchmarks of builds.
+
+Docker builds Dockerfiles of the same wheels.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ RUN --mount=type=bind,source=wheels,target=/wheels {_PIP} --no-compile --no-cach
 
 @dataclass(frozen=True)
 class Build:
-    """One `docker build`: what it took, its steps as BuildKit reports them, the size of the file."""
+    """One `docker build`: its time, steps and file size.
+
+    The steps are those that BuildKit reports.
+    """
 
     wall: float
     steps: Mapping[str, float]
@@ -46,14 +52,16 @@ class Build:
 
     @property
     def apt(self) -> float:
-        """The seconds of the step that runs apt."""
+        """Return the seconds of apt's step."""
         return sum(seconds for title, seconds in self.steps.items() if "apt-get" in title)
 
 
 def write_apt(folder: Path) -> None:
-    """Write this machine's configuration of apt, as it is now, for a container that mounts it at /mnt/apt.
+    """Write this machine's present configuration of apt.
 
-    The files that it names (keys, certificates) come along. The folder is the caller's to remove.
+    It is for a container that mounts it at /mnt/apt.
+
+    The files that it names (keys, certificates) are copied too. The directory is the caller's to remove.
     """
     folder.mkdir()
     shell = output_of(
@@ -79,13 +87,16 @@ def write_apt(folder: Path) -> None:
         'Dir::Etc::SourceList "/mnt/apt/sources.list";',
         'Dir::Etc::SourceParts "/mnt/apt/parts";',
         'Dir::Etc::TrustedParts "/mnt/apt/trusted";',
-        'APT::Sandbox::User "root";',  # the unprivileged user may be unable to enter the mounted folder
+        'APT::Sandbox::User "root";',  # the unprivileged user may be unable to enter the mounted directory
     ]
     (folder / "apt.conf").write_text("\n".join([_bring("\n".join(acquire), folder), *places]) + "\n")
 
 
 def _bring(text: str, folder: Path) -> str:
-    """Copy the files that a configuration names by absolute path, and name them as the container sees them."""
+    """Copy the files that a configuration names.
+
+    They are named by absolute path, and renamed to the container's paths.
+    """
 
     def replace(match: re.Match[str]) -> str:
         path = Path(match[0])
@@ -114,7 +125,10 @@ def read_steps(log: str) -> dict[str, float]:
 
 
 class Docker:
-    """The other side: an imported base, a context, and builds of it that end as an OCI tar."""
+    """The other side: an imported base, a context, and builds.
+
+    The builds end as an OCI tar.
+    """
 
     def __init__(self, folder: Path, results: Path) -> None:
         self.folder = folder
@@ -126,7 +140,9 @@ class Docker:
         write_apt(context / "apt")
 
     def build(self, dockerfile: str, *options: str) -> Build:
-        """Build once, without cache; the image file is removed again.
+        """Build once, without cache.
+
+        The image file is removed again.
 
         Raises:
             NotRunError: the build failed, as it does without a network.
@@ -151,10 +167,12 @@ class Docker:
 
 @contextmanager
 def imported(folder: Path, results: Path) -> Iterator[Docker]:
-    """Give the other side with its base imported, and remove the base afterwards.
+    """Give the other side, with its base imported.
+
+    The base is removed afterwards.
 
     Raises:
-        NotRunError: there is no engine, or it has no BuildKit.
+        NotRunError: an engine is missing, or it has no BuildKit.
     """
     for probe in (["docker", "version"], ["docker", "buildx", "version"], ["apt-config", "dump"]):
         try:
@@ -171,7 +189,9 @@ def imported(folder: Path, results: Path) -> Iterator[Docker]:
 
 
 def _proxies() -> list[str]:
-    """Return this machine's proxies as arguments that BuildKit knows and keeps out of the image.
+    """Return this machine's proxies as build arguments.
+
+    BuildKit knows them and keeps them out of the image.
 
     They are named only; their values, which may hold a password, are taken from the environment.
     """
@@ -180,5 +200,5 @@ def _proxies() -> list[str]:
 
 
 def output_of(argv: Sequence[str]) -> str:
-    """Return what a program prints."""
+    """Return the output of a program."""
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

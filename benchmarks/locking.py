@@ -1,14 +1,16 @@
-"""How long it takes to lock 300 captured distributions, alone and against `uv pip compile` on the same list.
+"""The time to lock 300 captured distributions.
+
+It is measured alone, and against `uv pip compile` on the same list.
 
 Both sides are whole processes, and ask the same index on this machine, which answers as slowly as one far away. Ours
-asks pip for its configuration, reads the freeze, finds the file of each line, and reads what each wheel needs; the
-wheels are in the store. uv's side also brings the metadata of each wheel, which ours has. Two states:
+asks pip for its configuration, reads the freeze, finds the file of each line, and reads the needs of each wheel; the
+wheels are in the store. uv's side also fetches the metadata of each wheel, which ours has. Two states:
 
-- warm: what the index calls fresh (ten minutes, as PyPI does) is believed by both, so that nobody is asked,
+- warm: both believe pages that the index calls fresh (ten minutes, as PyPI does), and ask for none,
 - asked: both ask for every page.
 
-The floor is what is left when nothing is locked at all: Python with the libraries that our side reads with. It is more
-than the limit to uv allows for everything.
+The floor is the time without any locking: Python with the libraries that our side reads with. It is more than the limit
+to uv allows for everything.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ with_requires(found.wheels, target, store)
 
 @contextlib.contextmanager
 def made_index(latency: float) -> Iterator[str]:
-    """Serve the made index from a process of its own, and give its address."""
+    """Serve the made index from a process, and give its address."""
     argv = [sys.executable, "-m", "benchmarks.made_index", "--latency", str(latency)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -81,7 +83,7 @@ def commands(address: str, folder: Path, count: int) -> tuple[list[str], list[st
     """Return our command, uv's, and the environment of both.
 
     Raises:
-        NotRunError: there is no uv.
+        NotRunError: uv is missing.
     """
     uv = Path(sys.executable).parent / "uv"
     if not uv.exists():
@@ -102,7 +104,10 @@ def commands(address: str, folder: Path, count: int) -> tuple[list[str], list[st
 
 
 def measure(count: int = len(LINES), pairs: int = PAIRS, latency: float = LATENCY) -> list[Figure]:
-    """Return the seconds of ours and the ratio to uv in each state; the limits are those of the warm one."""
+    """Return our seconds, and the ratio to uv, by state.
+
+    The limits are those of the warm state.
+    """
     figures = []
     with tempfile.TemporaryDirectory() as scratch, made_index(latency) as address:
         ours, theirs, env = commands(address, Path(scratch), count)

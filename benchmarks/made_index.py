@@ -1,10 +1,12 @@
-"""An index on this machine with 300 public names, whose pages are as long as those of public indexes.
+"""An index on this machine with 300 public names.
+
+Its pages are as long as those of public indexes.
 
     python -m benchmarks.made_index [--latency SECONDS]     prints its address, and serves until it is ended
 
-Nothing is asked of any public server. The names and versions are of a freeze that thousands have; each project has a
-history of made versions, every fourth with wheels for many platforms. Answers have what PyPI's have: JSON (PEP 691),
-hashes, metadata beside each wheel (PEP 658), ETag and `max-age=600`. The latency is that of a server far away.
+No public server is asked. The names and versions are of a freeze that thousands have; each project has a history of
+made versions, every fourth with wheels for many platforms. Answers have the content of PyPI's: JSON (PEP 691), hashes,
+metadata beside each wheel (PEP 658), ETag and `max-age=600`. The latency is that of a server far away.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ def _page(line: str, number: int, draw: random.Random) -> bytes:
 
 @functools.cache
 def wheel(filename: str) -> bytes:
-    """Return the bytes of a wheel of this name, always the same."""
+    """Return the bytes of a wheel of this name.
+
+    They are always the same.
+    """
     stem = "-".join(filename.split("-")[:2])
     content = {f"{stem}.dist-info/METADATA": metadata_of(filename), f"{stem}/__init__.py": b""}
     stream = io.BytesIO()
@@ -90,7 +95,10 @@ def metadata_of(filename: str) -> bytes:
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """Answers one connection, one request after the other; headers and body are one packet."""
+    """A handler of one connection, one request after the other.
+
+    Headers and body are one packet.
+    """
 
     disable_nagle_algorithm = True
     pages: ClassVar[dict[str, tuple[str, bytes]]] = {}
@@ -124,7 +132,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """On a free port of this machine."""
+    """A server on a free port of this machine."""
 
     daemon_threads = True
     allow_reuse_address = True

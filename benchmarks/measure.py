@@ -1,8 +1,10 @@
-"""How figures are measured and judged: two commands in turn, medians and minima, and the machine's state.
+"""The measurement and judgement of figures.
 
-A figure is a ratio wherever there is something to compare with, so that a slow or busy machine slows both
-sides. The two sides take turns, and who goes first changes each round, so that a change of load in the
-middle of a run meets both. The median decides; the minimum, which load can hardly raise, stands beside it.
+It has two commands in turn, medians and minima, and the machine's state.
+
+A figure is a ratio if there is something to compare with, so that a slow or busy machine slows both sides. The two
+sides take turns, and the first one changes each round, so that a change of load in the middle of a run meets both. The
+median decides; the minimum, which load can hardly raise, stands beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ PROGRAM = (sys.executable, "-c", "from reprobuild.cli import main; main()")
 
 
 class NotRunError(Exception):
-    """A figure cannot be measured here; the text says why."""
+    """A figure that cannot be measured here, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,12 @@ class Figure:
     """One measured value.
 
     Attributes:
-        name: what was measured.
-        value: in `unit`: "x" for a ratio, "s" for seconds, "MiB" for memory; None where it was not run.
-        against: what a ratio is a ratio to, or why there is no value.
+        name: the measured quantity.
+        value: in `unit`: "x" for a ratio, "s" for seconds, "MiB" for memory; None if it was not run.
+        against: the other side of a ratio, or the reason for a missing value.
         limit: the most that is good; None for a figure that is only reported.
         modules: the parts of the program whose code decides it.
-        details: what it was computed from.
+        details: the values it was computed from.
     """
 
     name: str
@@ -58,7 +60,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run took: on the clock, and of the processor by the process and its children."""
+    """The times of one run.
+
+    `wall` is by the clock, `cpu` that of the processor, by the process and its children.
+    """
 
     wall: float
     cpu: float
@@ -67,7 +72,10 @@ class Sample:
 def time_process(
     argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Sample:
-    """Run a program to its end, and return what it took. Its output is read, and shown if it fails."""
+    """Run a program to its end, and return its times.
+
+    Its output is read, and shown if it fails.
+    """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         argv, env=None if env is None else dict(env), cwd=cwd, stdin=subprocess.DEVNULL,
@@ -95,7 +103,9 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def peak_of(argv: Sequence[str], code: int = 0) -> tuple[int, float, bytes]:
-    """Run a program that exits with `code`; return its greatest resident memory in KiB, seconds, and its output.
+    """Run a program, and return memory, seconds and output.
+
+    It has to exit with `code`; memory is the greatest resident size in KiB.
 
     Raises:
         RuntimeError: it exited otherwise.
@@ -116,7 +126,10 @@ def peak_of(argv: Sequence[str], code: int = 0) -> tuple[int, float, bytes]:
 def alternate(
     one: Callable[[], Sample], other: Callable[[], Sample], pairs: int
 ) -> tuple[list[Sample], list[Sample]]:
-    """Measure two things in turn, after one run of each that does not count."""
+    """Measure two commands in turn.
+
+    One run of each goes before and does not count.
+    """
     one(), other()
     ours: list[Sample] = []
     theirs: list[Sample] = []
@@ -131,7 +144,10 @@ def compare(
     name: str, ours: Sequence[Sample], theirs: Sequence[Sample], against: str, *,
     limit: float | None = None, modules: Sequence[str] = (),
 ) -> Figure:  # fmt: skip
-    """Return the figure of two series of equal length: the ratio of their medians on the clock."""
+    """Return the figure of two series of equal length.
+
+    It is the ratio of their medians on the clock.
+    """
     wall, wall_other = [s.wall for s in ours], [s.wall for s in theirs]
     details = {
         "pairs": len(ours),

@@ -1,7 +1,9 @@
-"""How much memory a native build takes, whatever the size of a wheel: one of 64 MB, and one of 2 GB.
+"""The memory of a native build, for wheels of any size.
 
-The lock is that of a folder of results with one made-up wheel in the place of all others, so that its layer has to be
-made. Counted is the greatest resident memory of the whole process, as the kernel has it (getrusage(2), ru_maxrss).
+One wheel has 64 MB, the other 2 GB.
+
+The lock is that of an output directory with one made-up wheel in the place of all others, so that its layer has to be
+made. The figure is the greatest resident memory of the whole process, as the kernel has it (getrusage(2), ru_maxrss).
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ _CHUNK = 1 << 20
 
 
 def make_wheel(path: Path, size: int) -> None:
-    """Write a wheel with one file of `size` bytes, a random megabyte again and again, stored as it is."""
+    """Write a wheel with one file of `size` bytes.
+
+    It is a random megabyte again and again, stored as it is.
+    """
     chunk, digest = os.urandom(_CHUNK), hashlib.sha256()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as wheel:
         with wheel.open("big/data.bin", "w", force_zip64=True) as stream:
@@ -65,7 +70,10 @@ def _record(digest: bytes) -> str:
 
 
 def with_one_wheel(lock: Lock, path: Path, store: Store) -> Lock:
-    """Return the lock with one wheel, of which the store takes the file; it has no module to compile."""
+    """Return the lock with one wheel.
+
+    The store takes the wheel's file; it has no module to compile.
+    """
     assert lock.realised is not None
     size, digest, empty = path.stat().st_size, hash_file(path), io.BytesIO()
     TarWriter(empty, lock.epoch).close()
@@ -82,11 +90,11 @@ def measure(store: Path, results: Path, folder: Path, sizes: tuple[int, ...] = S
 
     Args:
         store: has the base of the lock of `results`; only read.
-        results: a folder of results; only read.
-        folder: where builds are made; on the file system of the store, so that copies are hard links.
+        results: an output directory; only read.
+        folder: a directory for the builds; on the file system of the store, so that copies are hard links.
 
     Raises:
-        NotRunError: there is no sealed lock.
+        NotRunError: a sealed lock is missing.
     """
     if not (results / LOCK).is_file() or (lock := read_lock(results / LOCK)).realised is None:
         raise NotRunError(f"{results} holds no sealed lock; `make demo` makes one")

@@ -1,7 +1,7 @@
-"""How long it takes to merge the certificates of 10 000 nodes, and how much memory that needs.
+"""Time and memory to merge the certificates of 10 000 nodes.
 
 A hundred certificates are made that are as large as real ones, one of which answers otherwise, and linked until there
-are as many as nodes: each is read, decoded, checked and compared. Against it stands a process that only reads and
+are as many as nodes: each is read, decoded, checked and compared. The other side is a process that only reads and
 decodes the same files with msgspec, into the same form. The merge has to name exactly the nodes with the other answer.
 """
 
@@ -44,7 +44,10 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 
 
 def make_fleet(folder: Path, nodes: int, distinct: int) -> list[str]:
-    """Write the certificates of so many nodes; return the names of those that answer otherwise."""
+    """Write the certificates of so many nodes.
+
+    Returns the names of those that answer otherwise.
+    """
     right, wrong = (msgspec.json.encode(certificate(smoke)) for smoke in (None, changed("index_add")))
     names = [f"node{number:05}" for number in range(nodes)]
     odd = names[3::distinct]
@@ -57,7 +60,10 @@ def make_fleet(folder: Path, nodes: int, distinct: int) -> list[str]:
 
 
 def measure(nodes: int = NODES, distinct: int = DISTINCT, pairs: int = PAIRS) -> list[Figure]:
-    """Return the ratio and the greatest memory; a merge that names other nodes is an error."""
+    """Return the ratio and the greatest memory.
+
+    A merge that names other nodes is an error.
+    """
     with tempfile.TemporaryDirectory(prefix="reprobuild-bench-") as scratch:
         folder = Path(scratch)
         odd = make_fleet(folder, nodes, distinct)

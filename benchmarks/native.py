@@ -1,4 +1,7 @@
-"""Our side of the benchmarks of builds: a copy of a filled store, and timed runs of `reprobuild build` in it."""
+"""Our side of the benchmarks of builds.
+
+It has a copy of a filled store, and timed runs of `reprobuild build` in it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ LOCK, IMAGE = "reprobuild.lock", "image.json"
 
 
 def copy_store(store: Path, target: Path) -> None:
-    """Copy a store by hard links where that works; the copy can lose and gain files of its own."""
+    """Copy a store, by hard links if possible.
+
+    The copy can lose and gain files of its own.
+    """
     for name in ("blobs", "made"):
         (target / name).mkdir(parents=True)
         if (store / name).is_dir():
@@ -22,7 +28,10 @@ def copy_store(store: Path, target: Path) -> None:
 
 
 def link_or_copy(source: str, target: str) -> None:
-    """Give a file a second name, or copy it to another file system."""
+    """Give a file a second name, or copy it.
+
+    It is copied if the second name is on another file system.
+    """
     try:
         os.link(source, target)
     except OSError:
@@ -30,9 +39,11 @@ def link_or_copy(source: str, target: str) -> None:
 
 
 def forget_layers(store: Path) -> int:
-    """Remove every layer and all memory of it from a store, and return how many were remembered.
+    """Remove all layers and their memory from a store.
 
-    What sealing made stays, the listing of the base among it.
+    Returns the number of remembered layers.
+
+    The results of sealing stay, the listing of the base among them.
     """
     memories = {path: json.loads(unsigned(path.read_bytes())) for path in sorted((store / "made").iterdir())}
     layers = {
@@ -48,13 +59,16 @@ def forget_layers(store: Path) -> int:
 
 
 def layer_count(store: Path) -> int:
-    """Return how many layers a store remembers."""
+    """Return the number of layers that a store remembers."""
     values = (json.loads(unsigned(path.read_bytes())) for path in (store / "made").iterdir())
     return sum(isinstance(value, dict) and "diff_id" in value for value in values)
 
 
 class Native:
-    """Our side: a copy of the store, and the manifest digest that every build must give."""
+    """Our side: a copy of the store, and the manifest digest.
+
+    Every build must give that digest.
+    """
 
     def __init__(self, store: Path, results: Path, folder: Path) -> None:
         self.store, self.out, self.lock = folder / "store", folder / "out", results / LOCK

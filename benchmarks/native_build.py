@@ -1,27 +1,29 @@
-"""How long the native builder takes for the example, against `docker build` of the same wheels.
+"""The time of the native builder for the example.
 
-Both sides start from the same finished base tree and the same wheel files on the same disk, and both end
-with an image file or folder there that can be copied to another machine.
+The other side is `docker build` of the same wheels.
 
-Counted on our side: the whole process `reprobuild build LOCK -o OUT --offline` with a sealed lock and a
-filled store, once with no layer in the store, so that each is read, hashed, made and compressed (base
-included, zstd), and once with the layers there. It also writes recipe and context, checks the sha256 of
-every input and computes the tree digest. Not counted: fetching, and what sealing did once for this lock
-(the base's packages, the wheels of sources, the bytecode).
+Both sides start from the same finished base tree and the same wheel files on the same disk, and both end with an image
+file or directory there that can be copied to another machine.
+
+Counted on our side: the whole process `reprobuild build LOCK -o OUT --offline` with a sealed lock and a filled store,
+once with no layer in the store, so that each is read, hashed, made and compressed (base included, zstd), and once with
+the layers there. It also writes recipe and context, checks the sha256 of every input and computes the tree digest. Not
+counted: fetching, and the work of sealing, done once for this lock (the base's packages, the wheels of sources, the
+bytecode).
 
 Counted on the naive side: `docker buildx build --no-cache` of
 
     FROM base / RUN apt-get update && apt-get install -y python3-pip / COPY wheels / RUN pip install *.whl
 
-with its upload of the context and its export as an OCI tar (gzip, the builder's default). Not counted:
-`docker import` of the base, its layer being compressed or not as the engine keeps it, and the start of the
-engine. apt downloads from where this machine's own configuration says, so a part of this side depends on
-the network; the details give each step's own time as BuildKit reports it. pip compiles the bytecode in this
-build, ours was compiled when the lock was sealed.
+with its upload of the context and its export as an OCI tar (gzip, the builder's default). Not counted: `docker import`
+of the base, its layer being compressed or not as the engine keeps it, and the start of the engine. apt downloads from
+the addresses of this machine's own configuration, so a part of this side depends on the network; the details give each
+step's own time as BuildKit reports it. pip compiles the bytecode in this build, ours was compiled when the lock was
+sealed.
 
-The second Dockerfile is one that somebody wrote with care: no recommended packages, wheels mounted instead
-of copied, no bytecode, zstd. It has no limit; it says how much of the first ratio is the naive one's waste.
-A third ratio leaves all that apt does out of the naive side.
+The second Dockerfile is a careful one: no recommended packages, wheels mounted instead of copied, no bytecode, zstd. It
+has no limit; it shows how much of the first ratio is the naive one's waste. A third ratio leaves all work of apt out of
+the naive side.
 
 It needs a Docker engine that knows BuildKit and has the host's network (`dev/private_engine.py run -- ...`).
 The images are removed afterwards; cache records of the builds stay in the engine until it prunes them.
@@ -59,17 +61,19 @@ MODULES = (
 
 
 def measure(store: Path, results: Path, folder: Path, rounds: int = ROUNDS) -> list[Figure]:
-    """Return the figures; `folder` is worked in, and what is left there is removed.
+    """Return the figures of both builders.
+
+    `folder` is worked in, and left clean.
 
     Args:
-        store: filled, with all that the lock of `results` names; only read.
-        results: a folder of results of `from-snapshot` or `build`; only read.
+        store: filled, with all files of the lock of `results`; only read.
+        results: an output directory of `from-snapshot` or `build`; only read.
         folder: on the file system of the store, so that copies are hard links.
-        rounds: how often each of the four builds is measured, in turn; ours with no layers before and after
-            the naive one, because it is the shorter and a burst of load weighs more in it.
+        rounds: how often each of the four builds is measured, in turn; ours with no layers before and after the naive
+            one, because it is the shorter and a burst of load weighs more in it.
 
     Raises:
-        NotRunError: there is no engine, or no filled store.
+        NotRunError: an engine or a filled store is missing.
     """
     if not (results / LOCK).is_file() or read_lock(results / LOCK).realised is None:
         raise NotRunError(f"{results} holds no sealed lock; `make demo` makes one")

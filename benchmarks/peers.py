@@ -1,8 +1,10 @@
-"""How long a recipe takes from HPCCM, neurodocker and repo2docker, for the packages of the same lock.
+"""The time of a recipe from HPCCM, neurodocker and repo2docker.
+
+The packages are those of the same lock.
 
 All are whole processes, from a file with the packages to a Dockerfile on standard output (ours also writes
-Apptainer.def and pylock.toml). The others pin by name and version alone, and resolve nothing; neither do we, whose
-lock is given. repo2docker is told not to build. They are installed from PyPI into an environment of their own.
+Apptainer.def and pylock.toml). The others pin by name and version alone. Neither side resolves: our lock is given.
+repo2docker is told not to build. The others are installed from PyPI into an environment of their own.
 """
 
 from __future__ import annotations
@@ -23,14 +25,16 @@ PROJECTS = ("hpccm", "neurodocker", "jupyter-repo2docker")
 
 
 def install(folder: Path) -> Path:
-    """Return the folder of the programs, installed below `folder` the first time.
+    """Return the directory of the programs.
+
+    They are installed below `folder` at the first call.
 
     Raises:
         NotRunError: they cannot be had.
     """
     programs = folder / "bin"
     if not all((programs / name).exists() for name in PROJECTS):
-        # Debian's venv has no pip where python3-venv is not installed; this one's pip installs into the other.
+        # Debian's venv has no pip without python3-venv; this one's pip installs into the other.
         into = ["-m", "pip", "--python", str(programs / "python"), "--quiet", "install", *PROJECTS]
         for step in (["-m", "venv", "--without-pip", str(folder)], into):
             done = subprocess.run([sys.executable, *step], capture_output=True, text=True, check=False)
@@ -40,7 +44,10 @@ def install(folder: Path) -> Path:
 
 
 def commands(lock: Lock, programs: Path, folder: Path) -> dict[str, list[str]]:
-    """Return the command of each program that writes a Dockerfile with the packages of a lock."""
+    """Return each program's command to write a Dockerfile.
+
+    It has the packages of a lock.
+    """
     wheels = [f"{wheel.name}=={wheel.version}" for wheel in lock.wheels]
     debs = [f"{deb.name}={deb.version}" for deb in lock.base.packages]
     (folder / "recipe.py").write_text(
@@ -65,7 +72,7 @@ def measure(folder: Path, wheels: int = WHEELS, debs: int = DEBS, pairs: int = P
     """Return a ratio for each of the others.
 
     Args:
-        folder: where they are installed, and stay.
+        folder: the directory of their installation, which stays.
 
     Raises:
         NotRunError: they cannot be had.

@@ -1,9 +1,8 @@
-"""How long the recipe of a lock of 300 wheels takes.
+"""The time of the recipe of a lock of 300 wheels.
 
-In process: `render(lock)`, after the imports, in a new process each time, so that the templates are
-compiled as they are in every real run. This is the one figure with an absolute limit; its ratio to
-`json.dumps` of the same lock, which touches every value once, stands beside it, and so does the ratio of
-a second call, whose templates are compiled.
+In process: `render(lock)`, after the imports, in a new process each time, so that the templates are compiled as they
+are in every real run. This is the one figure with an absolute limit; its ratio to `json.dumps` of the same lock, which
+touches every value once, stands beside it, and so does the ratio of a second call, whose templates are compiled.
 
 As a whole process: `reprobuild render LOCK -o DIR` against the import of three packages that it needs.
 """
@@ -56,7 +55,10 @@ def _artefact(filename: str) -> Artefact:
 
 
 def make_lock(wheels: int = WHEELS, debs: int = DEBS) -> Lock:
-    """Return a sealed lock of made-up packages: as many wheels, system packages, one source, one replaced line."""
+    """Return a sealed lock of made-up packages.
+
+    It has so many wheels and system packages, one source, and one replaced line.
+    """
     python = [
         Wheel(
             name=f"package-{n:03}", version=f"1.{n}.0", role="environment",
@@ -122,7 +124,7 @@ def measure(wheels: int = WHEELS, processes: int = PROCESSES, pairs: int = PAIRS
             lambda: time_process([sys.executable, "-c", "import click, jinja2, msgspec"]),
             pairs,
         )
-        # The command line's modules bring all packages with them, so all of them decide this one.
+        # The command line's modules import all packages, so all of them decide this one.
         name, against = f"`reprobuild render`, {wheels} wheels", "python -c 'import click, jinja2, msgspec'"
         figures.append(
             compare(

@@ -1,8 +1,10 @@
-"""How long it takes to resolve 800 captured packages from warm indexes, alone and against apt's own solver.
+"""The time to resolve 800 captured packages from warm indexes.
 
-The list is what apt would install for a machine of a research group; every version is the mirror's. Both sides are
-whole processes that read the same lists of one release: ours reads them, chooses the base and rules every line; apt
-simulates the installation of the same packages in the same versions on an empty system.
+It is measured alone, and against apt's own solver.
+
+The list is apt's choice for a machine of a research group; every version is the mirror's. Both sides are whole
+processes that read the same lists of one release: ours reads them, chooses the base and rules every line; apt simulates
+the installation of the same packages in the same versions on an empty system.
 """
 
 from __future__ import annotations
@@ -48,9 +50,11 @@ assert len(chosen) > 0.9 * len(captured), len(chosen)
 
 
 def prepare(folder: Path, asked: Sequence[str] = ASKED, count: int = PACKAGES) -> list[str]:
-    """Write the lists and the captured list of `count` packages; return apt's command for the same packages.
+    """Write the lists and the captured list of `count` packages.
 
-    Lists that an earlier call brought into the folder are used again.
+    Returns apt's command for the same packages.
+
+    Lists of an earlier call in the directory are used again.
 
     Raises:
         NotRunError: this machine has no apt with a Debian mirror, or too few packages come together.
@@ -60,7 +64,7 @@ def prepare(folder: Path, asked: Sequence[str] = ASKED, count: int = PACKAGES) -
 
     try:
         apt = PrivateApt(folder / "apt", [codename()])
-        whole = apt.folder / "updated"  # an update that failed leaves the folder, too
+        whole = apt.folder / "updated"  # an update that failed leaves the directory, too
         if not whole.exists():
             apt.update()
             whole.touch()

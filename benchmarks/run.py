@@ -3,8 +3,8 @@
     python -m benchmarks.run [--only NAME]... [--evidence FILE]
     python dev/private_engine.py run -- python -m benchmarks.run --store build/store --results build/cpu-train
 
-Exit code 0: every limit was met; 1: one was missed; 9: none was missed, but a figure could not be measured
-here, which the table says.
+Exit code 0: every limit was met; 1: one was missed; 9: none was missed, but a figure could not be measured here, as the
+table shows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAMES = (
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return the figures as lines that a person reads."""
+    """Return the figures as lines for a terminal."""
     rows = [("figure", "value", "limit", "", "against")]
     for figure in figures:
         value = "-" if figure.value is None else f"{figure.value:.3f} {figure.unit}"
@@ -63,13 +63,19 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def exit_code(figures: Sequence[Figure]) -> int:
-    """Return 1 where a limit was missed, else 9 where a figure was not run, else 0."""
+    """Return the exit code for the figures.
+
+    It is 1 if a limit was missed, else 9 if a figure was not run, else 0.
+    """
     verdicts = {figure.verdict for figure in figures}
     return 1 if "missed" in verdicts else 9 if "not run" in verdicts else 0
 
 
 def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Return the dated document: figures, machine, and a hash of the code of each module that decides one."""
+    """Return the dated document.
+
+    It has figures, machine, and a hash of the code of each module that decides one.
+    """
     loads = {"before": before["load average"], "after": after["load average"]}
     found = [
         {
@@ -84,7 +90,7 @@ def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str,
 
 
 def attempt(name: str, measure: Callable[[], list[Figure]]) -> list[Figure]:
-    """Return a script's figures, or one that says why there are none."""
+    """Return a script's figures, or one with the error."""
     print(f"measuring {name} ...", file=sys.stderr, flush=True)
     try:
         return measure()

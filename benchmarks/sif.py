@@ -1,9 +1,11 @@
-"""How long the SIF of the example takes from its OCI layout, against `apptainer build` from the same layout.
+"""The time of the example's SIF from its OCI layout.
 
-Both sides read the same layout on the same disk (zstd layers) and end with one SIF there that Apptainer runs.
-Ours is a process of its own that calls `write_singles`: it unpacks and checks the layers, merges them, has
-`mksquashfs` compress them with zstd and hashes the file. Theirs is `apptainer build --disable-cache`, with the
-compressor that it takes when nobody says otherwise (gzip, level 9); the second ratio has it use zstd, level 3, too.
+The other side is `apptainer build` from the same layout.
+
+Both sides read the same layout on the same disk (zstd layers) and end with one SIF there that Apptainer runs. Ours is a
+process of its own that calls `write_singles`: it unpacks and checks the layers, merges them, has `mksquashfs` compress
+them with zstd and hashes the file. Theirs is `apptainer build --disable-cache`, with its default compressor (gzip,
+level 9); the second ratio has it use zstd, level 3, too.
 
 Memory is the greatest resident size of our process and the greatest of `mksquashfs` in it, added up.
 
@@ -30,7 +32,7 @@ ROUNDS = 3
 MODULES = ("reprobuild/image", "reprobuild/infra/tar", "reprobuild/infra/proc")
 ZSTD = ("--mksquashfs-args", "-comp zstd -Xcompression-level 3")
 
-# In the folder of results: image/, image.json, Apptainer.def. Prints the peak sizes in MiB.
+# In the output directory: image/, image.json, Apptainer.def. Prints the peak sizes in MiB.
 OURS = """
 import os, re, resource, sys
 from pathlib import Path
@@ -47,7 +49,10 @@ Path(sys.argv[2]).write_text(str([peak / 1024, children / 1024]))
 
 
 class Side:
-    """Both sides, in one folder: a copy of the results by links, and what is written from it."""
+    """Both sides, in one directory.
+
+    It has a copy of the results by links, and the files written from it.
+    """
 
     def __init__(self, results: Path, folder: Path, apptainer: str) -> None:
         self.out, self.theirs, self.apptainer = folder / "out", folder / "theirs.sif", apptainer
@@ -59,7 +64,7 @@ class Side:
         (self.out / "image").symlink_to(results / "image")
 
     def ours(self) -> Sample:
-        """Write our SIF, and keep how much memory it took at most."""
+        """Write our SIF, and keep its greatest memory."""
         peaks = self.out / "peaks"
         sample = time_process([sys.executable, "-c", OURS, str(self.out), str(peaks)])
         found = json.loads(peaks.read_text())
@@ -68,7 +73,7 @@ class Side:
         return sample
 
     def apptainer_build(self, *options: str) -> Sample:
-        """Have Apptainer build a SIF from the layout."""
+        """Build a SIF from the layout with Apptainer."""
         self.theirs.unlink(missing_ok=True)
         source = f"oci:{(self.out / 'image').resolve()}"
         sample = time_process(
@@ -79,16 +84,18 @@ class Side:
 
 
 def measure(results: Path, folder: Path, apptainer: str | None, rounds: int = ROUNDS) -> list[Figure]:
-    """Return the figures; `folder` is worked in, and what is left there is removed.
+    """Return the figures of both sides.
+
+    `folder` is worked in, and left clean.
 
     Args:
-        results: a folder of results of `from-snapshot` or `build`; only read.
-        folder: a folder on the disk that both sides write to.
-        apptainer: the program; None where there is none.
+        results: an output directory of `from-snapshot` or `build`; only read.
+        folder: a directory on the disk that both sides write to.
+        apptainer: the program; None if it is missing.
         rounds: how often each side is measured; ours before and after the other.
 
     Raises:
-        NotRunError: there is no Apptainer, no `mksquashfs`, or no image.
+        NotRunError: Apptainer, `mksquashfs` or an image is missing.
     """
     if apptainer is None:
         raise NotRunError("no Apptainer is named: --apptainer PROGRAM")

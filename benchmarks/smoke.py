@@ -1,4 +1,6 @@
-"""How long the smoke test takes on the CPU, in full and in short, against a fixed piece of work with torch.
+"""The time of the determinism test on the CPU.
+
+It is measured in full and in short, against a fixed piece of work with torch.
 
 The work is one process that imports torch and its deterministic algorithms and multiplies matrices, so a slow or busy
 machine slows both sides. The interpreter is that of the results' own context, installed outside of a container.
@@ -16,7 +18,7 @@ from tests.torch_environment import make_torch_environment
 PAIRS = 2
 MODULES = ("reprobuild_runtime/probes",)
 AGAINST = "one process: import torch, 100 products of 1024 x 1024 matrices in strict mode"
-# What 90 s and 15 s are to that work on 2 cores with nothing beside it: some 6 s.
+# The ratios of 90 s and 15 s to that work on 2 idle cores: some 6 s.
 LIMITS = {"smoke test": 15.0, "smoke test, quick": 2.5}
 WORK = """
 import torch
@@ -28,7 +30,10 @@ for _ in range(100):
 
 
 def measure(results: Path, folder: Path, pairs: int = PAIRS) -> list[Figure]:
-    """Return the two figures; raise NotRunError where there are no results of `make demo`."""
+    """Return the two figures.
+
+    NotRunError is raised without results of `make demo`.
+    """
     if not (results / "context").is_dir():
         raise NotRunError(f"there are no results in {results}; `make demo` makes them")
     made = folder / "torch"

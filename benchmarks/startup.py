@@ -1,10 +1,11 @@
-"""How long two things take as whole processes: `reprobuild --help`, and an interpreter of an image.
+"""The times of two whole processes.
+
+They are `reprobuild --help`, and an interpreter of an image.
 
 The first stands against `python -c 'import click'`, the second, which has the seeding hook, against the bare one.
 
-Both sides use one interpreter and count everything: start of Python, site packages of the environment,
-imports, exit. Our side is what the console script does; the script's own file is left out because pip
-and uv write different ones.
+Both sides use one interpreter and count everything: start of Python, site packages of the environment, imports, exit.
+Our side does the work of the console script; the script's own file is left out because pip and uv write different ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PAIRS = 25
 MODULES = ("reprobuild/cli", "reprobuild/errors")
 HOOK_LIMIT = 1.3
 HOOK_MODULES = ("reprobuild_runtime", "reprobuild/recipe/payload", "reprobuild/realise")
-# What the entrypoint leaves to all processes below it.
+# The entrypoint leaves these to all processes below it.
 SETTLED = {
     "REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "7",
     "REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SETTLED": "REPROBUILD_SEED=7 PYTHONHASHSEED=7",
@@ -50,7 +51,10 @@ def _help(pairs: int) -> Figure:
 
 
 def _hook(pairs: int, folder: Path) -> Figure:
-    """Measure two equal environments, one with the hook and its bytecode as in an image."""
+    """Measure two equal environments.
+
+    One has the hook and its bytecode, as in an image.
+    """
     package = folder / "lib" / "reprobuild_runtime"
     shutil.copytree(ROOT / "reprobuild_runtime", package, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(package, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)

@@ -1,4 +1,6 @@
-"""Pack what a machine with a GPU needs to measure the probes into one file that needs only Python and torch.
+"""An archive to measure the probes on a machine with a GPU.
+
+That machine needs only Python and torch.
 
     python dev/gpu_evidence.py build/gpu-evidence.pyz      here
     python gpu-evidence.pyz results                        there; send the folder `results` back
@@ -18,7 +20,7 @@ LARGEST = 10_000_000
 
 
 def pack(target: Path) -> int:
-    """Write the archive and return its size in bytes."""
+    """Write the archive, and return its size in bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     here = Path(__file__).parent
     with tempfile.TemporaryDirectory() as name:

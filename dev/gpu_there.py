@@ -1,4 +1,6 @@
-"""The program inside gpu-evidence.pyz: it measures the probes on the machine that it is started on.
+"""The program of gpu-evidence.pyz, a measurement of the probes.
+
+It measures the machine that it is started on.
 
     python gpu-evidence.pyz FOLDER [--part NAME]... [--quick] [--python INTERPRETER]
 
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-LIMIT = 1200  # seconds for one part; the smoke test ends its own children long before
+LIMIT = 1200  # seconds for one part; the determinism test ends its own children long before
 NOT_OURS = "this machine's own Python and torch were measured, not an image made by reprobuild"
-# Asked in each way of starting a container that there is.
+# Asked in each way of starting a container.
 SEEN = "import torch; print('cuda', torch.cuda.is_available(), torch.cuda.device_count(), torch.__version__)"
 PLATFORM = """
 import json
@@ -42,11 +44,11 @@ print(json.dumps(fingerprint(torch)))
 
 
 class Place:
-    """Where the programs lie, and the interpreter that is measured."""
+    """The directory of the programs, and the interpreter to measure."""
 
     def __init__(self, folder: str, python: str, quick: bool) -> None:
         self.folder, self.python, self.quick = folder, python, quick
-        # As in an image, where a .pth does it: the hook seeds and applies the profile in every interpreter.
+        # As in an image, by a .pth: the hook seeds and applies the profile in every interpreter.
         with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
             file.write("import reprobuild_runtime.startup\n")
 
@@ -56,7 +58,10 @@ class Place:
         return {**os.environ, "PYTHONPATH": self.folder, "REPROBUILD_RECORD": "0", **chosen, **more}
 
     def smoke(self, **options: "Any") -> "dict[str, Any]":
-        """Run the smoke test, and return its document or why there is none."""
+        """Run the determinism test, and return its document.
+
+        A test that cannot run gives {"ran": false, "why"}.
+        """
         program = os.path.join(self.folder, "reprobuild_runtime", "probes", "run.py")
         if self.quick:
             options = {**options, "quick": True, "only": ["index_add", "layer_norm", "draw_normal"]}
@@ -64,7 +69,10 @@ class Place:
 
 
 def ask(command: "list[str]", environ: "dict[str, str]", limit: int = LIMIT) -> "dict[str, Any]":
-    """Run a program that prints one JSON document, and return that, or {"ran": false, "why"}."""
+    """Run a program, and return the JSON document that it prints.
+
+    A failure gives {"ran": false, "why"}.
+    """
     try:
         done = subprocess.run(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=limit
@@ -76,19 +84,28 @@ def ask(command: "list[str]", environ: "dict[str, str]", limit: int = LIMIT) -> 
 
 
 def cuda(place: Place) -> "dict[str, Any]":
-    """All probes in all modes under stress, controls and collectives."""
+    """Measure all probes in all modes under stress.
+
+    Controls and collectives belong to it.
+    """
     return place.smoke(device="cuda")
 
 
 def cuda_calm(place: Place) -> "dict[str, Any]":
-    """The time of each probe in each mode with nothing beside it, and how much slower strict mode is."""
+    """Measure each probe's time in each mode, without stress.
+
+    Strict mode's slowdown is added.
+    """
     found = place.smoke(device="cuda", modes=["default", "profile", "strict"], processes=1, stress=False,
                         controls=False, collectives=False)  # fmt: skip
     return {**found, "slowdown": slowdown(found.get("probes", []))}
 
 
 def slowdown(probes: "list[dict[str, Any]]") -> "dict[str, float]":
-    """Return, for each probe that was timed in both, the time in strict mode divided by that by default."""
+    """Return the slowdown of each probe in strict mode.
+
+    It is the time in strict mode divided by the time by default; a probe without one of the two is left out.
+    """
     found = {}
     for probe in probes:
         times = [probe["modes"].get(mode, {}).get("median_ms") for mode in ("strict", "default")]
@@ -98,19 +115,28 @@ def slowdown(probes: "list[dict[str, Any]]") -> "dict[str, float]":
 
 
 def cuda_compiled(place: Place) -> "dict[str, Any]":
-    """What torch.compile makes, with a cold cache in each process."""
+    """Measure the output of torch.compile.
+
+    Each process has a cold cache.
+    """
     names = ["compiled_gpt_block", "compiled_reduction", "compiled_flex_attention"]
     return place.smoke(device="cuda", modes=["default", "strict"], only=names, stress=False, controls=False,
                        collectives=False, limit=180)  # fmt: skip
 
 
 def cpu(place: Place) -> "dict[str, Any]":
-    """The same on the CPU of this machine."""
+    """Measure all probes on this machine's CPU.
+
+    Modes, stress and controls are those of `cuda`; collectives are left out.
+    """
     return place.smoke(device="cpu", collectives=False)
 
 
 def profiles(place: Place) -> "dict[str, Any]":
-    """The settings in force with each profile, as the hooks of an image apply it."""
+    """Return the settings in force with each profile.
+
+    The hooks of an image apply it.
+    """
     code = (
         "import json, torch; from reprobuild_runtime.fingerprint import fingerprint; found = fingerprint(torch)\n"
         "print(json.dumps({'ran': True, 'settings': found['settings'], 'environment': found['environment']}))"
@@ -120,7 +146,10 @@ def profiles(place: Place) -> "dict[str, Any]":
 
 
 def machine(place: Place) -> "dict[str, Any]":
-    """What this machine is, and in which kinds of containers its GPU can be seen."""
+    """Describe this machine.
+
+    Added are the kinds of containers in which its GPU can be seen.
+    """
     ways = {
         "namespace root": ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"],
         "apptainer": ["apptainer", "exec", "--nv", "--bind", "/", "--userns", "/"],
@@ -131,7 +160,10 @@ def machine(place: Place) -> "dict[str, Any]":
 
 
 def started(place: Place, command: "list[str]") -> "dict[str, Any]":
-    """Say whether a way of starting a container works here, and whether torch sees a GPU inside it."""
+    """Try a way of starting a container here.
+
+    Returns whether it works, and whether torch sees a GPU inside it.
+    """
     if shutil.which(command[0]) is None:
         return {"works": False, "gpu": None, "why": f"there is no {command[0]} on this machine"}
     try:
@@ -153,7 +185,7 @@ PARTS: "dict[str, Callable[[Place], dict[str, Any]]]" = {
 
 
 def uncovered(found: "dict[str, dict[str, Any]]") -> "list[str]":
-    """Return what these results do not cover, in words."""
+    """Return in words the gaps of these results."""
     lines = [NOT_OURS, *(f"part {name} was not run" for name in PARTS if name not in found)]
     for name in ("cuda", "cuda-calm", "cuda-compiled", "cpu"):
         part = found.get(name, {})
@@ -174,7 +206,10 @@ def uncovered(found: "dict[str, dict[str, Any]]") -> "list[str]":
 
 
 def verdicts(part: str, found: "dict[str, Any]") -> "list[str]":
-    """Return a line for each probe and control: verdict, results/runs and median time in each mode."""
+    """Return a line for each probe and control.
+
+    It has verdict, results/runs and median time in each mode.
+    """
     if not found.get("ran", True):
         return [f"{part}: {found.get('why')}"]
     lines = []

@@ -1,10 +1,10 @@
-"""Print which probes and controls the smoke test has: the content of the two files `expected.json`.
+"""The probes and controls of the determinism test, as `expected.json`.
 
     python dev/list_probes.py > reprobuild_runtime/probes/expected.json
     python dev/list_probes.py arrays > reprobuild_runtime/probes/arrays/expected.json
 
-The second is of an image without torch. The host expects these answers of an image, whatever the image says.
-tests/verify/test_expected.py compares the files with what this program prints.
+The second command is for an image without torch. The host expects these answers of an image, whatever the image
+reports. tests/verify/test_expected.py compares the two files with the output of this program.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from reprobuild_runtime.probes import bench, child, controls, ranks
 from reprobuild_runtime.probes.arrays import child as arrays_child
 from reprobuild_runtime.probes.arrays import controls as arrays_controls
 
-# What says in a probe that it is not applicable here.
+# With these a probe reports that it is not applicable here.
 NOT_HERE = re.compile(r"\bb\.(need|package|unseeded)\(|NotHereError")
 CHANGES = (
     "lowest bit", "sign of zero", "payload of NaN", "order", "one element more", "type", "shape", "stride",
     "conjugate view", "negative view",
 )  # fmt: skip
-# Probes of what stands in reprobuild_runtime/probes/alerts.json: torch refuses it on a GPU, and its documentation does
-# not say so.
+# Probes of operations in reprobuild_runtime/probes/alerts.json: torch refuses them on a GPU, and its documentation does
+# not mention it.
 ALERTING = ("index_reduce_mean", "kthvalue", "interpolate_antialias", "sdpa_cudnn")
 EVERYWHERE = ("empty_memory",)
 FRESH = ("set_order", "unseeded", "unseeded_numpy")  # of an image without torch
@@ -38,7 +38,10 @@ ON_CPU = ("completion_order", "set_order", "unseeded")
 
 
 def may_be_absent(function: Any, module: ModuleType) -> bool:
-    """Return whether a probe, or a helper of its file that it calls, can say that it is not applicable."""
+    """Return whether a probe can report that it is not applicable.
+
+    The helpers of its file that it calls are read too.
+    """
     source = inspect.getsource(function)
     helpers = [
         name for name in re.findall(r"\b(\w+)\(", source) if inspect.isfunction(vars(module).get(name))
@@ -49,7 +52,7 @@ def may_be_absent(function: Any, module: ModuleType) -> bool:
 
 
 def listed(device: str) -> dict[str, Any]:
-    """Return what the smoke test on a device must answer."""
+    """Return the expected answers of the determinism test on a device."""
     known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
     return {
@@ -73,7 +76,7 @@ def listed(device: str) -> dict[str, Any]:
 
 
 def arrays() -> dict[str, Any]:
-    """Return what the smoke test of an image without torch must answer."""
+    """Return the expected answers of an image without torch."""
     known = arrays_child.register()
     races = [f"cpu {name}" for name in arrays_controls.RACES]
     return {

@@ -1,8 +1,8 @@
-"""Write the tables of docs/profiles.md from the data of the profiles.
+"""The tables of docs/profiles.md, written from the profiles' data.
 
     python dev/list_profiles.py
 
-What stands between the two marks is replaced; `tests/test_profiles.py` says when that was forgotten.
+The text between the two marks is replaced; `tests/test_profiles.py` fails on a page that is out of date.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BEGIN, END = "<!-- begin: python dev/list_profiles.py -->\n", "<!-- end -->\n"
 
 
 def tables() -> str:
-    """Return a section for each profile, with a table of what it sets."""
+    """Return a section for each profile, with a table of settings."""
     runtime = ROOT / "reprobuild_runtime" / "profiles"
     data: dict[str, Any] = json.loads((runtime / "profiles.json").read_text(encoding="utf-8"))
     lines = [line for name, profile in data["profiles"].items() for line in _section(name, profile)]
@@ -78,7 +78,7 @@ def _value(entry: dict[str, Any]) -> str:
 
 
 def renewed(page: str) -> str:
-    """Return the page with its tables made anew."""
+    """Return the page with new tables."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{tables()}{END}{after}"

@@ -1,16 +1,16 @@
-"""An Apptainer for `make test` on a Debian machine that has none.
+"""An Apptainer for `make test` on a Debian machine without one.
 
     python dev/private_apptainer.py run [--own] [--folder .engine/apptainer] -- CMD...
     python dev/private_apptainer.py clean [--folder .engine/apptainer]
 
 `run` leaves the Apptainer that is on PATH as it is.  Without one, and with `--own`, the packages of Debian's
 unstable, which alone has Apptainer, are downloaded from the mirror that the machine's own apt sources name, and
-unpacked into a root of their own (they need a newer C library).  `bin/apptainer` in the folder starts the program
-there, see `private_root.py`; it is first on PATH for CMD, and the file `version` says what came.  `user/apptainer`
+unpacked into a root of their own (they need a newer C library).  `bin/apptainer` in the directory starts the program
+there, see `private_root.py`; it is first on PATH for CMD, and the file `version` has the version.  `user/apptainer`
 does the same as an unprivileged user with subordinate user numbers, `plain/apptainer` as one without.  Each has the
 root's `mksquashfs` beside it.
 
-Nothing is installed, no maintainer script runs, /etc/subuid is that of the root folder.
+No package is installed, no maintainer script runs, /etc/subuid is that of the root directory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUITE = "sid"
 PACKAGES = ("apptainer", "ca-certificates", "squashfuse", "fuse2fs", "fuse-overlayfs", "uidmap")
 PROGRAMS = ("apptainer", "mksquashfs")
 OWN_APPTAINER = "put an Apptainer of your own on PATH and run the command again"
-# Folders of PATH, and the number of the user that the program runs as in each.
+# Directories of PATH, and the number of the program's user in each.
 USERS = {"bin": 0, "user": 1000, "plain": 1001}
 ACCOUNTS = {"user": 1000, "plain": 1001}
 HOMES = "/var/homes"
@@ -57,14 +57,17 @@ def say(text: str) -> None:
 
 
 class UnstableApt(PrivateApt):
-    """The packages of one moment do: a mirror may be a copy that stands still."""
+    """apt with lists of any age.
+
+    The packages of one moment will do: a mirror may be a copy that stands still.
+    """
 
     def _configuration(self) -> str:
         return super()._configuration() + 'Acquire::Check-Valid-Until "false";\n'
 
 
 def answering_apptainer() -> str | None:
-    """Return the version of an Apptainer on PATH."""
+    """Return the version of an Apptainer on PATH, or None."""
     try:
         done = subprocess.run(["apptainer", "version"], capture_output=True, text=True, check=False)
     except OSError:
@@ -73,7 +76,7 @@ def answering_apptainer() -> str | None:
 
 
 def prepared(folder: Path) -> bool:
-    """Say whether the packages that this version of the script wants are unpacked in full."""
+    """Return whether this script's packages are unpacked in full."""
     try:
         stamp = json.loads((folder / "stamp.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -82,7 +85,7 @@ def prepared(folder: Path) -> bool:
 
 
 def write_accounts(root: Path) -> None:
-    """Write what Debian's maintainer scripts would, and the accounts of USERS."""
+    """Write the accounts of Debian's maintainer scripts and of USERS."""
     masters = root / "usr/share/base-passwd"
     users = "".join(
         f"{name}:x:{number}:{number}::{HOMES}/{name}:/bin/sh\n" for name, number in ACCOUNTS.items()
@@ -102,7 +105,10 @@ def write_accounts(root: Path) -> None:
 
 
 def prepare(folder: Path) -> None:
-    """Download and unpack; the stamp is written last, so a broken try is redone."""
+    """Download and unpack the packages.
+
+    The stamp is written last, so a broken try is redone.
+    """
     codename()
     say(f"fetching {' '.join(PACKAGES)} of Debian {SUITE}, from the machine's own apt sources")
     apt = UnstableApt(folder / "apt", [SUITE])
@@ -119,7 +125,7 @@ def prepare(folder: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
     unpack((deb for deb in debs if deb.name.partition("_")[0] in needed), partial)
     write_accounts(partial)
-    with contextlib.suppress(OSError):  # where no device may be made, the machine's is used
+    with contextlib.suppress(OSError):  # if no device may be made, the machine's is used
         fuse = Path("/dev/fuse").stat().st_rdev
         os.mknod(partial / FUSE, stat.S_IFCHR | 0o600, fuse)
         (partial / FUSE).chmod(0o666)
@@ -131,7 +137,10 @@ def prepare(folder: Path) -> None:
 
 
 def write_programs(folder: Path) -> None:
-    """Write the programs for PATH; always, because this checkout may have been moved."""
+    """Write the programs for PATH.
+
+    They are written at each call, because this checkout may have been moved.
+    """
     start = [
         os.path.realpath(sys.executable),
         "-I",
@@ -191,7 +200,7 @@ def main(argv: Sequence[str]) -> int:
     if options.verb == "clean":
         code = clean(folder)
         with contextlib.suppress(OSError):
-            folder.parent.rmdir()  # only where it is empty
+            folder.parent.rmdir()  # only an empty one
         return code
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:

@@ -1,6 +1,8 @@
-"""apt for the scripts of this folder: the machine's own Debian mirror, and nothing installed.
+"""apt for the scripts of this directory, with the machine's Debian mirror.
 
-Lists, cache and an (empty) package state lie in one folder; maintainer scripts do not run.
+Nothing is installed.
+
+Lists, cache and an (empty) package state lie in one directory; maintainer scripts do not run.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ OWN_ENGINE = "start Docker yourself (or name one with DOCKER_HOST) and run the c
 
 
 class EngineError(Exception):
-    """What happened, and what can be done about it."""
+    """A failure, with a hint for the reader."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(f"{what}\n  hint: {hint}")
@@ -34,7 +36,7 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Mirror:
-    """The machine's own Debian mirror, and how its sources say that it is trusted."""
+    """The machine's Debian mirror, and the trust in it."""
 
     uri: str
     trust: str  # Signed-By and Trusted fields, as they stand in the machine's sources
@@ -44,7 +46,7 @@ class Mirror:
 
 
 def captured(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-    """Run a program and return its standard output."""
+    """Run a program, and return its standard output."""
     environment = {**(os.environ if env is None else env), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -59,7 +61,10 @@ def captured(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
 
 
 def codename() -> str:
-    """Return the code name of this machine's Debian; explain when it is not one."""
+    """Return the code name of this machine's Debian.
+
+    Another system is refused with an explanation.
+    """
     release: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
@@ -79,7 +84,10 @@ def codename() -> str:
 
 
 def fields(stanza: str) -> dict[str, str]:
-    """Split one deb822 stanza; a value keeps its continuation lines (embedded keys have them)."""
+    """Split one deb822 stanza.
+
+    A value keeps its continuation lines (embedded keys have them).
+    """
     found: dict[str, str] = {}
     key = ""
     for line in stanza.splitlines():
@@ -94,7 +102,7 @@ def fields(stanza: str) -> dict[str, str]:
 
 
 def one_line_source(line: str) -> dict[str, str]:
-    """Read a line of a .list file as the stanza that it stands for."""
+    """Read a line of a .list file as a stanza."""
     match = re.match(r"\s*(deb(?:-src)?)\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s*([^#]*)", line)
     if not match:
         return {}
@@ -105,7 +113,10 @@ def one_line_source(line: str) -> dict[str, str]:
 
 
 def machine_sources() -> Iterator[dict[str, str]]:
-    """Read the machine's apt sources; apt itself lists only those it has downloaded from before."""
+    """Read the machine's apt sources.
+
+    apt itself lists only those it has downloaded from before.
+    """
     shell = captured(
         ["apt-config", "shell", "list", "Dir::Etc::SourceList/f", "parts", "Dir::Etc::SourceParts/d"]
     )
@@ -119,7 +130,7 @@ def machine_sources() -> Iterator[dict[str, str]]:
 
 
 def machine_mirror(suite: str) -> Mirror:
-    """Find the mirror of Debian itself among the machine's sources."""
+    """Find the mirror of Debian among the machine's sources."""
     candidates: list[tuple[int, int, Mirror]] = []
     for source in machine_sources():
         named = {key: source.get(key, "").split() for key in ("Types", "Suites", "Components", "URIs")}
@@ -140,9 +151,12 @@ def machine_mirror(suite: str) -> Mirror:
 
 
 def acquire_settings() -> str:
-    """Return how this machine downloads (proxy, certificates), and none of its hooks."""
+    """Return this machine's download settings (proxy, certificates).
+
+    Its hooks are left out.
+    """
     dump = captured(["apt-config", "dump"]).splitlines()
-    # The index targets are apt's built-in ones or the wish of unrelated tools for more files.
+    # The index targets are apt's built-in ones, or requests of unrelated tools for more files.
     kept = [
         line for line in dump if line.startswith("Acquire") and not line.startswith("Acquire::IndexTargets")
     ]
@@ -150,7 +164,10 @@ def acquire_settings() -> str:
 
 
 class PrivateApt:
-    """apt-get with its own sources, lists, cache and an empty package state in one folder."""
+    """apt-get with a directory of its own.
+
+    It holds sources, lists, cache and an empty package state.
+    """
 
     def __init__(self, folder: Path, suites: Sequence[str], types: str = "deb") -> None:
         self.folder = folder.resolve()
@@ -159,7 +176,7 @@ class PrivateApt:
         self.env = {**os.environ, "APT_CONFIG": str(self.folder / "apt.conf")}
 
     def update(self) -> None:
-        """Write the configuration and fetch the package lists."""
+        """Write the configuration, and fetch the package lists."""
         for name in ("lists/partial", "cache/archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         mirror = machine_mirror(codename())
@@ -192,20 +209,26 @@ class PrivateApt:
                 f'Dir::Log "{at}/log";',
                 'Dir::Log::Planner "";',
                 'Acquire::Languages "none";',
-                # The unprivileged user of apt may be unable to enter the folder.
+                # The unprivileged user of apt may be unable to enter the directory.
                 'APT::Sandbox::User "root";\n',
             ]
         )
 
     def closure(self, packages: Sequence[str]) -> dict[str, str]:
-        """Return name and version of the packages and all that they need, on an empty system."""
+        """Return name and version of the packages and their dependencies.
+
+        They are those of an empty system.
+        """
         argv = ["apt-get", "-s", "-q", "--no-install-recommends", "install", *packages]
         lines = captured(argv, self.env).splitlines()
         found = (re.match(r"Inst (\S+) \((\S+) ", line) for line in lines)
         return {one.group(1): one.group(2) for one in found if one}
 
     def download(self, packages: Iterable[str], debs: Path) -> list[Path]:
-        """Download exactly these packages; what is there in full is not downloaded again."""
+        """Download exactly these packages.
+
+        A complete file is not downloaded again.
+        """
         debs.mkdir(parents=True, exist_ok=True)
         argv = ["env", "-C", str(debs), "apt-get", "-q", "download", *packages]
         captured(argv, self.env)
@@ -220,7 +243,10 @@ def unpack(debs: Iterable[Path], into: Path) -> None:
 
 
 def unpack_packages(into: Path, packages: Sequence[str]) -> int:
-    """Download exactly the named packages of the machine's own suite and unpack them."""
+    """Download the named packages, and unpack them.
+
+    They come, without others, from the machine's own suite.
+    """
     with tempfile.TemporaryDirectory(prefix="reprobuild-apt-") as scratch:
         apt = PrivateApt(Path(scratch), [codename()])
         apt.update()
@@ -229,7 +255,10 @@ def unpack_packages(into: Path, packages: Sequence[str]) -> int:
 
 
 def download_source(into: Path, package: str, suite: str) -> int:
-    """Download the files of a source package, checked by apt, into a folder."""
+    """Download a source package's files into a directory.
+
+    apt checks them.
+    """
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reprobuild-apt-") as scratch:
         apt = PrivateApt(Path(scratch), [suite], "deb-src")
@@ -239,7 +268,10 @@ def download_source(into: Path, package: str, suite: str) -> int:
 
 
 def write_sources(folder: Path) -> int:
-    """Write the machine's Debian mirror and its download settings as files for other tools."""
+    """Write the machine's Debian mirror and download settings as files.
+
+    Other tools read them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     suite = codename()
     (folder / "debian.sources").write_text(machine_mirror(suite).source(suite), encoding="utf-8")

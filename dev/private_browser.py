@@ -1,11 +1,13 @@
-"""Chromium and its driver for tests on a Debian machine that has none, and nothing installed.
+"""Chromium and its driver for tests on a Debian machine without them.
+
+Nothing is installed.
 
     python dev/private_browser.py prepare --folder DIR
     python dev/private_browser.py clean --folder DIR
 
-`prepare` downloads both and what they need (200 MB) from the Debian mirror that the machine's own apt sources name,
-unpacks them into the folder, and writes DIR/bin/chromium and DIR/bin/chromedriver, which start them with the
-libraries and fonts of the folder alone. The browser keeps nothing there: who starts it gives it a profile.
+`prepare` downloads both with their dependencies (200 MB) from the Debian mirror of the machine's own apt sources,
+unpacks them into the directory, and writes DIR/bin/chromium and DIR/bin/chromedriver. These start them with the
+libraries and fonts of the directory alone. The browser keeps no data there: its caller gives it a profile.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ FONTS = """<?xml version="1.0"?>
 
 
 def write_programs(folder: Path) -> None:
-    """Write the fonts' configuration, and the programs that start the unpacked ones."""
+    """Write the fonts' configuration, and the starting programs."""
     root = folder / "root"
     for name in ("bin", "home"):
         (folder / name).mkdir(exist_ok=True)
@@ -49,7 +51,7 @@ def write_programs(folder: Path) -> None:
         "LD_LIBRARY_PATH": ":".join(libraries),
         "FONTCONFIG_FILE": str(folder / "fonts.conf"),
         "XDG_DATA_DIRS": str(root / "usr/share"),
-        "HOME": str(folder / "home"),  # where it would keep certificates, also with a profile elsewhere
+        "HOME": str(folder / "home"),  # for the certificates, kept here even with a profile elsewhere
     }
     exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     for name, path in PROGRAMS.items():
@@ -62,7 +64,7 @@ def write_programs(folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Read the command line and do what it says."""
+    """Read the command line, and do its command."""
     top = argparse.ArgumentParser(description="Chromium and chromedriver, without installing them.")
     verbs = top.add_subparsers(dest="verb", required=True)
     for verb in ("prepare", "clean"):

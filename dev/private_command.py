@@ -1,4 +1,4 @@
-"""A command run to its end, whatever asks this program to end before it."""
+"""A command run to its end, also after a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND_GRACE_SECONDS = 15
 
 
 class SignalError(Exception):
-    """A signal asked this program to end."""
+    """A signal to end this program."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"signal {signum}")
@@ -34,7 +34,10 @@ def listen_to_signals(handler: Callable[[int, FrameType | None], object] | signa
 
 
 def run_command(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run the command to its end, also when this program is asked to end before it."""
+    """Run the command to its end.
+
+    A signal to this program is passed on, and the command gets time to end.
+    """
     program = shutil.which(argv[0], path=env["PATH"])
     if program is None:
         say(f"{argv[0]}: command not found")
@@ -54,7 +57,10 @@ def run_command(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def wind_up(process: subprocess.Popen[bytes], signum: int) -> int | None:
-    """Pass a signal on and give the command some time; None when another signal came."""
+    """Pass a signal on, and give the command some time.
+
+    Returns the exit code, or None after another signal.
+    """
     # The terminal has already sent Ctrl-C to the command, which may take a second one badly.
     if signum != signal.SIGINT or not sys.stdin.isatty():
         process.send_signal(signum)

@@ -1,4 +1,4 @@
-"""The private Docker daemon: started, waited for, and ended with all that is its own."""
+"""The private Docker daemon: its start, wait, stop and cleanup."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from private_packages import Layout, search_paths, write_atomically
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
 SOCKET_LIMIT = 100  # bytes; the kernel's own limit is 107
-LONGEST_SOCKET = "exec/containerd/containerd-debug.sock"  # the longest of those the daemon makes
+LONGEST_SOCKET = "exec/containerd/containerd-debug.sock"  # the longest of the daemon's sockets
 READY_SECONDS = 60
 STOP_SECONDS = 20
 
 
 def ping(path: str, timeout: float = 3.0) -> str | None:
-    """Return the Server header of the engine that listens at the socket, None without one."""
+    """Return the Server header of the engine at the socket, or None."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)
@@ -46,7 +46,7 @@ def ping(path: str, timeout: float = 3.0) -> str | None:
 
 @dataclass(frozen=True)
 class Daemon:
-    """A started daemon: the namespaces' keeper, and what has to go with it."""
+    """A started daemon: the namespaces' keeper, and its belongings."""
 
     process: subprocess.Popen[bytes]
     runtime: Path
@@ -58,7 +58,10 @@ class Daemon:
 
 
 def process_start(pid: int) -> str | None:
-    """Return when a process started, which tells it from a later one with the same number."""
+    """Return the start time of a process.
+
+    It tells a process from a later one with the same number.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -78,7 +81,10 @@ def children(pid: int) -> list[int]:
 
 
 def runtime_folder(folder: Path) -> Path:
-    """Return where sockets lie: in the folder, or in /tmp where its path is too long or odd."""
+    """Return the directory of the sockets.
+
+    It is in the folder, or in /tmp for a path that is too long or odd.
+    """
     inside = folder / "run"
     plain = re.fullmatch(r"[\w./+-]+", str(folder), re.ASCII)
     if plain and len(os.fsencode(inside / LONGEST_SOCKET)) <= SOCKET_LIMIT:
@@ -97,7 +103,7 @@ def daemon_configuration(layout: Layout, runtime: Path, cgroup: str) -> dict[str
         "pidfile": str(runtime / "docker.pid"),
         "hosts": [f"unix://{runtime / 'docker.sock'}"],
         "features": {"containerd-snapshotter": not layout.classic, **({"cdi": True} if cdi else {})},
-        # The machine's network stays as it is: containers run with none, or with the host's.
+        # The machine's network stays as it is: containers run without one, or with the host's.
         "bridge": "none",
         "iptables": False,
         "ip6tables": False,
@@ -112,7 +118,9 @@ def daemon_configuration(layout: Layout, runtime: Path, cgroup: str) -> dict[str
 
 
 def daemon_command(layout: Layout, config: Path) -> list[str]:
-    """Return the command; whatever ends this program, also ends every process of the daemon.
+    """Return the daemon's command, bound to the life of this program.
+
+    The end of this program, by whatever cause, also ends every process of the daemon.
 
     setpriv kills unshare when this program dies, unshare kills the first process of the daemon's
     process namespace when it dies itself, and the kernel then kills all others in it.
@@ -163,7 +171,7 @@ def wait_ready(daemon: Daemon, layout: Layout) -> None:
 
 
 def stop(daemon: Daemon, layout: Layout) -> None:
-    """Ask the daemon to end, then make sure that nothing of it is left."""
+    """Ask the daemon to end, then remove all that is left."""
     for child in children(daemon.process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGTERM)
@@ -182,7 +190,7 @@ def forget(layout: Layout, runtime: Path, cgroup: str) -> None:
 
 
 def end_leftover(layout: Layout) -> None:
-    """End the daemon of a run that could not do it itself."""
+    """End the daemon that an earlier run left behind."""
     try:
         state = json.loads(layout.state.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A Docker engine for `make demo` and `make test` on a Debian machine that has none.
+"""A Docker engine for `make demo` and `make test` on Debian.
 
     python dev/private_engine.py run [--folder .engine] -- CMD...
     python dev/private_engine.py run --classic [--suite own] [--packages .engine] --folder DIR -- CMD...
@@ -7,19 +7,18 @@
     python dev/private_engine.py source DIR PACKAGE SUITE
     python dev/private_engine.py sources FILE
 
-`run` uses the engine that answers, if one does.  Otherwise Docker's packages are downloaded from
-the Debian mirror that the machine's own apt sources name and unpacked into one folder, and a
-daemon of their own runs for as long as CMD does.  Nothing is installed: apt works on lists, a
-cache and an (empty) package state inside the folder, maintainer scripts do not run, and every
-mount is made in a mount namespace that ends with the command.
+`run` uses the engine that answers, if one does.  Otherwise Docker's packages are downloaded from the Debian mirror that
+the machine's own apt sources name and unpacked into one directory, and a daemon of their own runs for as long as CMD
+does.  Nothing is installed: apt works on lists, a cache and an (empty) package state inside the directory, maintainer
+scripts do not run, and every mount is made in a mount namespace that ends with the command.
 
-`run --classic` always starts a daemon of its own, one that keeps images as Docker did before
-containerd: what loads images has to be tried on both.  `--suite own` takes the machine's own Docker
-(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use, and
-`--cdi` descriptions of devices (the Container Device Interface).
+`run --classic` always starts a daemon of its own.  It keeps images as Docker did before containerd: loading of images
+has to be tried on both.  `--suite own` takes the machine's own Docker (20.10 on Debian 12), `--packages` the unpacked
+packages of another directory, which may be in use, and `--cdi` descriptions of devices (the Container Device
+Interface).
 
-`unpack`, `source` (the files of a source package) and `sources` give the same private use of apt to
-the other scripts of this folder.
+`unpack`, `source` (the files of a source package) and `sources` give the same private use of apt to the other scripts
+of this directory.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ LOCK_NAME = "private-engine.lock"
 
 
 def answering_engine() -> str | None:
-    """Describe the engine that the environment names, when it answers."""
+    """Describe the environment's engine, or return None without an answer."""
     host = os.environ.get("DOCKER_HOST") or f"unix://{DEFAULT_SOCKET}"
     if host.startswith("unix://"):
         server = ping(host.removeprefix("unix://"))
@@ -66,7 +65,10 @@ def answering_engine() -> str | None:
 
 
 def client_environment(layout: Layout, socket_path: Path) -> dict[str, str]:
-    """Return the command's environment; what would lead it to another engine is left out."""
+    """Return the command's environment.
+
+    Variables that would lead it to another engine are left out.
+    """
     other = {
         "DOCKER_CONTEXT",
         "DOCKER_TLS_VERIFY",
@@ -81,7 +83,10 @@ def client_environment(layout: Layout, socket_path: Path) -> dict[str, str]:
 
 
 def lock(folder: Path, *, wait: bool) -> int:
-    """Take the folder's lock; a run in the same folder holds it until its daemon is gone."""
+    """Take the directory's lock.
+
+    A run in the same directory holds it until its daemon is gone.
+    """
     path = folder / LOCK_NAME
     while True:
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +150,7 @@ def run(layout: Layout, argv: Sequence[str]) -> int:
 
 
 def clean(folder: Path) -> int:
-    """Stop a left-over daemon and remove the folder."""
+    """Stop a left-over daemon, and remove the directory."""
     if not folder.exists():
         return 0
     if not (folder / LOCK_NAME).exists():

@@ -1,4 +1,4 @@
-"""Mounts in a mount namespace of our own: the machine sees none of them."""
+"""Mounts in a private mount namespace, invisible to the machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def unmount(target: str) -> None:
 
 
 def enter_mount_namespace() -> None:
-    """Continue in a mount namespace of our own: mounts of the machine come in, none goes out."""
+    """Continue in a private mount namespace.
+
+    Mounts of the machine come in; mounts made here stay inside.
+    """
     if os.geteuid() != 0:
         raise EngineError(
             "no Docker engine answers, and a private one needs root", f"be root, or {OWN_ENGINE}"
@@ -55,7 +58,10 @@ def enter_mount_namespace() -> None:
 
 
 def mount_cgroups() -> None:
-    """Mount the control groups where nobody has (a chroot); the machine does not see it."""
+    """Mount the control groups if they are missing (a chroot).
+
+    The machine does not see the mount.
+    """
     if any(Path("/sys/fs/cgroup").glob("*")):
         return
     try:
@@ -79,7 +85,10 @@ def mount_cgroups() -> None:
 
 
 def try_overlay(folder: Path) -> None:
-    """Mount an overlay where the images will lie: better a plain word now than a riddle later."""
+    """Mount an overlay on trial in the directory of the images.
+
+    A clear error now is better than a riddle later.
+    """
     trial = folder / "overlay-trial"
     for name in ("lower", "upper", "work", "merged"):
         (trial / name).mkdir(parents=True, exist_ok=True)
@@ -98,11 +107,13 @@ def try_overlay(folder: Path) -> None:
 
 @contextlib.contextmanager
 def hidden(path: Path) -> Iterator[None]:
-    """Lay an empty file system over a folder that the daemon writes to whatever one configures.
+    """Lay an empty file system over a directory.
 
-    The folder has to exist.  One that had to be made carries the time stamp 0, and only such a one
-    is removed.  Removing it would take the mount away from the engine of another checkout, so each
-    engine holds a shared lock on it, and only the last one removes it.
+    The daemon writes to it under any configuration.
+
+    The directory has to exist.  One that had to be made carries the time stamp 0, and only such a one is removed.
+    Removing it would take the mount away from the engine of another checkout, so each engine holds a shared lock on it,
+    and only the last one removes it.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o711, parents=True)
@@ -124,7 +135,7 @@ def hidden(path: Path) -> Iterator[None]:
 
 
 def remove_cgroups(name: str) -> None:
-    """Remove the emptied control groups of the daemon, children first."""
+    """Remove the daemon's emptied control groups, children first."""
     for top in (*Path("/sys/fs/cgroup").glob(name), *Path("/sys/fs/cgroup").glob(f"*/{name}")):
         for folder, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):
@@ -132,7 +143,7 @@ def remove_cgroups(name: str) -> None:
 
 
 def mounts_under(folder: Path) -> list[str]:
-    """Return the mount points in a folder, the innermost first."""
+    """Return the mount points in a directory, innermost first."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     octal = re.compile(r"\\([0-7]{3})")
     points = [octal.sub(lambda m: chr(int(m.group(1), 8)), line.split()[4]) for line in lines]

@@ -1,4 +1,4 @@
-"""Packages unpacked into a folder; of the private Docker engine also which they are, and where everything lies."""
+"""Packages unpacked into a directory, and the private engine's layout."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from private_apt import EngineError, PrivateApt, codename, say, unpack
 
-# Docker 26 knows OCI layouts and SOURCE_DATE_EPOCH; Debian 12's own Docker 20.10 does not.  The
-# binaries of Debian 13 run on Debian 12's libc, its runc does not, so the lower half stays.
+# Docker 26 knows OCI layouts and SOURCE_DATE_EPOCH; Debian 12's own Docker 20.10 does not.  The binaries of Debian 13
+# run on Debian 12's libc, its runc does not, so the lower half stays.
 ENGINE_SUITE = "trixie"
 ENGINE_PACKAGES = ("docker.io", "docker-cli", "docker-buildx")
 RUNTIME_PACKAGES = ("containerd", "runc", "xz-utils")
@@ -23,10 +23,10 @@ LOG_NAME = "dockerd.log"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of the private engine lies.
+    """The directories of the private engine.
 
-    `folder` is what one daemon uses; `packages` is the folder below which the packages are unpacked; `cdi` is where
-    the daemon finds descriptions of devices.
+    `folder` is the directory of one daemon; `packages` is the directory above the unpacked packages; in `cdi` the
+    daemon finds descriptions of devices.
     """
 
     folder: Path
@@ -69,7 +69,9 @@ def write_atomically(path: Path, text: str) -> None:
 def prepare_folder(
     folder: Path, packages: Sequence[str], configure: Callable[[Path], None], lock_name: str
 ) -> None:
-    """Unpack packages and what they need into `folder/root`, and configure them, unless that was done.
+    """Unpack packages and their dependencies into `folder/root`.
+
+    They are configured too; finished work is not repeated.
 
     One process does it, the others wait for its lock; the stamp is written last, so a broken try is redone.
     """
@@ -95,7 +97,7 @@ def prepare_folder(
 
 
 def prepared(layout: Layout) -> bool:
-    """Say whether the packages of this version of the script are unpacked in full."""
+    """Return whether this script's packages are unpacked in full."""
     try:
         stamp = json.loads(layout.stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -104,14 +106,17 @@ def prepared(layout: Layout) -> bool:
 
 
 def prepare(layout: Layout) -> None:
-    """Download and unpack the engine; the stamp is written last, so a broken try is redone."""
+    """Download and unpack the engine.
+
+    The stamp is written last, so a broken try is redone.
+    """
     own = codename()
     wanted = wanted_packages(own, layout.suite)
     say(f"fetching {' '.join(wanted)} and what they need, from the machine's own apt sources")
     apt = PrivateApt(layout.folder / "apt", list(dict.fromkeys([own, layout.suite])))
     apt.update()
-    # Every Debian machine with apt has the essential packages and apt's own needs; their C
-    # library must not come from elsewhere, because the programs are started by the machine's.
+    # Every Debian machine with apt has the essential packages and apt's own needs; their C library must not come from
+    # elsewhere, because the programs are started by the machine's.
     present = apt.closure(["?essential", "apt"])
     needed = {n: v for n, v in apt.closure(wanted).items() if n not in present}
     debs = apt.download([f"{name}={version}" for name, version in needed.items()], apt.folder / "debs")
@@ -126,7 +131,10 @@ def prepare(layout: Layout) -> None:
 
 
 def link_client(layout: Layout) -> None:
-    """Give the client a folder of its own for PATH, and its plugin a configuration folder."""
+    """Link the client and its plugin.
+
+    The client gets a directory of its own for PATH, the plugin a configuration directory.
+    """
     binaries, plugins = layout.packages / "bin", layout.packages / "config" / "cli-plugins"
     links = [(binaries, "docker", "usr/bin/docker")]
     if layout.suite == ENGINE_SUITE:
@@ -141,7 +149,10 @@ def link_client(layout: Layout) -> None:
 
 
 def search_paths(root: Path) -> dict[str, str]:
-    """Return PATH and LD_LIBRARY_PATH for the daemon: unpacked files first, then the system's."""
+    """Return PATH and LD_LIBRARY_PATH for the daemon.
+
+    Unpacked files come first, then the system's.
+    """
     programs = [str(root / name) for name in ("usr/bin", "usr/sbin", "bin", "sbin")]
     libraries = [str(path) for top in ("usr/lib", "lib") for path in sorted(root.glob(f"{top}/*-linux-*"))]
     system = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/bin:/sbin:/bin"

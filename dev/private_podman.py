@@ -1,16 +1,18 @@
-"""podman for tests on a Debian machine that has none: `podman` on PATH, and nothing installed.
+"""podman for tests on a Debian machine without one.
+
+It is on PATH, and nothing is installed.
 
     python dev/private_podman.py run --folder DIR -- CMD...
     python dev/private_podman.py prepare --folder DIR
     python dev/private_podman.py clean --folder DIR
 
-`prepare` downloads podman's packages from the Debian mirror that the machine's own apt sources name, unpacks them
-into the folder, and writes DIR/bin/podman, which starts that podman with storage, state, configuration and home of
-its own, all in the folder (state in a folder of /tmp, where podman finds the path too long).  `run` prepares where
-that is needed, and runs CMD with DIR/bin first on PATH.  Root is needed: an unprivileged podman needs setuid
-helpers, which have to be installed.
+`prepare` downloads podman's packages from the Debian mirror that the machine's own apt sources name, unpacks them into
+the directory, and writes DIR/bin/podman, which starts that podman with storage, state, configuration and home of its
+own, all in the directory (state in a directory of /tmp, if podman finds the path too long).  `run` prepares if that is
+needed, and runs CMD with DIR/bin first on PATH.  Root is needed: an unprivileged podman needs setuid helpers, which
+have to be installed.
 
-Outside the folder podman makes only what ends with a container: its mounts, its control groups, /run/runc.
+Outside the directory podman makes only things that end with a container: its mounts, its control groups, /run/runc.
 """
 
 from __future__ import annotations
@@ -37,12 +39,15 @@ PACKAGES = ("podman", "runc", "crun")
 LOCK_NAME = "private-podman.lock"
 LONGEST_RUNROOT = 50  # bytes; podman refuses more
 OWN_PODMAN = "install podman yourself (`apt-get install podman`)"
-# What the machine lets every process have; podman's own default is more than some machines give root.
+# The limits that the machine gives every process; podman's own default is more than some machines give root.
 ULIMITS = ("nofile=1024:1024", "nproc=1000:1000")
 
 
 def runtime_folder(folder: Path) -> Path:
-    """Return where state lies that a restart ends: in the folder, or in /tmp where podman finds its path too long."""
+    """Return the directory of the state that a restart ends.
+
+    It is in the folder, or in /tmp if podman finds its path too long.
+    """
     inside = folder / "run"
     if len(os.fsencode(inside / "storage")) <= LONGEST_RUNROOT:
         inside.mkdir(mode=0o700, exist_ok=True)
@@ -57,14 +62,14 @@ def runtime_folder(folder: Path) -> Path:
 
 
 def prepare(folder: Path) -> None:
-    """Download, unpack and configure, unless that was done."""
+    """Download, unpack and configure podman, unless that was done."""
     if os.geteuid() != 0:
         raise EngineError("a private podman needs root", f"be root, or {OWN_PODMAN}")
     prepare_folder(folder, PACKAGES, configure, LOCK_NAME)
 
 
 def configure(folder: Path) -> None:
-    """Write podman's configuration and the program that starts it with it."""
+    """Write podman's configuration, and the program to start it."""
     root, etc, home = folder / "root", folder / "etc", folder / "home"
     for made in (etc, home / ".config/containers", folder / "tmp", folder / "bin"):
         made.mkdir(parents=True, exist_ok=True)
@@ -95,7 +100,10 @@ def configure(folder: Path) -> None:
 
 
 def configuration(folder: Path, paths: dict[str, str]) -> str:
-    """Return containers.conf: https://github.com/containers/common/blob/main/docs/containers.conf.5.md."""
+    """Return containers.conf.
+
+    Its format: https://github.com/containers/common/blob/main/docs/containers.conf.5.md.
+    """
     root = folder / "root"
     runtimes = {
         name: [str(root / "usr/sbin" / name), str(root / "usr/bin" / name)] for name in ("runc", "crun")
@@ -126,7 +134,10 @@ def configuration(folder: Path, paths: dict[str, str]) -> str:
 
 
 def starter(folder: Path, paths: dict[str, str]) -> str:
-    """Return the text of DIR/bin/podman. CONTAINERS_CONF may name another configuration."""
+    """Return the text of DIR/bin/podman.
+
+    CONTAINERS_CONF may name another configuration.
+    """
     fixed = {
         "HOME": folder / "home",
         "TMPDIR": folder / "tmp",
@@ -149,7 +160,7 @@ def starter(folder: Path, paths: dict[str, str]) -> str:
 
 
 def clean(folder: Path) -> None:
-    """End what runs in the folder and remove it."""
+    """End everything that runs in the directory, and remove it."""
     if not (folder / LOCK_NAME).exists():
         return
     program = folder / "bin/podman"

@@ -1,9 +1,11 @@
-"""A registry for tests on a Debian machine that has none: Debian's own, started on loopback, and nothing installed.
+"""A registry on loopback for tests on Debian.
+
+It is Debian's own, and nothing is installed.
 
     python dev/private_registry.py prepare --folder DIR
 
 `prepare` downloads the package `docker-registry` from the Debian mirror that the machine's own apt sources name, and
-unpacks it into the folder. `Registry` of this module starts the program with storage of its own and a login.
+unpacks it into the directory. `Registry` of this module starts the program with storage of its own and a login.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ SECONDS = 30
 
 
 def prepare(folder: Path) -> Path:
-    """Return the program, unpacked once; processes wait for each other."""
+    """Return the program, unpacked once.
+
+    Processes wait for each other.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "root" / PROGRAM
     with (folder / "private-registry.lock").open("w") as stream:
@@ -46,12 +51,12 @@ def prepare(folder: Path) -> Path:
 
 
 class Registry:
-    """A running registry: `host` is where, `storage` the folder that it keeps images in.
+    """A running registry: its address `host` and its directory `storage`.
 
     Args:
-        program: what `prepare` returned.
+        program: the path that `prepare` returned.
         folder: for its configuration and storage.
-        login: a line of an htpasswd file (bcrypt), or none for a registry that asks nobody.
+        login: a line of an htpasswd file (bcrypt), or an empty one for a registry without a login.
     """
 
     def __init__(self, program: Path, folder: Path, login: str = "") -> None:
@@ -96,7 +101,10 @@ class Registry:
         self.stop()
 
     def stop(self) -> None:
-        """End it; what it holds stays in its folder."""
+        """End the registry.
+
+        Its content stays in its directory.
+        """
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

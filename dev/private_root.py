@@ -1,17 +1,19 @@
-"""Run a program in a root folder of its own, with the machine's folders in it.
+"""A program run in a root directory of its own.
+
+The machine's directories are in it.
 
     python3 -I -S dev/private_root.py [--user N] ROOT PROGRAM ARGUMENT...
 
-The program sees the system of ROOT (`/usr`, `/etc`, `/lib`, `/var`) and, at their own places, everything else
-that the machine has at the top: the folders of people and projects, `/tmp`, `/var/tmp`, `/dev`, `/proc`, `/sys`.
-It keeps this process's number, so a signal reaches it, and its mounts end with it.
+The program sees the system of ROOT (`/usr`, `/etc`, `/lib`, `/var`) and, at their own places, everything else that the
+machine has at the top: the directories of people and projects, `/tmp`, `/var/tmp`, `/dev`, `/proc`, `/sys`. It keeps
+this process's number, so a signal reaches it, and its mounts end with it.
 
-It runs in a user namespace with the same numbers of users (without privileges: with one's own alone), because
-root's rights there are whole even where the machine's own root has lost some, as in many containers and virtual
-machines.  That, and not a chroot, in which no further user namespace can be made.  `--user` gives these rights up:
-what a user with that number can do.
+It runs in a user namespace with the same numbers of users (without privileges: with one's own alone), because root's
+rights there are whole even where the machine's own root has lost some, as in many containers and virtual machines.  A
+chroot will not do: no further user namespace can be made in it.  `--user` gives these rights up and leaves those of a
+user with that number.
 
-Only the standard library and no module of this folder: it runs at every start of the program.
+It uses the standard library and no module of this directory: it runs at every start of the program.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import NoReturn
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_BIND, MS_REC = 0x1000, 0x4000
 MNT_DETACH = 2
-# Of the root folder; everything else at the top is the machine's.
+# Of the root directory; everything else at the top is the machine's.
 OWN = {"usr", "bin", "sbin", "etc", "var", "run", "boot", "lost+found"}
 # The machine's own /dev/fuse may be root's alone.
 FUSE = "var/lib/fuse"
@@ -49,10 +51,12 @@ def bind(source: str, target: str) -> None:
 
 
 def same_numbers(table: str) -> str:
-    """Return a map of user numbers that leaves each as it is, from this process's own map.
+    """Return a map that leaves each user number as it is.
 
-    Not all numbers: by a map of all, programs tell that they are not in a user namespace, and expect rights
-    that only the machine's root has.
+    It is made from this process's own map, `table`.
+
+    It does not map all numbers: by a map of all, programs notice that they are not in a user namespace, and expect
+    rights that only the machine's root has.
     """
     rows = (map(int, line.split()) for line in table.splitlines())
     kept = ((inside, min(count, HIGHEST - inside)) for inside, _, count in rows if inside < HIGHEST)
@@ -60,7 +64,10 @@ def same_numbers(table: str) -> str:
 
 
 def namespace_maps() -> dict[str, str]:
-    """Return what to write to which file of /proc/PID: root keeps every number, another user the own ones."""
+    """Return the content of each map file of /proc/PID.
+
+    Root keeps every number, another user its own ones.
+    """
     if os.geteuid() == 0:
         return {name: same_numbers(Path("/proc/self", name).read_text()) for name in ("uid_map", "gid_map")}
     user, group = os.geteuid(), os.getegid()
@@ -68,7 +75,10 @@ def namespace_maps() -> dict[str, str]:
 
 
 def enter_namespaces() -> None:
-    """Enter a user and a mount namespace; a second process writes the maps, since only one outside may."""
+    """Enter a user and a mount namespace.
+
+    A second process writes the maps, since only one outside may.
+    """
     maps = namespace_maps()
     pid = os.getpid()
     ready, go = os.pipe()
@@ -91,7 +101,10 @@ def enter_namespaces() -> None:
 
 
 def shared(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (place on the machine, place in the root) of what the program sees of the machine."""
+    """Yield the directories that the program shares with the machine.
+
+    Each is (place on the machine, place in the root).
+    """
     for entry in sorted(os.scandir("/"), key=lambda entry: entry.name):
         name = entry.name
         if entry.is_dir(follow_symlinks=False) and name not in OWN and not name.startswith("lib"):

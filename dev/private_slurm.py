@@ -1,13 +1,15 @@
-"""A Slurm cluster of three nodes, and Lmod, for one command, on a Debian machine that has neither.
+"""A Slurm cluster of three nodes, and Lmod, on Debian.
+
+It is for one command, on a machine that has neither.
 
     python dev/private_slurm.py run [--folder build/engines/slurm] -- CMD...
 
-The packages come from the mirror that the machine's own apt sources name, and are unpacked into one folder (30 MB).
+The packages come from the mirror that the machine's own apt sources name, and are unpacked into one directory (30 MB).
 CMD sees them at their own places, as if they were installed: it runs in namespaces of its own (mounts, processes,
-network, name of the host), with an overlay of the packages on /usr and an empty /run.  There it finds three nodes that
-are idle, `n1` to `n3`, in the partition `p`; all daemons run as root on this host and listen to nobody outside. CMD
-may write /run/slurm/prolog and /run/slurm/task-prolog, which are empty. Whatever ends this program, ends them all, and
-nothing stays but the folder.
+network, name of the host), with an overlay of the packages on /usr and an empty /run.  There it finds three idle nodes,
+`n1` to `n3`, in the partition `p`; all daemons run as root on this host and do not listen outside. CMD may write
+/run/slurm/prolog and /run/slurm/task-prolog, which are empty. The end of this program, by whatever cause, ends them
+all, and only the directory stays.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ SOCKET = Path("/run/munge/socket")
 READY_SECONDS = 30
 SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8914, 0x8916, 1
 
-# Each node has more processors than the machine: how they are bound is not what is tried here.
+# Each node has more processors than the machine: their binding is not tried here.
 CONFIGURATION = f"""\
 ClusterName={HOST}
 SlurmctldHost={HOST}(127.0.0.1)
@@ -73,7 +75,7 @@ def say(text: str) -> None:
 
 
 def prepared(folder: Path) -> bool:
-    """Say whether the packages that this version of the script wants are unpacked in full."""
+    """Return whether this script's packages are unpacked in full."""
     try:
         stamp = json.loads((folder / "stamp.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -82,7 +84,10 @@ def prepared(folder: Path) -> bool:
 
 
 def prepare(folder: Path) -> None:
-    """Download and unpack; the stamp is written last, so a broken try is redone."""
+    """Download and unpack the packages.
+
+    The stamp is written last, so a broken try is redone.
+    """
     say(f"fetching {' '.join(PACKAGES)} and what they need, from the machine's own apt sources")
     apt = PrivateApt(folder / "apt", [codename()])
     apt.update()
@@ -93,7 +98,7 @@ def prepare(folder: Path) -> None:
     for leftover in (partial, folder / "root"):
         shutil.rmtree(leftover, ignore_errors=True)
     unpack((deb for deb in debs if deb.name.partition("_")[0] in needed), partial)
-    for name in ("lib", "bin", "sbin"):  # where the machine has links to those of /usr
+    for name in ("lib", "bin", "sbin"):  # the machine may have links to those of /usr
         if (partial / name).is_dir():
             shutil.copytree(partial / name, partial / "usr" / name, symlinks=True, dirs_exist_ok=True)
     for name in ALTERNATIVES:
@@ -105,7 +110,10 @@ def prepare(folder: Path) -> None:
 
 
 def run(folder: Path, argv: Sequence[str]) -> int:
-    """Run the command in namespaces that end with this program, however that ends."""
+    """Run the command in namespaces that end with this program.
+
+    They end however it ends.
+    """
     if os.geteuid() != 0:
         raise EngineError("a private Slurm needs root", f"be root, or {OWN_SLURM}")
     listen_to_signals(raise_interrupted)
@@ -131,7 +139,10 @@ def run(folder: Path, argv: Sequence[str]) -> int:
 
 
 def first_process(folder: Path, argv: Sequence[str]) -> int:
-    """Do the work in a second process: the first of a namespace has to collect all that others leave behind."""
+    """Do the work in a second process.
+
+    The first of a namespace has to collect all that others leave behind.
+    """
     worker = os.fork()
     if worker == 0:
         try:
@@ -148,7 +159,10 @@ def first_process(folder: Path, argv: Sequence[str]) -> int:
 
 
 def run_inside(folder: Path, argv: Sequence[str]) -> int:
-    """Start the cluster, run the command; the daemons end with the first process."""
+    """Start the cluster, and run the command.
+
+    The daemons end with the first process.
+    """
     started = time.monotonic()
     make_place(folder)
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/bin"
@@ -163,7 +177,7 @@ def run_inside(folder: Path, argv: Sequence[str]) -> int:
 def make_place(folder: Path) -> None:
     """Make host name, network, /usr, /run and the configuration."""
     socket.sethostname(HOST)
-    # A second address, because the C library finds none for a program to listen at where all are loopback's.
+    # A second address: if all are loopback's, the C library finds none for a program to listen at.
     address = socket.inet_aton("192.0.2.1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP))

@@ -1,10 +1,10 @@
-"""Measure the probes on the CPU, and write what was seen into docs/probes.md.
+"""The measurements of the probes on the CPU, for docs/probes.md.
 
     python dev/probe_table.py measure INTERPRETER docs/evidence/probes-cpu-DATE.json     one with torch
     python dev/probe_table.py write docs/evidence/probes-cpu-DATE.json
 
-The first writes evidence, the second the tables between the two marks of the page. The test
-tests/runtime/test_probe_table.py compares them with the evidence and with the probes that there are.
+The first command writes evidence, the second the tables between the two marks of the page. The test
+tests/runtime/test_probe_table.py compares them with the evidence and with the probes in the code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ MODES = ("default", "profile", "strict")
 
 
 def measure(interpreter: Path, target: Path) -> None:
-    """Run the smoke test in full with an interpreter that has torch, and write it as evidence."""
+    """Run the full determinism test, and write it as evidence.
+
+    The interpreter has torch.
+    """
     about = machine()
     program = ROOT / "reprobuild_runtime" / "probes" / "run.py"
     done = subprocess.run([interpreter, program, '{"seed": 7}'], stdout=subprocess.PIPE, check=True)

@@ -1,10 +1,12 @@
-"""Run the tests in two lines side by side: those on the example's store; and all others, then some of the first.
+"""The tests, run in two lines side by side.
+
+One line has the tests on the example's store; the other has all others, then some of the first.
 
     python dev/run_tests.py [ARGUMENT OF PYTEST...]
 
-What a session makes once, first of all the example's image, is so made twice and no more, and both lines take about as
-long (`tests/conftest.py` has the parts). What the second line says comes when both have ended. The exit code is the
-first that is not 0; a part for which no test is left has none.
+The things that a session makes once, first of all the example's image, are so made twice and no more, and both lines
+take about as long (`tests/conftest.py` has the parts). The output of the second line is printed after both have ended.
+The exit code is the first that is not 0; a part without tests has none.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ def main(arguments: list[str]) -> int:
 
 
 def run(parts: tuple[str, ...], arguments: list[str], said: IO[bytes] | None) -> list[int]:
-    """Run parts one after the other, what they say into a file where there is one, and return their exit codes."""
+    """Run parts in order, and return their exit codes.
+
+    Their output goes into the file `said`, if there is one.
+    """
     codes: list[int] = []
     for part in parts:
         if codes and codes[-1] not in (0, FAILED, NO_TESTS):  # interrupted, or no test could be run at all

@@ -1,8 +1,8 @@
-"""Which variables of the environment a piece of Python reads, seen in its syntax tree.
+"""The environment variables that Python code reads, by syntax tree.
 
-A read is `E.get(N)`, `E[N]`, `E.pop(N)`, `getenv(N)` or `N in E`, where E is called `env`, `environ` or `GIVEN`, and N
-is a text, a constant of any file, runs over a literal collection of those, or is a parameter of a function that is
-called with one.  What programs and libraries read by themselves cannot be seen this way.
+A read is `E.get(N)`, `E[N]`, `E.pop(N)`, `getenv(N)` or `N in E`, with E called `env`, `environ` or `GIVEN`. N is a
+text, a constant of any file, runs over a literal collection of those, or is a parameter of a function that is called
+with one.  Reads by programs and libraries cannot be seen this way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ Texts = Mapping[str, tuple[str, ...]]
 
 
 def scan(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return each variable that the files read, with the files that do, both sorted."""
+    """Return each variable that is read, with its files.
+
+    Both are sorted.
+    """
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
     shared: Texts = {}
     for _ in range(2):  # some are made of another file's
@@ -33,16 +36,22 @@ def scan(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def reads(tree: ast.Module, constants: Texts) -> set[str]:
-    """Return the names that a module reads; `constants` are the texts that its names stand for."""
+    """Return the names that a module reads.
+
+    `constants` are the texts that its names stand for.
+    """
     asking = _asking(tree)
     return {name for name in _reads(tree, constants, asking) if NAME.fullmatch(name)}
 
 
 def _reads(scope: ast.AST, known: Texts, asking: Mapping[str, int]) -> Iterator[str]:
-    """Yield what one function, or the module, reads; a loop's variable means something in its function alone."""
+    """Yield the reads of one function or of the module.
+
+    A loop's variable means something in its function alone.
+    """
     inner: list[ast.AST] = []
     nodes = list(_own_nodes(scope, inner))
-    for _ in range(2):  # a loop over what an outer loop gives
+    for _ in range(2):  # a loop over the values of an outer loop
         known = {**known, **_loops(nodes, known)}
     for node in nodes:
         for key in _keys(node, asking):
@@ -61,7 +70,7 @@ def _own_nodes(scope: ast.AST, inner: list[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(node: ast.AST, asking: Mapping[str, int]) -> Iterator[ast.expr]:
-    """Yield the expression that names a variable, where the node reads one."""
+    """Yield the name of the variable that the node reads."""
     if isinstance(node, ast.Call) and node.args:
         function = node.func
         called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
@@ -84,7 +93,10 @@ def _is_mapping(node: ast.expr) -> bool:
 
 
 def _asking(tree: ast.Module) -> dict[str, int]:
-    """Return the functions of a module that read the variable which a parameter names, and that one's place."""
+    """Return the functions that read a variable named by a parameter.
+
+    The value is that parameter's place.
+    """
     found = {}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
@@ -100,7 +112,7 @@ def _named(node: ast.expr) -> str:
 
 
 def constants(tree: ast.Module, shared: Texts) -> dict[str, tuple[str, ...]]:
-    """Return a module's names for texts, and for collections of texts."""
+    """Return a module's names for texts and collections of texts."""
     found: dict[str, tuple[str, ...]] = {}
     for node in tree.body:
         pairs: list[tuple[ast.expr, ast.expr | None]] = []
@@ -122,7 +134,7 @@ def constants(tree: ast.Module, shared: Texts) -> dict[str, tuple[str, ...]]:
 
 
 def _loops(nodes: Iterable[ast.AST], known: Texts) -> dict[str, tuple[str, ...]]:
-    """Return what the variables of loops over collections of texts can be."""
+    """Return the texts of variables of loops over collections."""
     found: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         if isinstance(node, (ast.For, ast.comprehension)) and (words := _texts(node.iter, known)):
@@ -133,7 +145,10 @@ def _loops(nodes: Iterable[ast.AST], known: Texts) -> dict[str, tuple[str, ...]]
 
 
 def _texts(node: ast.expr, known: Texts) -> tuple[str, ...]:
-    """Return the texts that an expression can be, as far as its syntax tells."""
+    """Return the possible texts of an expression.
+
+    Its syntax alone is read.
+    """
     if isinstance(node, ast.Constant):
         return (node.value,) if isinstance(node.value, str) else ()
     if isinstance(node, ast.Name):

@@ -1,9 +1,11 @@
-"""Write docs/reference.md from the code: verbs, exit codes, decisions, services, variables.
+"""The page docs/reference.md, written from the code.
+
+It has commands, exit codes, decisions, services and variables.
 
     python dev/write_reference.py
 
-tests/test_reference.py compares the page with what this program gives, and says when it was forgotten. The meaning of
-each variable stands in dev/variables.toml.
+tests/test_reference.py compares the page with this program's output, and fails on a page that is out of date. The
+meaning of each variable stands in dev/variables.toml.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ UNKNOWN = "not described in dev/variables.toml"
 
 
 def page() -> str:
-    """Return the page as the code has it now."""
+    """Return the page for the code as it is now."""
     parts = (verbs(), exit_codes(), decisions(), services(), variables())
     return "\n".join([TITLE, *("\n".join(part) + "\n" for part in parts)])
 
@@ -61,7 +63,7 @@ def page() -> str:
 
 
 def verbs() -> Iterator[str]:
-    """Yield each verb with its arguments and options, as click knows them."""
+    """Yield each command with its arguments and options, by click."""
     yield from ("## Verbs", "", "Every verb has `-h` and `--help`.", "", "| verb | does |", "|---|---|")
     context = click.Context(cli.cli, info_name="reprobuild", **cli.cli.context_settings)
     commands = [(name, cli.cli.get_command(context, name)) for name in cli.VERBS]
@@ -93,7 +95,10 @@ def _verb(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Yield a docstring as Markdown: paragraphs, and the example as it stands."""
+    """Yield a docstring as Markdown.
+
+    It has the paragraphs, and the example as it stands.
+    """
     for number, paragraph in enumerate(inspect.cleandoc(text).split("\n\n")):
         lines = paragraph.split("\n")
         if number:
@@ -128,7 +133,7 @@ def _meaning(option: click.Option) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text as it can stand in a cell of a table."""
+    """Return a text as the content of a table's cell."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -136,7 +141,7 @@ def cell(text: str) -> str:
 
 
 def exit_codes() -> Iterator[str]:
-    """Yield the codes of `errors`, and those that are no error's."""
+    """Yield the exit codes, those of `errors` among them."""
     kinds: list[type[errors.ReproError]] = [
         kind for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, errors.ReproError) and kind is not errors.ReproError
@@ -152,7 +157,7 @@ def exit_codes() -> Iterator[str]:
 
 
 def decisions() -> Iterator[str]:
-    """Yield the keys of `reprobuild.yaml`, with the options that mean the same."""
+    """Yield the keys of `reprobuild.yaml`, with their options."""
     options = _decision_options()
     yield "## Decisions"
     yield ""
@@ -209,7 +214,10 @@ def _takes(kind: Any) -> str:
 
 
 def services() -> Iterator[str]:
-    """Yield the addresses that no machine configures."""
+    """Yield the addresses of the services.
+
+    No machine configures them.
+    """
     yield "## Services"
     yield ""
     yield "Addresses that no machine configures. `--service NAME=URL` names another for one, as a mirror or a copy;"
@@ -240,7 +248,10 @@ def variables() -> Iterator[str]:
 
 
 def _rows(names: Iterable[str], known: dict[str, str]) -> Iterator[str]:
-    """Yield a row for each meaning, in the order of dev/variables.toml."""
+    """Yield a row for each meaning.
+
+    The order is that of dev/variables.toml.
+    """
     groups: dict[str, list[str]] = {text: [] for text in known.values()}
     for name in names:
         groups.setdefault(known.get(name, UNKNOWN), []).append(name)
@@ -250,12 +261,12 @@ def _rows(names: Iterable[str], known: dict[str, str]) -> Iterator[str]:
 
 
 def meanings() -> dict[str, str]:
-    """Return the meaning of each variable that dev/variables.toml describes."""
+    """Return each variable's meaning from dev/variables.toml."""
     return {name: text for table in _tables().values() for name, text in _named(table)}
 
 
 def others() -> Sequence[str]:
-    """Return the variables that no code of ours reads."""
+    """Return the variables that only libraries and programs read."""
     return [name for name, _ in _named(_tables()["others"])]
 
 

@@ -1,4 +1,6 @@
-"""Write what is made of the rules of secrets: `reprobuild/infra/secrets/tokens.py`, and their copy in `capture.py`.
+"""The files made of the rules of secrets.
+
+They are `reprobuild/infra/secrets/tokens.py`, and the copy of the rules in `capture.py`.
 
     python dev/write_secrets.py
 
@@ -44,7 +46,7 @@ from __future__ import annotations
 
 
 def tokens() -> str:
-    """Return the module of tokens."""
+    """Return the text of the module of tokens."""
     data = msgspec.toml.decode(DATA.read_bytes())
     rows = []
     for token in data["token"]:
@@ -57,7 +59,7 @@ def tokens() -> str:
 
 
 def _lines(words: Iterable[str], indent: str, between: str) -> str:
-    """Return words in lines of at most a hundred characters."""
+    """Return words in lines of 100 characters at most."""
     lines = [""]
     for word in words:
         if len(lines[-1]) + len(word) > 90:
@@ -67,7 +69,7 @@ def _lines(words: Iterable[str], indent: str, between: str) -> str:
 
 
 def section(module_of_tokens: str) -> str:
-    """Return the modules as one text: without their docstrings and imports."""
+    """Return the modules as one text, without docstrings and imports."""
     texts = []
     for name in MODULES:
         text = module_of_tokens if name == "tokens" else (PACKAGE / f"{name}.py").read_text()
@@ -83,13 +85,13 @@ def section(module_of_tokens: str) -> str:
 
 
 def program(text: str, module_of_tokens: str) -> str:
-    """Return `capture.py` with the rules as they are now."""
+    """Return `capture.py` with the present rules."""
     before, _, rest = text.partition(START)
     return before + section(module_of_tokens) + END + rest.partition(END)[2]
 
 
 def main() -> None:
-    """Write both."""
+    """Write both files."""
     made = tokens()
     TOKENS.write_text(made)
     PROGRAM.write_text(program(PROGRAM.read_text(), made))

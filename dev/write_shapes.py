@@ -1,4 +1,6 @@
-"""Write the table by shape in docs/secrets.md: how many drawn values are found and cut.
+"""The table by shape in docs/secrets.md.
+
+It counts the drawn values that are found and cut.
 
     python dev/write_shapes.py
 
@@ -24,7 +26,10 @@ PLANTED = 20
 
 
 def row(shape: str, form: str) -> tuple[str, int, int, int]:
-    """Return a shape, and how many of its values are found in a variable, found in a source, and cut whole."""
+    """Return a shape, and the counts of its values.
+
+    They are those found in a variable, found in a source, and cut whole.
+    """
     source = random.Random(f"table {shape}")
     drawn = [fill(form, source) for _ in range(PLANTED)]
     variable = sum(secrets.secret_variable("RUN_NOTE", text) is not None for text, _ in drawn)
@@ -34,7 +39,7 @@ def row(shape: str, form: str) -> tuple[str, int, int, int]:
 
 
 def table() -> str:
-    """Return the table: the shapes that are missed anywhere first."""
+    """Return the table, shapes with a miss first."""
     rows = [row(shape, form) for shape, form in sorted({**SHAPES, **MORE, **ALIKE}.items())]
     rows.sort(key=lambda one: one[1:] == (PLANTED,) * 3)
     lines = [f"| {shape} | {PLANTED} | {a} | {b} | {c} |" for shape, a, b, c in rows]
@@ -48,7 +53,7 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with the table as it is now."""
+    """Return the page with the present table."""
     before, _, rest = text.partition(START)
     return f"{before}{START}\n{table()}\n\n{END}{rest.partition(END)[2]}"
 

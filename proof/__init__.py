@@ -1,1 +1,4 @@
-"""The long experiments: what `make test` is too short for, each with dated evidence in `docs/evidence/`."""
+"""The experiments too long for `make test`.
+
+Each has dated evidence in `docs/evidence/`.
+"""

@@ -1,7 +1,9 @@
-"""The long experiments: `python -m proof [EXPERIMENT]... --results OUT --store STORE --work FOLDER`.
+"""The long experiments: `python -m proof [EXPERIMENT]...`.
 
-Without a name all are done, one after the other. Each keeps what it has done in FOLDER, so that a run that was cut off
-goes on where it was; `--shard I/N` does one of N parts of those that have many cases. Each writes its evidence to
+Usage: `python -m proof [EXPERIMENT]... --results OUT --store STORE --work FOLDER`.
+
+Without a name all are done, one after the other. Each keeps its finished work in FOLDER, so that a run that was cut off
+goes on there; `--shard I/N` does one of N parts of those that have many cases. Each writes its evidence to
 `docs/evidence/EXPERIMENT-DATE.json`. The exit code is 0 if every claim held, and 1 otherwise.
 """
 
@@ -37,7 +39,10 @@ FUZZ_SECONDS = 600
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where an experiment works: the example's results and store, a folder of its own, engines, evidence, its part."""
+    """The directories, engines and part of an experiment.
+
+    They are the example's output directory and store, a directory of its own, the engines, and the evidence.
+    """
 
     results: Path
     store: Path
@@ -48,14 +53,20 @@ class Place(Struct, frozen=True, kw_only=True):
     only: str
 
     def services(self) -> Path:
-        """Return the lock with other system packages, which is made the first time."""
+        """Return the lock with other system packages.
+
+        It is made at the first call.
+        """
         path = self.work / "services.lock"
         if not path.exists():
             write_lock(small_lock(self.lock(), Store(self.store), SERVICES), path)
         return path
 
     def forty(self) -> Path:
-        """Return the lock of forty captured packages, which is made the first time."""
+        """Return the lock of forty captured packages.
+
+        It is made at the first call.
+        """
         path = self.work / "forty.lock"
         if not path.exists():
             shutil.rmtree(self.work / "forty", ignore_errors=True)  # of a run that was interrupted
@@ -63,7 +74,10 @@ class Place(Struct, frozen=True, kw_only=True):
         return path
 
     def sealed_services(self) -> Path:
-        """Return the same lock, sealed, which is done the first time."""
+        """Return the services' lock, sealed.
+
+        It is sealed at the first call.
+        """
         path = self.work / "services-sealed.lock"
         if not path.exists():
             write_lock(realise(read_lock(self.services()), Store(self.store)), path)
@@ -74,20 +88,26 @@ class Place(Struct, frozen=True, kw_only=True):
         return read_lock(self.results / LOCK)
 
     def file(self, name: str) -> Path:
-        """Return the file for the evidence of an experiment."""
+        """Return the path for the evidence of an experiment."""
         part = "" if self.shard == "1/1" else "-" + self.shard.replace("/", "-of-")
         return self.evidence / f"{name}{part}-{datetime.now(timezone.utc):%Y-%m-%d}.json"
 
     def write(
         self, name: str, modules: Sequence[str], found: Mapping[str, object], about: Mapping[str, object]
     ) -> None:
-        """Write the evidence of an experiment; its kind is the name, or the first word of a part's name."""
+        """Write the evidence of an experiment.
+
+        Its kind is the name, or the first word of a part's name.
+        """
         kind = name if name in EXPERIMENTS else name.partition("-")[0]
         self.file(name).write_text(document(kind, modules, found, about), encoding="utf-8")
 
 
 def run_factors(place: Place) -> bool:
-    """Build one lock under circumstances that must not matter: with services 20 times, the others 4 times each."""
+    """Build one lock under circumstances that must not matter.
+
+    The lock with services is built 20 times, the others 4 times each.
+    """
     subjects = (
         ("factors-services", place.services(), 20),
         ("factors-example", place.results / LOCK, 4),
@@ -116,7 +136,7 @@ def _factors(place: Place, name: str, lock: Path, count: int) -> bool:
 
 
 def run_ablation(place: Place) -> bool:
-    """Take away each line of clean-up and normalisation in turn."""
+    """Remove each line of clean-up and normalisation in turn."""
     about, given, store = machine(), place.lock(), Store(place.store)
     services = read_lock(place.services())
     locks = {"base": small_lock(given, store, UNTIDY), **dict.fromkeys(("seal", "image", "sif"), services)}
@@ -137,7 +157,7 @@ def run_ablation(place: Place) -> bool:
 
 
 def run_leftovers(place: Place) -> bool:
-    """Count what of each builder's leftovers really was left."""
+    """Count the real leftovers of each builder."""
     about = machine()
     found = leftovers.count(place.services(), place.store, place.work, tools(place.work), place.engines)
     unused = leftovers.dead(found)
@@ -148,7 +168,10 @@ def run_leftovers(place: Place) -> bool:
 
 
 def run_drills(place: Place) -> bool:
-    """Kill runs, fill disks, take away rights, and let two runs share a store: on the lock with services."""
+    """Disturb runs on the sealed lock with services.
+
+    They are killed, their disks filled, their rights taken away, and two of them share a store.
+    """
     argv = [
         *(sys.executable, "-m", "proof.drills", "--lock", str(place.sealed_services())),
         *("--store", str(place.store), "--work", str(place.work / "drills"), "--shard", place.shard),
@@ -158,7 +181,7 @@ def run_drills(place: Place) -> bool:
 
 
 def run_fuzz(place: Place) -> bool:
-    """Feed made-up archives to everything that reads them, for ten minutes."""
+    """Feed made-up archives to all their readers, for ten minutes."""
     about = machine()
     found = fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
     print(found)
@@ -167,7 +190,7 @@ def run_fuzz(place: Place) -> bool:
 
 
 def run_fuzz_reading(place: Place) -> bool:
-    """Feed changed captures to everything that reads them, for ten minutes."""
+    """Feed changed captures to all their readers, for ten minutes."""
     about = machine()
     found = reading.fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
     print(found)
@@ -176,7 +199,10 @@ def run_fuzz_reading(place: Place) -> bool:
 
 
 def run_fuzz_documents(place: Place) -> bool:
-    """Feed changed documents to everything that reads what others hand over, for ten minutes."""
+    """Feed changed documents to all their readers, for ten minutes.
+
+    They are the readers of documents that others hand over.
+    """
     about = machine()
     found = documents.fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
     print(found)
@@ -185,7 +211,10 @@ def run_fuzz_documents(place: Place) -> bool:
 
 
 def run_planted(place: Place) -> bool:
-    """Run each planted fault and each clean script fifty times, as `verify --command` does."""
+    """Run each planted fault and each clean script fifty times.
+
+    Each run is as in `verify --command`.
+    """
     about = machine()
     experiment = planted.Planted(place.results, place.work / "planted.json")
     found = experiment.do(place.shard, place.only)
@@ -204,7 +233,10 @@ def run_fleet(place: Place) -> bool:
 
 
 def run_torch(place: Place) -> bool:
-    """Run torch's own determinism tests without and with the entrypoint, the hook and two profiles."""
+    """Run torch's own determinism tests.
+
+    They run without and with the entrypoint, the hook and two profiles.
+    """
     about, work = machine(), place.work / "torch"
     work.mkdir(exist_ok=True)
     found = torch_tests.findings(work)
@@ -215,7 +247,10 @@ def run_torch(place: Place) -> bool:
 
 
 def run_gpu_train(place: Place) -> bool:
-    """Lock, fetch, build, check and compare the example with the CUDA build of torch; 20 GB of disk are needed."""
+    """Lock, fetch, build, check and compare the CUDA example.
+
+    It has the CUDA build of torch, and needs 20 GB of disk.
+    """
     about = machine()
     found = gpu_train.GpuTrain(place.store, place.work / "gpu-train").do()
     wrong = gpu_train.broken(found)
@@ -226,11 +261,14 @@ def run_gpu_train(place: Place) -> bool:
 
 
 def run_environments(place: Place) -> bool:
-    """Capture ordinary environments, and make an image of each without a decision; 60 GB of disk are needed."""
+    """Capture ordinary environments, and make an image of each.
+
+    It is made without a decision, and 60 GB of disk are needed.
+    """
     about = machine()
     index, shards = map(int, place.shard.split("/"))
     wanted = [case for case in cases.CASES[index - 1 :: shards] if place.only in case.name]
-    # A store of its own: what is in the example's would shorten the times.
+    # A store of its own: the content of the example's would shorten the times.
     found = experiment.Environments(place.work / "environments" / "store", place.work / "environments").do(
         wanted
     )
@@ -248,7 +286,7 @@ EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
 
 
 def tools(work: Path) -> dict[str, str]:
-    """Return the environment of the builds, in which `mksquashfs` is on PATH."""
+    """Return the environment of the builds, with `mksquashfs` on PATH."""
     folder = work / "squashfs-tools"
     env = dict(os.environ)
     if (folder / "bin").is_dir():

@@ -1,12 +1,14 @@
-"""Each line of clean-up and normalisation taken away in turn: which claim breaks?
+"""The lines of clean-up and normalisation, removed in turn.
+
+Which claim breaks?
 
     python -m proof ablation --results OUT --store STORE --work FOLDER [--only WORDS]
 
 A cut takes one line out of a copy of the program. The copy then does one part of the work twice, under plain
-circumstances and under all others at once (`proof.circumstances.FAR`); the cut breaks a claim where the two results
-differ, or the work fails. The program as it is must give the same twice: that is the control. What builders leave
-behind is shown otherwise: each line of `builders/leftovers.py` must describe something that its builder really left.
-A cut that was made is not made again.
+circumstances and under all others at once (`proof.circumstances.FAR`); the cut breaks a claim if the two results
+differ, or the work fails. The program as it is must give the same twice: that is the control. Leftovers of builders are
+shown otherwise: each line of `builders/leftovers.py` must describe something that its builder really left. A cut that
+was made is not made again.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ COPIED = ("reprobuild", "reprobuild_runtime", "templates", "proof")
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """One line taken away: `old` stands once in `file` and becomes `new`; `part` is the work that shows it."""
+    """One line taken away, and the work that shows it.
+
+    `old` stands once in `file` and becomes `new`; `part` is the work.
+    """
 
     name: str
     part: str
@@ -96,7 +101,7 @@ CUTS: tuple[Cut, ...] = (
 
 
 class Ablation:
-    """The cuts on the lock of each part, and what came of those that were made."""
+    """The cuts on the lock of each part, and their results."""
 
     def __init__(self, locks: Mapping[str, Lock], store: Path, work: Path, tools: Mapping[str, str]) -> None:
         self.locks = {part: structs.replace(lock, realised=None) for part, lock in locks.items()}
@@ -109,11 +114,11 @@ class Ablation:
             write_lock(lock, work / f"{part}.lock")
 
     def done(self) -> list[dict[str, Any]]:
-        """Return what was found so far, a cut each."""
+        """Return the findings so far, one for each cut."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def do(self, cut: Cut) -> None:
-        """Make a cut, and keep what came of it."""
+        """Make a cut, and keep its result."""
         program = self.work / "program"
         shutil.rmtree(program, ignore_errors=True)
         program.mkdir()
@@ -140,7 +145,10 @@ class Ablation:
         (program / cut.file).write_text(text.replace(cut.old, cut.new), encoding="utf-8")
 
     def _part(self, part: str, name: str, program: Path) -> dict[str, str]:
-        """Do one part of the work under some circumstances; return what came out, or that it failed."""
+        """Do one part of the work under some circumstances.
+
+        Returns its results, or its failure.
+        """
         with workplace(CIRCUMSTANCES[name], self.work, "ablation") as top:
             return self._part_at(top, part, name, program)
 
@@ -165,7 +173,10 @@ class Ablation:
         return found
 
     def _realised(self, part: str) -> Path:
-        """Return a store that has what `fetch` brings for a part, and the base installed, made the first time."""
+        """Return a store with a part's fetched files and base.
+
+        The base is installed; all is made at the first call.
+        """
         folder = self.work / f"realised-{part}"
         if not folder.exists():
             fresh = folder.with_suffix(".part")
@@ -178,7 +189,7 @@ class Ablation:
 
 
 def table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the cuts as lines that a person reads."""
+    """Return the cuts as lines for a terminal."""
     width = max(len(str(each["cut"])) for each in found)
     lines = (
         f"{each['cut']:{width}}  {each['part']:5}  {each['differ']:4}  {', '.join(each['examples'])}"
@@ -188,5 +199,8 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def idle(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what is wrong: cuts that break nothing, and controls that do."""
+    """Return the wrong cuts.
+
+    They are cuts that break no claim, and controls that break one.
+    """
     return [each["cut"] for each in found if each["cut"].startswith("nothing: ") == bool(each["differ"])]

@@ -1,4 +1,6 @@
-"""An archive of our own, as a PPA is one: two packages whose scripts do what those of others do, and a signed index.
+"""A private archive like a PPA, with two packages.
+
+It has a signed index, and scripts that do the same as those of others.
 
 `made-service` asks by debconf, makes a user, a diversion, an override of rights, an alternative, a file in the care of
 ucf, a service, and waits for a trigger; `made-lib` is there for two architectures, and sets off that trigger.
@@ -79,7 +81,10 @@ touch /var/lib/made/was-started
 
 
 def make_archive(folder: Path) -> str:
-    """Write the archive below a folder, with a new key; return the entry of apt's sources that names it."""
+    """Write the archive below a directory, with a new key.
+
+    Returns the entry of apt's sources that names it.
+    """
     pool = folder / "pool"
     pool.mkdir(parents=True)
     stanzas: dict[str, list[str]] = {"amd64": [], "i386": []}
@@ -110,7 +115,10 @@ def make_archive(folder: Path) -> str:
 
 
 def _packages() -> list[tuple[str, str, str, _Members, _Members]]:
-    """Return name, architecture, further fields, control files and data of each package."""
+    """Return name, architecture, fields and files of each package.
+
+    The files are its control files and its data.
+    """
     about = "Maintainer: Made <made@archive.test>\nSection: misc\nPriority: optional\nDescription: made\n"
     scripts = {"config": _CONFIG, "preinst": _PREINST, "postinst": _POSTINST, "prerm": _PRERM}
     control = [(_file(f"./{name}", 0o755), text.encode()) for name, text in scripts.items()]

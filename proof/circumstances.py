@@ -1,4 +1,4 @@
-"""Circumstances that must not matter, and how a program is started under them."""
+"""Circumstances that must not matter, and programs under them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from proof import clock
 ROOT = Path(__file__).parent.parent
 USER = 12345
 MEMORY = Path("/dev/shm")
-_DISK = 12 << 30  # bytes, of which the file takes what is used
+_DISK = 12 << 30  # bytes; the file takes only those in use
 # As an ordinary user, who may read what only root can reach: the interpreter of this very program may lie there.
 AS_USER = (
     "setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups",
     "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
 )  # fmt: skip
-# The first of each is the plain one. "store" is what the build begins with: nothing but what was fetched, or all that
-# an earlier build made.
+# The first of each is the plain one. "store" is the start of the build: only the fetched files, or all results of an
+# earlier build.
 LEVELS: dict[str, tuple[Any, ...]] = {
     "days later": (0, 40, 400),
     "time zone": ("UTC", "Asia/Kathmandu", "America/St_Johns"),
@@ -45,7 +45,10 @@ FAR = {name: levels[-1] for name, levels in LEVELS.items()} | {
 
 
 def scratch(levels: Mapping[str, Any], work: Path, name: str) -> Path:
-    """Return where a build works, on disk or in memory; two experiments with other folders do not meet there."""
+    """Return the directory of a build, on disk or in memory.
+
+    Two experiments with other directories do not meet there.
+    """
     if levels["disk"] == "disk":
         return work / name
     return MEMORY / f"proof-{hashlib.sha256(bytes(work)).hexdigest()[:8]}-{name}"
@@ -53,7 +56,10 @@ def scratch(levels: Mapping[str, Any], work: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def workplace(levels: Mapping[str, Any], work: Path, name: str) -> Iterator[Path]:
-    """Give an empty place to work in, on the file system of the circumstances; it is gone afterwards."""
+    """Give an empty directory on the circumstances' file system.
+
+    It is gone afterwards.
+    """
     if levels["disk"] != SMALL_BLOCKS:
         top = scratch(levels, work, name)
         shutil.rmtree(top, ignore_errors=True)
@@ -76,7 +82,7 @@ def workplace(levels: Mapping[str, Any], work: Path, name: str) -> Iterator[Path
 
 
 def prefix(levels: Mapping[str, Any], library: Path) -> list[str]:
-    """Return what stands before a command, so that it runs under the circumstances.
+    """Return a command's prefix to run it under the circumstances.
 
     Args:
         levels: one of each factor.
@@ -91,7 +97,10 @@ def prefix(levels: Mapping[str, Any], library: Path) -> list[str]:
 
 
 def environment(levels: Mapping[str, Any], tools: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Return the variables of a command; `tools` are those with which its programs are found."""
+    """Return the variables of a command.
+
+    `tools` are those with which its programs are found.
+    """
     env = {
         **tools, "TZ": levels["time zone"], "LC_ALL": levels["locale"], "HOME": str(home),
         "XDG_DATA_HOME": str(home / "data"),
@@ -103,5 +112,8 @@ def environment(levels: Mapping[str, Any], tools: Mapping[str, str], home: Path)
 
 
 def module(levels: Mapping[str, Any]) -> str:
-    """Return the module that is reprobuild's command line, with the clock in its sandboxes where it is not ours."""
+    """Return the module of reprobuild's command line.
+
+    With another clock, its sandboxes have that clock too.
+    """
     return "proof.disturbed" if levels["days later"] else "reprobuild.cli"

@@ -1,7 +1,9 @@
-"""Another time of day for reprobuild and for what it runs in its sandbox: libfaketime, of Debian's package.
+"""Another time of day for reprobuild and its sandbox.
 
-It stands for `clock_gettime(2)` and its like in every program that the dynamic linker starts. The file system's own
-time stamps stay those of the machine, so a mistake that shows in them needs another machine's clock.
+It comes from libfaketime, of Debian's package.
+
+It replaces `clock_gettime(2)` and its like in every program that the dynamic linker starts. The file system's own time
+stamps stay those of the machine, so a mistake that shows in them needs another machine's clock.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ _INSIDE = "/run/clock.so"
 
 
 def find_library(folder: Path) -> Path:
-    """Return libfaketime, unpacked below a folder the first time.
+    """Return libfaketime, unpacked below a directory the first time.
 
     Raises:
-        RuntimeError: the package cannot be had; the text says why.
+        RuntimeError: the package cannot be had; the text gives the reason.
     """
     if not (found := sorted(folder.rglob("libfaketime.so.1"))):
         argv = [
@@ -46,7 +48,10 @@ def find_library(folder: Path) -> Path:
 
 
 def variables(library: Path, days: int) -> dict[str, str]:
-    """Return what makes a process, and the sandboxes of `live_later` in it, live some days later."""
+    """Return the variables for a process some days later.
+
+    They hold for the sandboxes of `live_later` in it, too.
+    """
     return {
         "LD_PRELOAD": str(library), **_settings(days),
         LIBRARY: str(library), DAYS: str(days),
@@ -59,7 +64,10 @@ def _settings(days: int) -> dict[str, str]:
 
 
 def live_later() -> None:
-    """Let every sandbox of this process have the clock that its own variables say."""
+    """Give every sandbox of this process another clock.
+
+    The process's own variables set the clock.
+    """
     vars(time)["sleep"] = _sleep
     library, days = Path(os.environ[LIBRARY]), int(os.environ[DAYS])
     inside = {**_settings(days), "LD_PRELOAD": _INSIDE}
@@ -84,5 +92,8 @@ def live_later() -> None:
 
 
 def _sleep(seconds: float) -> None:
-    """Wait; below libfaketime 0.9.10, `clock_nanosleep` until a moment fails now and then with EINVAL."""
+    """Wait for some seconds.
+
+    Below libfaketime 0.9.10, `clock_nanosleep` until a moment fails now and then with EINVAL.
+    """
     select.select([], [], [], seconds)

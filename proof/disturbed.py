@@ -1,4 +1,7 @@
-"""reprobuild with another time of day: `python -m proof.disturbed VERB ...`, with the variables of `proof.clock`."""
+"""reprobuild with another time of day.
+
+`python -m proof.disturbed VERB ...`, with the variables of `proof.clock`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Evidence: a dated JSON document with what was found, where, and the hash of each module whose code decides it."""
+"""Evidence as dated JSON: findings, machine and hashes.
+
+A hash is that of a module whose code decides the findings.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ PACKAGES = ("click", "jinja2", "msgspec", "zstandard")
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """One kind of evidence: which file names hold it, which modules it is about, and what makes it."""
+    """One kind of evidence: its name, modules and command."""
 
     name: str
     modules: tuple[str, ...]
@@ -29,9 +32,11 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 def module_hash(module: str) -> str:
-    """Return a hash of the code of a module, which says whether evidence is older than the code.
+    """Return a hash of the code of a module.
 
-    It is a path from the top level, without `.py`: `reprobuild/lock`. The data beside the code counts.
+    It shows whether evidence is older than the code.
+
+    `module` is a path from the top level, without `.py`: `reprobuild/lock`. The data beside the code counts.
     """
     folder = ROOT / module
     found = (path for pattern in ("*.py", "*.json") for path in folder.rglob(pattern))
@@ -44,7 +49,10 @@ def module_hash(module: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return what was found depends on besides the code; nothing that identifies the machine."""
+    """Describe the machine behind the findings.
+
+    No value identifies it.
+    """
     return {
         "cpu": _line_value(Path("/proc/cpuinfo"), "model name", ":") or platform.machine(),
         "cores": os.cpu_count(),
@@ -63,9 +71,9 @@ def document(kind: str, modules: Iterable[str], found: Mapping[str, Any], about:
 
     Args:
         kind: its name.
-        modules: whose code decides what was found.
+        modules: their code decides the findings.
         found: the findings.
-        about: what `machine` said.
+        about: the result of `machine`.
     """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     hashes = {module: module_hash(module) for module in sorted(set(modules))}
@@ -74,7 +82,10 @@ def document(kind: str, modules: Iterable[str], found: Mapping[str, Any], about:
 
 
 def states(kinds: Sequence[Kind], folder: Path = FOLDER) -> list[str]:
-    """Return a line for each kind whose evidence is missing or older than the code, with how to renew it."""
+    """Return a line for each kind without current evidence.
+
+    The evidence is missing or older than the code; the line has the command to renew it.
+    """
     lines = []
     for kind in kinds:
         newest = _newest(kind.name, folder)

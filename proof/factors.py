@@ -1,11 +1,13 @@
-"""One lock built again and again, each time under other circumstances that must not matter.
+"""One lock built again and again under other circumstances.
+
+They must not matter.
 
     python -m proof factors --results OUT --store STORE --work FOLDER [--shard I/N]
 
-Each build begins from a store that has only what was fetched (or
-from one that has all that an earlier build made, which is a circumstance of its own), realises, builds, and writes
-the SIF. All native builds must come to one sealed lock, one recipe, one manifest and one SIF, byte for byte; those by
-other builders to the same tree and the same SIF. A build that was done is not done again.
+Each build begins from a store with only the fetched files (or with all results of an earlier build, which is a
+circumstance of its own), realises, builds, and writes the SIF. All native builds must come to one sealed lock, one
+recipe, one manifest and one SIF, byte for byte; those by other builders to the same tree and the same SIF. A build that
+was done is not done again.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ MODULES = (
 
 
 class Build(Struct, frozen=True, kw_only=True):
-    """One build: its number, its builder, and the level of each factor."""
+    """One build: its number, builder, and level of each factor."""
 
     number: int
     builder: str
@@ -60,10 +62,12 @@ class Build(Struct, frozen=True, kw_only=True):
 
 
 def builds(count: int, shard: str = "1/1", seed: int = 1) -> list[Build]:
-    """Return the builds of a shard: each level of each factor comes about equally often, drawn by the seed.
+    """Return the builds of a shard, drawn by the seed.
 
-    The first is the plain one, and is in every shard, so that shards can be compared. One build of each other
-    builder is among them where there are ten or more.
+    Each level of each factor comes about equally often.
+
+    The first is the plain one, and is in every shard, so that shards can be compared. One build of each other builder
+    is among them if there are ten or more.
     """
     drawn = random.Random(seed)
     columns = {}
@@ -93,7 +97,7 @@ def builds(count: int, shard: str = "1/1", seed: int = 1) -> list[Build]:
 
 
 def fill(store: Path, lock: Lock, source: Path) -> None:
-    """Make a store that has what `fetch` brings for a lock, and remembers nothing."""
+    """Make a store with only the fetched files of a lock."""
     for artefact in artefacts(lock):
         name = Path("blobs") / artefact.sha256[:2] / artefact.sha256
         (store / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +105,7 @@ def fill(store: Path, lock: Lock, source: Path) -> None:
 
 
 class Factors:
-    """The builds of one lock, and what came of those that were done."""
+    """The builds of one lock, and the results so far."""
 
     def __init__(self, lock: Path, store: Path, work: Path, tools: Mapping[str, str], engines: Path) -> None:
         self.store, self.work, self.engines, self.tools = store.absolute(), work.absolute(), engines, tools
@@ -112,7 +116,7 @@ class Factors:
         self.clock = clock.find_library(self.work / "clock")
 
     def subject(self) -> dict[str, Any]:
-        """Return what is built, in numbers."""
+        """Return the size of the subject in numbers."""
         return {
             "lock": self.unsealed.digest,
             "system packages": len(self.unsealed.base.packages),
@@ -121,14 +125,14 @@ class Factors:
         }
 
     def done(self) -> list[dict[str, Any]]:
-        """Return what was found so far, a build each."""
+        """Return the findings so far, one for each build."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def do(self, build: Build) -> None:
-        """Do one build and keep what came of it.
+        """Do one build, and keep its result.
 
         Raises:
-            RuntimeError: it failed; the text ends with what it said.
+            RuntimeError: it failed; the text ends with its output.
         """
         top = scratch(build.levels, self.work, f"build-{build.number}")
         shutil.rmtree(top, ignore_errors=True)  # of a run that was interrupted
@@ -142,7 +146,7 @@ class Factors:
             subprocess.run(["chown", "-R", f"{USER}:{USER}", str(top)], check=True)
         env = environment(build.levels, self.tools, place)
         if build.levels["store"] == "used":
-            env["XDG_DATA_HOME"] = str(self.work / "data")  # what builds before it remembered is to count
+            env["XDG_DATA_HOME"] = str(self.work / "data")  # the memory of earlier builds is to count
         began = time.monotonic()
         run = subprocess.run(
             [*engine_of(build.builder, self.engines), *self._own_tools(), *prefix(build.levels, self.clock),
@@ -162,13 +166,19 @@ class Factors:
         print(json.dumps(found, ensure_ascii=False), file=sys.stderr, flush=True)
 
     def _own_tools(self) -> list[str]:
-        """Return what puts one mksquashfs first on PATH: an Apptainer may bring another version, with other bytes."""
+        """Return the prefix that puts one mksquashfs first on PATH.
+
+        An Apptainer may have another version, with other bytes.
+        """
         found = shutil.which("mksquashfs", path=self.tools["PATH"])
         return ["sh", "-c", 'PATH="$0:$PATH" exec "$@"', str(Path(found).parent)] if found else []
 
 
 def engine_of(builder: str, engines: Path) -> list[str]:
-    """Return the command that brings a builder's engine; the one in use is Docker's newer one."""
+    """Return the command that starts a builder's engine.
+
+    It is empty for the engine in use, Docker's newer one.
+    """
     script, *options = {
         "docker 20.10": ("private_engine.py", "--classic", "--suite", "own", "--folder", "own"),
         "podman": ("private_podman.py", "--folder", "podman"),
@@ -181,7 +191,10 @@ def engine_of(builder: str, engines: Path) -> list[str]:
 
 
 def digests(out: Path) -> dict[str, str]:
-    """Return the digests of a folder of results; of the context also modes and times, but for links into the store."""
+    """Return the digests of an output directory.
+
+    Those of the context include modes and times, but for links into the store.
+    """
     sealed, image = read_image(out)
     recipe = hashlib.sha256()
     for path in sorted((out / "context").rglob("*")):
@@ -199,7 +212,10 @@ def digests(out: Path) -> dict[str, str]:
 
 
 def judged(found: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return how many values each digest has; each must be 1."""
+    """Return the number of values of each digest.
+
+    Each must be 1.
+    """
     native = [each for each in found if each["builder"] == "native"]
     counts = {f"{name}, native": len({each[name] for each in native}) for name in ("manifest",)}
     every = ("lock", "recipe and context", "tree", "sif")
@@ -207,7 +223,10 @@ def judged(found: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """Return the builds as lines that a person reads; digests by their beginning."""
+    """Return the builds as lines for a terminal.
+
+    Digests are shown by their beginning.
+    """
     names = ("number", "builder", *LEVELS, "seconds", "tree", "manifest", "sif")
     rows = [names, *(tuple(_short(each[name]) for name in names) for each in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(names))]

@@ -1,9 +1,11 @@
-"""Checks of a three-node Slurm with planted nodes, again and again: is each answer right?
+"""Checks of a three-node Slurm with planted nodes.
 
-Two checks make a run. In the first one node computes otherwise, in the second another hangs and a third is killed;
-which nodes they are changes from run to run. Right is: the first names exactly that node, with exactly the probes that
-were asked for, and nobody else, and so do the collectives between the three; the second tells of both what they did,
-and has the answer of the node that is left.
+They run again and again: is each answer right?
+
+Two checks make a run. In the first one node computes otherwise, in the second another hangs and a third is killed; the
+nodes change from run to run. Right is: the first names exactly that node, with exactly the probes that were asked for,
+and no other node, and so do the collectives between the three; the second reports the behaviour of both, and has the
+answer of the node that is left.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ DEADLINE = 90  # seconds that the second check waits for the node that is left, 
 
 
 class Fleets:
-    """The experiment: what was done is kept in a file, so that a run that was cut off goes on where it was."""
+    """The experiment, with its results in a file.
+
+    A run that was cut off goes on there.
+    """
 
     def __init__(self, results: Path, store: Path, work: Path) -> None:
         self.results, self.store, self.work = results, store, work
@@ -39,7 +44,7 @@ class Fleets:
         self.found: list[dict[str, Any]] = json.loads(self.kept.read_text()) if self.kept.exists() else []
 
     def do(self, runs: int = RUNS) -> list[dict[str, Any]]:
-        """Do so many runs, less those that are done, and return what came of each."""
+        """Do the runs that are missing, and return all results."""
         prepare()
         lock, _ = read_image(self.results)
         cache = self.work / "fleet-cache"
@@ -67,7 +72,7 @@ def trials(number: int) -> list[Trial]:
 
 
 def judged(number: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return whether a run said what it had to, and what it said."""
+    """Return the judgement of a run, and its answers."""
     odd, hangs, dies = (NODES[(number + place) % 3] for place in range(3))
     first, second = outcomes
     groups = [one.nodes for one in first.fleet.groups]
@@ -89,7 +94,7 @@ def judged(number: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """Return what was found, a line for each check."""
+    """Return the findings, a line for each check."""
     return "\n".join(
         f"{name:<48} {sum(each['right'][place] for each in found)} of {len(found)} right"
         for place, name in enumerate(CHECKS)

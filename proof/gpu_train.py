@@ -1,8 +1,10 @@
-"""examples/gpu-train as thousands have it: locked, fetched, built natively, checked, and built by Docker, in one run.
+"""examples/gpu-train, locked, fetched, built and checked in one run.
 
-What is claimed: the native build takes at most 512 MiB of memory and twice the image's size on disk; the image's freeze
-is the captured one; its CPU scope holds; a second image that differs in one package adds only that package. Time and
-size against `docker build` are told without a limit.
+It is built natively and by Docker, as thousands have it.
+
+The claims: the native build takes at most 512 MiB of memory and twice the image's size on disk; the image's freeze is
+the captured one; its CPU scope holds; a second image that differs in one package adds only that package. Time and size
+against `docker build` are reported without a limit.
 
 Both builders begin with finished downloads and end with an OCI layout or tar that can be copied. The native one is
 timed twice: from the unsealed lock (dpkg installs the base, sources and bytecode are built), and once more with that
@@ -41,7 +43,7 @@ MODULES = (
 )
 EXAMPLE = ROOT / "examples" / "gpu-train"
 LIMIT_MIB, LIMIT_DISK = 512, 2.0
-# What a changed package adds beside its own layer: a manifest, a configuration, our own files with the new lock.
+# The addition of a changed package beside its own layer: a manifest, a configuration, our own files with the new lock.
 LIMIT_BESIDE = 2_000_000
 CHANGED = ("numpy==2.4.6", "numpy==2.4.5")
 NAIVE = """\
@@ -52,10 +54,12 @@ RUN --mount=type=bind,source=wheels,target=/wheels python3 -m venv /opt/env \
 
 
 class GpuTrain:
-    """The experiment. What each step found is kept in `folder`, so that a run that was cut off goes on.
+    """The experiment, with each step's findings in `folder`.
+
+    A run that was cut off goes on there.
 
     Args:
-        store: gets the example's files, and nothing else.
+        store: gets only the example's files.
         folder: gets a store with these files alone, and the images; on the file system of `store`.
     """
 
@@ -65,7 +69,7 @@ class GpuTrain:
         folder.mkdir(parents=True, exist_ok=True)
 
     def do(self) -> dict[str, Any]:
-        """Do all steps that are not done yet, and return {step: findings}."""
+        """Do all steps that are not done, and return {step: findings}."""
         steps: tuple[tuple[str, Callable[[], dict[str, Any]]], ...] = (
             ("inputs", self.inputs), ("native", self.native), ("layers", self.layers), ("checked", self.checked),
             ("docker", self.docker), ("second", self.second),
@@ -80,7 +84,7 @@ class GpuTrain:
         return done
 
     def inputs(self) -> dict[str, Any]:
-        """Lock and fetch, and link what was fetched into a store of its own."""
+        """Lock and fetch, and link the files into a store."""
         began = time.perf_counter()
         self._lock(EXAMPLE, "example")
         seconds = time.perf_counter() - began
@@ -94,7 +98,7 @@ class GpuTrain:
         }  # fmt: skip
 
     def native(self) -> dict[str, Any]:
-        """Build from the unsealed lock, with nothing in the store but what was fetched."""
+        """Build from the unsealed lock with only fetched files."""
         with Disk(self.store, self.out) as disk:
             peak, seconds, _ = peak_of([*PROGRAM, *self._build("example", self.out)])
         size = sum(path.stat().st_size for path in (self.out / "image").rglob("*") if path.is_file())
@@ -105,7 +109,7 @@ class GpuTrain:
         }  # fmt: skip
 
     def layers(self) -> dict[str, Any]:
-        """Build the sealed lock again, with no layer in the store."""
+        """Build the sealed lock again, without a layer in the store."""
         forget_layers(self.store)
         again = self.folder / "again"
         shutil.rmtree(again, ignore_errors=True)
@@ -116,7 +120,10 @@ class GpuTrain:
         return {"seconds": round(sample.wall, 1), "the same layers": same}
 
     def checked(self) -> dict[str, Any]:
-        """Load the image into the engine; compare its freeze, and check the CPU scope."""
+        """Load the image into the engine, and verify it.
+
+        Its freeze is compared, and the CPU scope checked.
+        """
         argv = [*PROGRAM, "verify", str(self.out), "--scope", "cpu", "--store", str(self.store), "--json"]
         began = time.perf_counter()
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -139,7 +146,10 @@ class GpuTrain:
         return {"seconds": round(build.wall, 1), "bytes of the image": build.size, "engine": version}
 
     def second(self) -> dict[str, Any]:
-        """Build the image of the same snapshot with another version of one package."""
+        """Build a second image with another version of one package.
+
+        The snapshot is the same otherwise.
+        """
         other = self.folder / "other"
         shutil.rmtree(other, ignore_errors=True)
         shutil.copytree(EXAMPLE, other, ignore=shutil.ignore_patterns("project"))
@@ -195,7 +205,9 @@ class GpuTrain:
 
 
 class Disk:
-    """How much more two folders take on disk than at the start: now, and at most since then.
+    """The growth of two directories on disk, now and at most.
+
+    It is counted from the start.
 
     Files that have several names, as those of store and results do, count once.
     """
@@ -216,7 +228,7 @@ class Disk:
         self._watch_once()
 
     def now(self) -> int:
-        """Return the bytes that came since the start."""
+        """Return the growth in bytes since the start."""
         return self._used() - self._before
 
     def _watch(self) -> None:
@@ -263,7 +275,7 @@ def broken(found: Mapping[str, Any]) -> list[str]:
 
 
 def table(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (what, value) for people."""
+    """Return (name, value) for people."""
     inputs, native, docker, second = found["inputs"], found["native"], found["docker"], found["second"]
     size, checked = native["bytes of the image"], found["checked"]
     return [
@@ -292,7 +304,7 @@ def table(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _layers(out: Path) -> dict[str, int]:
-    """Return {digest: bytes} of the layers of a folder of results."""
+    """Return {digest: bytes} of the layers of an output directory."""
     manifest = json.loads((out / IMAGE).read_bytes())["manifest"].removeprefix("sha256:")
     layers = json.loads((out / "image" / "blobs" / "sha256" / manifest).read_bytes())["layers"]
     return {layer["digest"]: layer["size"] for layer in layers}

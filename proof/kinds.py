@@ -1,4 +1,4 @@
-"""The kinds of evidence that there are to be, the modules that each is about, and the command that makes it."""
+"""The kinds of evidence, with their modules and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which line of `image.leftovers` describes something that a builder really left: one that does not is dead.
+"""The lines of `image.leftovers` against real builds.
+
+A line that describes no real leftover of a builder is dead.
 
 python -m proof leftovers --lock LOCK --store STORE --work FOLDER [--evidence FILE]
 """
@@ -30,10 +32,12 @@ MODULES = (
 def count(
     lock: Path, store: Path, work: Path, env: Mapping[str, str], engines: Path
 ) -> dict[str, dict[str, int]]:
-    """Build with each other builder; return {builder: {line: how often it was needed}}.
+    """Build with each other builder, and count the lines needed.
+
+    Returns {builder: {line: how often it was needed}}.
 
     Raises:
-        RuntimeError: a build failed; the text ends with what it said.
+        RuntimeError: a build failed; the text ends with its output.
     """
     found = {}
     for builder in BUILDERS[1:]:
@@ -67,7 +71,7 @@ def dead(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def table(found: Mapping[str, Mapping[str, int]]) -> Sequence[str]:
-    """Return the counts as lines that a person reads."""
+    """Return the counts as lines for a terminal."""
     return [
         f"{builder:13} {line:40} {number}"
         for builder, counts in found.items()

@@ -1,4 +1,6 @@
-"""The tables of `docs/proof.md`, from the newest evidence: `python -m proof.page` writes them into the page.
+"""The tables of `docs/proof.md`, from the newest evidence.
+
+`python -m proof.page` writes them into the page.
 
 A table stands between `<!-- NAME -->` and `<!-- end -->`; a test compares the page with the evidence.
 """
@@ -22,7 +24,10 @@ _BLOCK = re.compile(r"(<!-- ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def newest(name: str, folder: Path = FOLDER) -> dict[str, Any] | None:
-    """Return the newest evidence whose file is called `NAME-DATE.json`, or None."""
+    """Return the newest evidence of a name, or None.
+
+    Its file is called `NAME-DATE.json`.
+    """
     found = sorted(
         path for path in folder.glob(f"{name}-*.json") if re.fullmatch(rf"{name}-[\d-]+", path.stem)
     )
@@ -30,7 +35,7 @@ def newest(name: str, folder: Path = FOLDER) -> dict[str, Any] | None:
 
 
 def written(page: str, folder: Path = FOLDER) -> str:
-    """Return the page with its tables as the evidence has them now."""
+    """Return the page with tables of the present evidence."""
 
     def block(match: re.Match[str]) -> str:
         evidence = newest(match[2], folder)

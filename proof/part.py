@@ -1,6 +1,8 @@
-"""One part of the work, and what came out: `python -m proof.part base|seal|image|sif LOCK FOLDER plain|far`.
+"""One part of the work, and its results.
 
-FOLDER/store has what LOCK names. Prints {name: digest}: for `base` and `seal` each file that was made.
+`python -m proof.part base|seal|image|sif LOCK FOLDER plain|far`.
+
+FOLDER/store has all files of LOCK. Prints {name: digest}: for `base` and `seal` each file that was made.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def main(part: str, lock_path: Path, folder: Path, circumstances: str) -> dict[s
     lock, store = read_lock(lock_path), Store(folder / "store")
     if part == "base":
         return entries(realise_base(lock.base, store, lock.epoch), store)
-    if circumstances == "far":  # what else is compiled at the same time must not matter either
+    if circumstances == "far":  # other modules compiled at the same time must not matter either
         realise(structs.replace(lock, wheels=lock.wheels[-2:], sources=()), store)
     sealed = realise(lock, store)
     assert sealed.realised is not None
@@ -46,7 +48,10 @@ def main(part: str, lock_path: Path, folder: Path, circumstances: str) -> dict[s
 
 
 def entries(tar: str, store: Store) -> dict[str, str]:
-    """Return {path: facts} of a tar in the store; the order and the bytes between count, too."""
+    """Return {path: facts} of a tar in the store.
+
+    The order and the bytes between count, too.
+    """
     with store.blob(tar).open("rb") as stream:
         found = {
             entry.path: f"{entry.mode:o} {entry.uid} {entry.target} {entry.sha256}"
@@ -56,7 +61,7 @@ def entries(tar: str, store: Store) -> dict[str, str]:
 
 
 def image(sealed: Lock, folder: Path, store: Store, part: str) -> dict[str, str]:
-    """Build the image, and return the digests of what belongs to the part."""
+    """Build the image, and return the digests of the part."""
     session = RunContext(
         store=store, net=Net(offline=True), env=dict(os.environ), folder=folder, say=lambda _: None,
         progress=lambda *_: None, now=0,

@@ -1,6 +1,8 @@
-"""The planted faults and the clean scripts, fifty times each: what share is caught, and whether one alarm is false.
+"""The planted faults and the clean scripts, fifty times each.
 
-Each time is what `verify --command` does: two fresh containers, and a third where bytes differ.
+What share is caught, and is one alarm false?
+
+Each time is one run of `verify --command`: two fresh containers, and a third if bytes differ.
 """
 
 from __future__ import annotations
@@ -35,14 +37,20 @@ SEED = 42
 
 
 class Planted:
-    """The experiment: what was done is kept in a file, so that a run that was cut off goes on where it was."""
+    """The experiment, with its results in a file.
+
+    A run that was cut off goes on there.
+    """
 
     def __init__(self, results: Path, kept: Path) -> None:
         self.results, self.kept = results, kept
         self.found: dict[str, list[dict[str, str]]] = json.loads(kept.read_text()) if kept.exists() else {}
 
     def do(self, shard: str, only: str) -> list[dict[str, Any]]:
-        """Run the scripts of a part, those whose name holds `only`, and return what came of each."""
+        """Run the scripts of a part, and return the results.
+
+        Only scripts whose name holds `only` are run.
+        """
         _, image = read_image(self.results)
         engine = find_engine(None, os.environ)
         engine.load(self.results / "image", image.reference, (image.config, image.manifest), os.environ)
@@ -66,7 +74,10 @@ def _once(script: Script, image: Image, engine: Engine) -> dict[str, str]:
 
 
 def judged(script: Script, seen: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """Return how often a script was judged as it must be, and what else was said of it."""
+    """Return the counts of right and wrong answers.
+
+    The wrong ones are listed.
+    """
     wrong = [answer for answer in seen if answer != script.expected]
     return {
         "script": script.name, "kind": "fault" if script in FAULTS else "clean", "runs": len(seen),
@@ -75,7 +86,7 @@ def judged(script: Script, seen: Sequence[dict[str, str]]) -> dict[str, Any]:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """Return what was found, a line for each script."""
+    """Return the findings, a line for each script."""
     return "\n".join(
         f"{each['script']:<24} {each['kind']:<6} {each['runs'] - each['wrong']} of {each['runs']} as it must be"
         for each in found

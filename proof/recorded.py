@@ -1,4 +1,6 @@
-"""reprobuild with another builder, and what of `image.leftovers` was needed: `python -m proof.recorded FILE VERB ...`.
+"""reprobuild with another builder, and the needed leftovers.
+
+`python -m proof.recorded FILE VERB ...` counts the lines of `image.leftovers` in use.
 
 FILE receives {line: how often it described something that the builder left}.
 """
@@ -18,14 +20,17 @@ from reprobuild.infra.tar.entries import TarEntry
 
 
 def lines(builder: str) -> list[str]:
-    """Return the names of all lines that are there for a builder."""
+    """Return the names of all lines for a builder."""
     paths = [f"/{line.path}" for line in leftovers.PATHS if line.builder == builder]
     labels = [f"label {name}" for name in leftovers.LABELS.get(builder, ())]
     return [*paths, *labels]
 
 
 def seen(config: Mapping[str, Any], builder: str) -> list[str]:
-    """Return which lines for labels and fields a builder's configuration needs."""
+    """Return the needed lines for labels and fields.
+
+    They are those of a builder's configuration.
+    """
     labels = [
         f"label {name}" for name in config.get("Labels") or {} if name in leftovers.LABELS.get(builder, ())
     ]
@@ -35,7 +40,10 @@ def seen(config: Mapping[str, Any], builder: str) -> list[str]:
 
 
 def record(file: Path) -> None:
-    """Let this process count what each line is needed for, and write the counts as they grow."""
+    """Count the needs for each line in this process.
+
+    The counts are written as they grow.
+    """
     counts: Counter[str] = Counter()
     is_left_over, cleaned_config = leftovers.is_left_over, leftovers.cleaned_config
 

@@ -1,8 +1,10 @@
-"""Draws from every generator, in this process and in children of every start method, for the table of docs/seeds.md.
+"""Draws from every generator, for the table of docs/seeds.md.
+
+They are made in this process and in children of every start method.
 
     PYTHON seed_draws.py FILE [STARTS]      writes {start: [{generator: value}, ...]}; with ranks to FILE.RANK
 
-It runs under the interpreter and launcher that are looked at, with torch and NumPy, and joblib where loky is asked for.
+It runs under the examined interpreter and launcher, with torch and NumPy, and joblib if loky is asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ STARTS = (
 
 
 def draw(with_torch: bool = True) -> dict[str, Any]:
-    """Return a value of each generator; without torch where it is not loaded yet and another child has its value."""
+    """Return a value of each generator.
+
+    torch is left out if it is not loaded yet and another child has its value.
+    """
     import random
     import uuid
 
@@ -57,7 +62,10 @@ def _tell(queue: Any, number: int) -> None:
 
 
 def first_rank() -> bool:
-    """Tell whether this is the only rank, or the first: the other ranks' children leave torch out."""
+    """Return whether this is the only rank, or the first.
+
+    The other ranks' children leave torch out.
+    """
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -74,7 +82,10 @@ def _processes(method: str) -> list[dict[str, Any]]:
 
 
 def _subprocesses(env: Mapping[str, str] | None) -> list[dict[str, Any]]:
-    """One child: another would be the same program from the same seed."""
+    """Draw in one child.
+
+    Another would be the same program from the same seed.
+    """
     torch = "torch" if first_rank() else "no torch"
     argv = [sys.executable, str(Path(__file__).resolve()), "-", torch]
     return [json.loads(subprocess.run(argv, env=env, stdout=subprocess.PIPE, check=True).stdout)]
@@ -90,7 +101,10 @@ def _threads() -> list[dict[str, Any]]:
 
 
 def _one_of_two(folder: str) -> tuple[int, dict[str, Any]]:
-    """Draw once the other worker is there, too, so that each of the two draws once."""
+    """Draw after the other worker has started.
+
+    Each of the two so draws once.
+    """
     process: Any = multiprocessing.current_process()
     number: int = process._identity[-1]
     (Path(folder) / str(number)).touch()

@@ -1,8 +1,10 @@
-"""The coverage table of docs/seeds.md: which generator follows the seed, in which child, under which launcher.
+"""The coverage table of docs/seeds.md.
+
+Which generator follows the seed, in which child, under which launcher?
 
     python -m proof.seed_table PYTHON [--write]
 
-PYTHON is an interpreter with torch, NumPy and the start-up hook. Every cell is what was drawn: the values of two
+PYTHON is an interpreter with torch, NumPy and the start-up hook. Every cell comes from draws: the values of two
 launches with one seed are compared, of a third with another, and of all processes with each other. `--write` puts the
 tables into the document; without it they are printed.
 """
@@ -49,11 +51,13 @@ LAUNCHERS: Mapping[str, tuple[tuple[str, ...], bool]] = {
 
 
 def make_environment(python: Path, folder: Path) -> Path:
-    """Make an environment with the packages of another one, joblib, and the hook of this tree; return its interpreter.
+    """Make an environment with another one's packages.
+
+    It has joblib and the hook of this tree, too; returns its interpreter.
 
     Args:
         python: an interpreter with torch and NumPy.
-        folder: where it goes; not there yet.
+        folder: the environment's place; not there yet.
     """
     (site,) = (python.parent.parent / "lib").glob("python3.*/site-packages")
     own = folder / "lib" / site.parent.name / "site-packages"
@@ -72,7 +76,10 @@ def make_environment(python: Path, folder: Path) -> Path:
 
 
 def launch(python: Path, launcher: str, seed: int, out: Path, starts: Sequence[str] = ()) -> list[Draws]:
-    """Run the program of draws under a launcher; return what each rank drew."""
+    """Run the program of draws under a launcher.
+
+    Returns the draws of each rank.
+    """
     options, entered = LAUNCHERS[launcher]
     argv = [str(python), *options, str(ROOT / "proof" / "seed_draws.py"), str(out), *starts]
     env = {
@@ -92,7 +99,10 @@ def launch(python: Path, launcher: str, seed: int, out: Path, starts: Sequence[s
 
 
 def draw_all(python: Path, folder: Path) -> dict[str, list[Draws]]:
-    """Return what was drawn under each launcher, and by `again` (the same launch) and `another seed`."""
+    """Return the draws under each launcher.
+
+    Added are `again` (the same launch) and `another seed`.
+    """
     jobs: dict[str, tuple[str, int, Sequence[str]]] = {name: (name, 7, ()) for name in LAUNCHERS}
     first = next(iter(LAUNCHERS))
     jobs |= {"again": (first, 7, ()), "another seed": (first, 8, ("main",))}
@@ -114,7 +124,7 @@ def cell(drawn: Mapping[str, list[Draws]], launcher: str, start: str, generator:
         return "left alone" if generator in LEFT_ALONE else "uncovered"
     mains = [one for rank in ranks for one in rank["main"]]
     if mains[0].get(generator) != drawn[first][0]["main"][0].get(generator):
-        mains = drawn[first][0]["main"]  # what the children follow, where the process above them does not
+        mains = drawn[first][0]["main"]  # the children follow it, even if the process above them does not
     children = [one for rank in ranks for one in rank[start]] if start != "main" else []
     seen = [one[generator] for one in (*mains, *children) if generator in one]
     if len({*seen, drawn["another seed"][0]["main"][0][generator]}) == 1:
@@ -136,7 +146,7 @@ def tables(drawn: Mapping[str, list[Draws]]) -> str:
 
 
 def measure(python: Path) -> str:
-    """Return the tables as they come out here and now."""
+    """Return the tables of a new measurement here."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return tables(draw_all(make_environment(python, folder / "environment"), folder))

@@ -1,4 +1,4 @@
-"""What the experiments are done on: locks that begin from the example's."""
+"""The subjects of the experiments: locks made from the example's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from reprobuild.snapshot.parsers import apt
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
-# Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's)
-# and certificates.
+# Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's) and
+# certificates.
 SERVICES = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "less", "openssh-server")
-# What else is known to leave something of its installation behind.
+# Others that are known to leave something of their installation behind.
 UNTIDY = (*SERVICES, "apt", "exim4-config", "man-db", "openjdk-17-jre-headless", "systemd", "wget")
 # networkx is large enough for the order in which modules are compiled to matter.
 WHEELS = ("click", "einops", "idna", "markupsafe", "networkx", "pygments")
@@ -44,7 +44,9 @@ DAEMONS = ("python3.11", "openssh-server", "cron", "systemd", "exim4-config")
 
 
 def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Lock:
-    """Return a lock with other system packages, fetched into the store, the source and a few wheels of the example.
+    """Return a lock with other system packages.
+
+    They are fetched into the store; the source and a few wheels are the example's.
 
     Args:
         lock: of the example; the result is not sealed.
@@ -57,7 +59,10 @@ def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Loc
 
 
 def forty_lock(lock: Lock, store: Store, work: Path) -> Lock:
-    """Return such a lock with the base of `captured_base`, for the forty; `work` is a folder for the archive."""
+    """Return a lock with the captured base of the forty.
+
+    The base is that of `captured_base`; `work` is a directory for the archive.
+    """
     base, _ = captured_base(FORTY, DAEMONS, work)
     return _with_base(lock, base, store)
 
@@ -73,19 +78,21 @@ def _with_base(lock: Lock, base: Base, store: Store) -> Lock:
 def captured_base(
     asked: Iterable[str], roots: Iterable[str], work: Path
 ) -> tuple[Base, tuple[Resolution, ...]]:
-    """Return the base of a machine on which some packages were asked for, as its package list tells.
+    """Return the base of a captured machine, by its package list.
 
-    The sources are the release's own suite, from where this machine's apt has it, and the archive of `proof.archive`.
+    Some packages were asked for on that machine.
+
+    The sources are the release's own suite, from this machine's apt mirror, and the archive of `proof.archive`.
     Security updates are left out: mirrors that carry them for their own architecture lag behind for others.
 
     Args:
         asked: by the names that dpkg gives them.
-        roots: what else the environment needs.
-        work: a folder that does not exist yet. It gets the archive, `apt.conf` with the two sources, and the
-            package list as a snapshot, `snapshot`.
+        roots: the environment's other needs.
+        work: a directory that does not exist yet. It gets the archive, `apt.conf` with the two sources, and the package
+            list as a snapshot, `snapshot`.
 
     Returns:
-        The base, and what became of each captured package.
+        The base, and the ruling on each captured package.
     """
     env = _environment(work)
     asked, roots = list(asked), list(roots)
@@ -101,7 +108,10 @@ def captured_base(
 
 
 def _listing(base: Base, asked: set[str]) -> str:
-    """Return what `apt list --installed` prints on a machine with these packages."""
+    """Return the output of `apt list --installed`.
+
+    It is that of a machine with these packages.
+    """
     rows = []
     for deb in base.packages:
         mark = "" if {deb.name, f"{deb.name}:{deb.architecture}"} & asked else ",automatic"
@@ -112,7 +122,10 @@ def _listing(base: Base, asked: set[str]) -> str:
 
 
 def _environment(work: Path) -> Mapping[str, str]:
-    """Write the archive and a configuration of apt with its two sources; return the environment that names it."""
+    """Write the archive and an apt configuration for it.
+
+    It has the two sources; returns the environment that names it.
+    """
     work.mkdir(parents=True)
     targets = [
         target for target in configured_targets(os.environ, ("amd64",))

@@ -1,4 +1,6 @@
-"""torch's own determinism tests under the entrypoint and the start-up hook: is any of them answered otherwise?
+"""torch's own determinism tests, with the entrypoint and the hook.
+
+Is any of them answered otherwise?
 
 The tests are those of torch 2.6.0, unmodified, of Debian's source package; the torch is the wheel of that release,
 which they must match. They run three times in an environment of their own: without anything of ours, and with a chosen
@@ -23,7 +25,7 @@ from proof.evidence import ROOT
 RELEASE = "2.6.0"
 SUITE = "trixie"  # whose pytorch is of that release
 SOURCES = "pytorch"
-# What the tests and the wheel itself need; the wheel brings those of NVIDIA, of which it imports some on a CPU, too.
+# The needs of the tests and the wheel itself; the wheel brings those of NVIDIA, of which it imports some on a CPU, too.
 PACKAGES = (f"torch=={RELEASE}", "numpy", "expecttest", "pytest", "hypothesis")
 CHOSEN = "nondeterministic or test_deterministic"
 SEED = "7"
@@ -35,7 +37,9 @@ MODULES = tuple(
 
 
 def find_tests(work: Path) -> Path:
-    """Return torch's own `test_torch.py`, downloaded and unpacked the first time.
+    """Return torch's own `test_torch.py`, unpacked once.
+
+    It is downloaded at the first call.
 
     Raises:
         RuntimeError: the source package cannot be had.
@@ -55,7 +59,9 @@ def find_tests(work: Path) -> Path:
 
 
 def find_python(work: Path) -> Path:
-    """Return the interpreter of an environment with that torch, made the first time: some gigabytes.
+    """Return the interpreter of an environment with that torch.
+
+    It is made at the first call, and takes some gigabytes.
 
     Raises:
         RuntimeError: it cannot be made.
@@ -78,7 +84,10 @@ def _checked(argv: list[str]) -> str:
 
 
 def answers(report: Path) -> dict[str, str]:
-    """Return {test: "passed", "failed" or "skipped: why"} of a report that pytest wrote (JUnit's XML)."""
+    """Return {test: answer} of a report by pytest (JUnit's XML).
+
+    An answer is "passed", "failed" or "skipped: why".
+    """
     found = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
@@ -94,7 +103,7 @@ def run_tests(work: Path, way: str) -> dict[str, str]:
     """Run the tests in one way, and return each one's answer.
 
     Raises:
-        RuntimeError: pytest itself failed, or what was to be in force was not.
+        RuntimeError: pytest itself failed, or seed or profile were not in force.
     """
     tests, python = find_tests(work), find_python(work)
     site = next((work / "env" / "lib").glob("python3.*/site-packages"))
@@ -126,7 +135,10 @@ _ASK = (
 
 
 def _check_force(start: list[str], env: Mapping[str, str], profile: str) -> None:
-    """See that seed and profile really are in force in that environment: else equal answers would say nothing."""
+    """Check that seed and profile are in force there.
+
+    Equal answers would mean little otherwise.
+    """
     argv = [*start, "-c", _ASK]
     said = subprocess.run(argv, env=dict(env), capture_output=True, text=True, check=False)
     if said.stdout.split() != [SEED, "True", str(profile == "strict")]:
@@ -134,7 +146,10 @@ def _check_force(start: list[str], env: Mapping[str, str], profile: str) -> None
 
 
 def compare(found: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return a line for each test that is not answered as it is without us."""
+    """Return a line for each test with another answer.
+
+    It is compared with the answer without us.
+    """
     bare = found["bare"]
     lines = []
     for way, theirs in found.items():
@@ -146,7 +161,7 @@ def compare(found: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def findings(work: Path) -> dict[str, Any]:
-    """Run the tests in all ways, and return what is evidence."""
+    """Run the tests in all ways, and return the evidence."""
     found = {way: run_tests(work, way) for way in WAYS}
     counts = {
         way: dict(Counter(answer.partition(":")[0] for answer in theirs.values()))

@@ -1,4 +1,4 @@
-"""What a run of the program works with."""
+"""The context of a run of the program."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from reprobuild.store.store import Store
 
 
 class RunContext(Struct, frozen=True, kw_only=True):
-    """What a run of the program works with, read once at the command line.
+    """The context of a run, read at the command line.
 
-    `env` is the user's environment. `say` is told each step when it begins, so that a person sees that it goes on
-    however long it takes; an empty text ends the last one. `progress` is told (bytes so far, bytes in all or 0) of a
-    step that knows them. `now` is in seconds since 1970. `caches` are the user's, whose files are taken. `pip` was
-    asked for its settings before, where that saves time. `doubted` are sources that the user did not name.
+    `env` is the user's environment. `say` is called with each step when it begins, so that a person sees
+    progress; an empty text ends the last one. `progress` is called with (bytes so far, bytes in all or 0) of
+    a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from which files
+    are taken. `pip` has pip's settings if they were read in advance to save time. `doubted` are sources that
+    the user did not name.
     """
 
     store: Store
@@ -43,7 +44,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     doubted: frozenset[str] = frozenset()
 
     def surroundings(self, captured: Path = Path()) -> ResolveContext:
-        """Return what resolving may touch, the folder of the snapshot among it."""
+        """Return the context of a resolution, including the snapshot's directory."""
         indexes = read_indexes(self.env, self.pip)
         services = read_services({})
         net = Net(
@@ -52,7 +53,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
             hidden=self.net.hidden, netrc=Netrc(self.env),
         )  # fmt: skip
         net.learn({}, indexes.tokens)
-        with contextlib.suppress(LockError):  # who resolves packages of conda is told
+        with contextlib.suppress(LockError):  # the resolution of conda packages reports the error
             channels = read_channels(self.env)
             net.learn(channels.credentials, channels.tokens, channels.addresses)
         return ResolveContext(
@@ -62,5 +63,5 @@ class RunContext(Struct, frozen=True, kw_only=True):
 
     @property
     def today(self) -> datetime.date:
-        """The day on which the program was started, in UTC."""
+        """The day of the program's start, in UTC."""
         return datetime.datetime.fromtimestamp(self.now, datetime.timezone.utc).date()

@@ -1,4 +1,7 @@
-"""Every failure that a user can act on: what happened, what to do next, and one exit code per verb."""
+"""Errors that a user can act on.
+
+Each error has a message and a hint. Each class has one exit code.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 
 class ReproError(Exception):
-    """What happened, and what to do about it.
+    """An error with a message and a hint for the user.
 
     Args:
-        what: one sentence that names the thing and, where there is one, the file and line.
-        hint: the next step for the reader; empty only where nothing can be suggested.
+        what: one sentence that names the subject and, if known, the file and line.
+        hint: the next step for the reader; empty only if no step can be suggested.
         listing: all lines that the sentence sums up; `--verbose` prints them.
         refused: each captured line that was refused, for `--json`: file, line, subject, outcome, class and reason.
     """

@@ -1,7 +1,9 @@
-"""What runs inside an image: seeding, the entrypoint, the start-up hook, the freeze and the probes.
+"""The programs inside an image.
 
-The standard library only (torch, NumPy and TensorFlow where they are the subject, imported when asked), Python 3.8
-or newer. It needs no installation metadata: put the folder that holds it on `sys.path`.
+They are seeding, the entrypoint, the start-up hook, the freeze and the probes.
+
+The package uses the standard library only (torch, NumPy and TensorFlow if they are the subject, imported on request),
+with Python 3.8 or newer. It needs no installation metadata: put the directory that holds it on `sys.path`.
 """
 
 TYPE_CHECKING = False
@@ -12,7 +14,10 @@ __all__ = ["enforce_reproducibility", "generator", "seed_worker"]
 
 
 def __getattr__(name: str) -> object:
-    """Give a public function, imported only now: the start-up hook imports this package in every interpreter."""
+    """Import a public function on first access.
+
+    The start-up hook imports this package in every interpreter, so imports are late.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from reprobuild_runtime import seeding

@@ -1,4 +1,7 @@
-"""SHA-256 over the bytes of tensors and arrays: equal digests are equal bits, shapes, types and layouts."""
+"""SHA-256 over the bytes of tensors and arrays.
+
+Equal digests mean equal bits, shapes, types and layouts.
+"""
 
 import ctypes
 import hashlib
@@ -9,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def digest(values: "Iterable[Any]") -> str:
-    """Return the SHA-256 of tensors, NumPy's arrays and byte strings, in their order; NumPy is not needed."""
+    """Return the SHA-256 of tensors, arrays and byte strings, in order.
+
+    The arrays are NumPy's, but NumPy is not needed.
+    """
     total = hashlib.sha256()
     for value in values:
         head, body = (b"bytes", value) if isinstance(value, bytes) else _told(value)
@@ -30,7 +36,7 @@ def _tensor(value: "Any") -> "tuple[bytes, bytes]":
     for resolve in (
         "resolve_conj",
         "resolve_neg",
-    ):  # views that stand for other values than their bytes; torch 1.10
+    ):  # views that represent other values than their bytes; torch 1.10
         flat = getattr(flat, resolve, lambda: flat)()  # noqa: B023  called at once
     flat = flat.contiguous()
     size = flat.numel() * flat.element_size()

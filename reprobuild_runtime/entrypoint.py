@@ -1,10 +1,11 @@
-"""The entrypoint of an image: settle the seed and the environment, then become or look after the command.
+"""The entrypoint of an image.
+
+It settles the seed and the environment, then becomes the command or supervises it.
 
     /usr/bin/python3.11 -I -S /opt/reprobuild/lib/reprobuild_runtime/entrypoint.py [CMD [ARG...]]
 
-`-I -S` keep the user's PYTHONPATH, working directory and site-packages out of this process; the command has
-them. Codes of its own: 125 for a bad seed or an unknown profile, 126 for a command that cannot be run, 127 for one
-that is not there.
+`-I -S` keep the user's PYTHONPATH, working directory and site-packages out of this process; the command has them. Exit
+codes of its own: 125 for a bad seed or an unknown profile, 126 for a command that cannot be run, 127 for a missing one.
 """
 
 # ruff: noqa: TID251  the environment is what it reads and writes
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def uncoerce_locale() -> None:
-    """Take back the LC_CTYPE that Python itself sets in the C locale: the command shall have what was given.
+    """Undo the LC_CTYPE that Python itself sets in the C locale.
+
+    The command must have the original value.
 
     https://peps.python.org/pep-0538/
     """
@@ -39,7 +42,7 @@ def uncoerce_locale() -> None:
 
 
 def main(argv: "List[str]") -> int:
-    """Run the command, a shell where there is none; return the code to exit with."""
+    """Run the command, or a shell; return the exit code."""
     uncoerce_locale()
     try:
         launch.settle(os.environ)

@@ -1,4 +1,7 @@
-"""Variables that a recipe's own syntax cannot carry (several lines, for one), in a file of the image."""
+"""Variables in a file of the image.
+
+They are those that a recipe's own syntax cannot carry, for example several lines.
+"""
 
 import json
 import os
@@ -7,7 +10,9 @@ from reprobuild_runtime.launch import say
 
 
 def apply(path: str) -> None:
-    """Set each variable of the file, {"NAME": "value"}, that is not set yet; a fault is said on stderr.
+    """Set each unset variable of the file, {"NAME": "value"}.
+
+    An error is printed to stderr.
 
     Values are written as UTF-8 whatever the locale is; other bytes as they stand in the file, or as \\udcXX.
     """

@@ -1,6 +1,8 @@
-"""The package `reprobuild` of an image: the names that user code imports; the program itself is not there.
+"""The package `reprobuild` of an image, for user code.
 
-`reprobuild.payload` writes this file to `reprobuild/__init__.py`, behind the site-packages of the environment: an
+It has the names that user code imports, but not the program itself.
+
+`reprobuild.payload` writes this file to `reprobuild/__init__.py`, after the site-packages of the environment: an
 installed reprobuild comes first.
 """
 

@@ -1,6 +1,8 @@
-"""What results may depend on beside the program: digests are comparable only between equal fingerprints.
+"""The fingerprint of a platform: results may depend on it.
 
-Nothing in it identifies a machine: no host name, no address, no serial number or UUID, and of the environment only
+Digests are comparable only between equal fingerprints.
+
+It does not identify a machine: it has no host name, no address, no serial number or UUID, and of the environment only
 the variables that libraries for computing read, without paths and without the seed.
 """
 
@@ -15,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-# Variables that libraries read, but for those that may be secret or name a machine or a device.
+# Variables that libraries read, except those that may be secret or name a machine or a device.
 _VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|ATEN|NCCL|RCCL|GLOO|CUDA|CUDNN|CUBLAS|CUBLASLT|NVTE|NVIDIA_TF32"
     r"|PYTORCH|TORCH|TORCHINDUCTOR|TRITON|FLASH_ATTENTION|MAMBA|CAUSAL_CONV1D|VLLM|XLA|TF_CUDNN|TF_USE|TF_DETERMINISTIC|TF_ENABLE|JAX|HIP|ROCM|HSA|MIOPEN"
@@ -38,7 +40,7 @@ _FLAGS: "Dict[str, Callable[[Any], Any]]" = {
 
 
 def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
-    """Return the versions, the processor, the settings and, where torch sees one, the GPUs."""
+    """Return versions, processor, settings, and torch's GPUs, if any."""
     found: "Dict[str, Any]" = {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -64,7 +66,7 @@ def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
 
 
 def _ask(question: "Callable[[], Any]") -> "Any":
-    """Return an answer, None where this torch does not know the question."""
+    """Return an answer, None if this torch does not support the question."""
     try:
         return question()
     except Exception:
@@ -80,7 +82,7 @@ def _environment() -> "Dict[str, str]":
 
 
 def distribution_version(distribution: str) -> "Optional[str]":
-    """Return the version of an installed distribution, None where there is none."""
+    """Return the version of an installed distribution, or None."""
     try:
         from importlib.metadata import version
 
@@ -119,7 +121,7 @@ def _cuda(torch: "Any") -> "Dict[str, Any]":
 
 
 def _cublas() -> "Optional[str]":
-    """Return the version of the cuBLAS that is loaded into this process."""
+    """Return the version of this process's loaded cuBLAS."""
     import ctypes
 
     for path in mapped("libcublas.so"):
@@ -134,7 +136,7 @@ def _cublas() -> "Optional[str]":
 
 
 def mapped(name: str) -> "List[str]":
-    """Return the files that this process has mapped and that have these letters in their line."""
+    """Return the mapped files of this process that match a text."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
             paths = {line.split(None, 5)[5].strip() for line in file if name in line}

@@ -1,6 +1,8 @@
-"""The number of each fork, counted from interpreter start on, and the name that a forked child has.
+"""Numbers of forks, and names of forked children.
 
-A child that is forked before anything is seeded is named here, in the environment, for what it starts, too; later
+Forks are counted from interpreter start on.
+
+A child that is forked before any seeding is named here, in the environment, for its own children, too; later
 `seeding.place` does it, which knows workers.
 """
 
@@ -15,15 +17,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, List
 
-ABOVE = "REPROBUILD_PLACE"  # the name of the forked child that this process is, or that started it
+ABOVE = "REPROBUILD_PLACE"  # the name of this process as a forked child, or of the child that started it
 LONGEST = 1000  # programs may fork and start each other without end
-# Whose forks leave no name: workers have numbers of their own, and may get their tasks by chance; what `subprocess`
-# starts begins as a first process does, with preexec_fn (for which it forks) and without.
+# Callers of forks without names: workers have numbers of their own, and may get their tasks by chance; a program of
+# `subprocess` begins as a first process does, with preexec_fn (for which it forks) and without.
 NAMELESS = ("multiprocessing.popen_fork", "multiprocessing.forkserver", "subprocess")
 
-told: "List[Callable[[int, bool], None]]" = []  # who names a child instead: from its number, and whether it has a name
+told: "List[Callable[[int, bool], None]]" = []  # names children instead of us: number, and whether named
 _numbers: "List[Iterator[int]]" = [count(1)]  # of this process's forks
-_forking: "Any" = _local()  # the number of the fork that this thread makes: two threads may fork at once
+_forking: "Any" = _local()  # the fork of this thread: two threads may fork at once
 
 
 def _before() -> None:
@@ -34,7 +36,7 @@ def _after_in_child() -> None:
     _numbers[:] = [count(1)]
     try:
         forker = sys._getframe(1).f_globals.get("__name__")
-    except ValueError:  # called from nowhere above
+    except ValueError:  # there is no caller above
         forker = None
     (told[0] if told else _leave_name)(_forking.number, forker not in NAMELESS)
 

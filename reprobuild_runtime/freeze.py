@@ -1,15 +1,17 @@
-"""What is installed in this environment: one JSON document on standard output.
+"""A program that lists an environment's packages as JSON.
+
+It writes one JSON document to standard output.
 
     /opt/env/bin/python -I /opt/reprobuild/lib/reprobuild_runtime/freeze.py [SITE-PACKAGES...]
 
-Gives {"python", "implementation", "site_packages": [...], "distributions": [...], "broken": [...],
-"sources": [...], "freeze": [...]}. `freeze` is what `pip freeze` prints, by line; `distributions` has everything, also
-what pip leaves out of that; `broken` has metadata that cannot be used, {"path", "why"}. `direct_url` is as in
+Gives {"python", "implementation", "site_packages": [...], "distributions": [...], "broken": [...], "sources": [...],
+"freeze": [...]}. `freeze` is the output of `pip freeze`, by line; `distributions` has everything, also packages that
+pip leaves out of that; `broken` has unusable metadata, {"path", "why"}. `direct_url` is as in
 https://peps.python.org/pep-0610/ without credentials.
 
-Where a file in `sources/` knows the origin of a source folder, {"name", "url", "commit", "tree", "path",
-"subdirectory", "generated": [GLOB...]}, the git tree id of the folder is computed again: `tree`, to be compared
-with the recorded one.
+If a file in `sources/` has the origin of a source directory, {"name", "url", "commit", "tree", "path", "subdirectory",
+"generated": [GLOB...]}, the git tree id of the directory is computed again: `tree`, to be compared with the recorded
+one.
 """
 
 import json
@@ -31,14 +33,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-# What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
+# Packages that `pip freeze` leaves out without --all (pip, commands/freeze.py).
 _HIDDEN = {"pip", "python", "wsgiref", "argparse"}
 if sys.version_info < (3, 12):
     _HIDDEN |= {"setuptools", "distribute", "wheel"}
 
 
 def site_packages() -> "List[str]":
-    """Return the folders that this environment installs into."""
+    """Return the directories that this environment installs into."""
     paths = sysconfig.get_paths()
     return sorted({os.path.realpath(paths[name]) for name in ("purelib", "platlib")})
 
@@ -46,7 +48,10 @@ def site_packages() -> "List[str]":
 def installed(
     folders: "List[str]", sources: "Dict[str, Any]"
 ) -> "Tuple[List[Dict[str, Any]], List[Dict[str, str]]]":
-    """Return what is installed in the folders, by name, and the metadata that cannot be used."""
+    """Return the distributions by name, and unusable metadata.
+
+    They are those in the given directories.
+    """
     known = {freezeline.canonical_name(name): source for name, source in sources.items()}
     found, broken = [], []
     for dist, egg_link in _distributions(folders):
@@ -60,7 +65,10 @@ def installed(
 
 
 def _distributions(folders: "List[str]") -> "Iterator[Tuple[metadata.Distribution, Optional[str]]]":
-    """Give each distribution, with its folder where `setup.py develop` left an `.egg-link` to it."""
+    """Yield each distribution, with the directory of its `.egg-link`.
+
+    `setup.py develop` leaves such links.
+    """
     for place in folders:
         for dist in metadata.distributions(path=[place]):
             yield dist, None
@@ -124,7 +132,10 @@ def _tree(source: "Optional[Dict[str, Any]]") -> "Optional[str]":
 
 
 def freeze_lines(distributions: "List[Dict[str, Any]]") -> "List[str]":
-    """Return the lines of `pip freeze`: the first of each name, without pip's own tools."""
+    """Return the lines of `pip freeze`, without pip's own tools.
+
+    They are the first of each name.
+    """
     first: "Dict[str, str]" = {}
     for entry in distributions:
         first.setdefault(freezeline.canonical_name(entry["name"]), entry["freeze"])
@@ -142,7 +153,7 @@ def _sources() -> "Dict[str, Any]":
 
 
 def main(argv: "List[str]") -> int:
-    """Print the document; always 0."""
+    """Print the document; always return 0."""
     folders = argv or site_packages()
     sources = _sources()
     distributions, broken = installed(folders, sources)

@@ -1,4 +1,7 @@
-"""Run an action right after a module is loaded, without importing it or changing how it is found."""
+"""A hook that runs an action after a module is loaded.
+
+It does not import the module, or change how it is found.
+"""
 
 import sys
 from _thread import get_ident
@@ -9,25 +12,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable, Set, Tuple
 
-STARTED_BY = get_ident()  # the main thread, where the start-up hook imports this
+STARTED_BY = get_ident()  # the main thread, if the start-up hook imports this
 
 
 class Finder:
-    """A meta path finder that asks the others, and watches the loader they give for one of the names.
+    """A meta path finder that watches the loaders of some modules.
 
-    The specification is theirs and unchanged; only its loader's `exec_module` is shadowed until it has run. A
-    module that fails to import is watched again next time, and so is one that is loaded a second time. It stays
-    in `sys.meta_path`: taking it out while another import walks that list would hide a finder from it.
+    It asks the other finders for them.
+
+    The specification is theirs and unchanged; only its loader's `exec_module` is shadowed until it has run. A module
+    that fails to import is watched again next time, and so is one that is loaded a second time. The finder stays in
+    `sys.meta_path`: removing it while another import walks that list would hide a finder from that import.
     """
 
     def __init__(self, names: "Iterable[str]", action: "Callable[[str, Any], None]") -> None:
         self.names = frozenset(names)
-        self.seen: "Set[str]" = set()  # of which the module of everybody was acted on
+        self.seen: "Set[str]" = set()  # modules in sys.modules that were acted on
         self.action = action  # must not raise
         self.asking: "Set[Tuple[int, str]]" = set()
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """Return the others' specification of a module that is watched, None for any other module."""
+        """Return the specification of a watched module, else None.
+
+        It is the other finders' specification.
+        """
         key = (get_ident(), name)
         if name not in self.names or key in self.asking:
             return None
@@ -66,7 +74,10 @@ class Finder:
             vars(loader)[method] = watched
 
     def done(self, name: str, module: "Any") -> None:
-        """Act on a module that was loaded, and on a private copy only where there is no other."""
+        """Act on a loaded module.
+
+        A private copy is acted on only if it is the only one.
+        """
         if sys.modules.get(name) is module:
             self.seen.add(name)
         elif name in self.seen:

@@ -1,4 +1,7 @@
-"""Become a command, or as process 1 look after it: forward signals, reap orphans, pass on its code."""
+"""Process 1 of a container: signals, orphans, and exit code.
+
+A process can also become the command.
+"""
 
 import errno
 import os
@@ -10,19 +13,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
-# Those that the kernel raises for this process itself, and those that cannot be caught.
+# Signals that the kernel raises for this process itself, and those that cannot be caught.
 _NOT_FORWARDED = {
     "SIGKILL", "SIGSTOP", "SIGCHLD", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT", "SIGSYS",
     "SIGTTIN", "SIGTTOU", "SIGPIPE", "SIGXFSZ",
 }  # fmt: skip
-# Those that a terminal sends to the whole foreground group, so that the command has them already.
+# Signals that a terminal sends to the whole foreground group, so that the command has them already.
 _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
 _SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, sigaction(2)
 
 
 def become(command: "List[str]") -> int:
-    """Replace this process by the command; return 126 or 127, with a line on stderr, where that fails."""
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what is ignored stays so across exec
+    """Replace this process by the command.
+
+    If that fails, print a line to stderr, and return 126 or 127.
+    """
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and so would the command after exec
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
@@ -36,12 +42,14 @@ def become(command: "List[str]") -> int:
 
 
 def look_after(command: "List[str]", begun: "Callable[[int], None]" = lambda child: None) -> int:
-    """Run the command as a child; return its exit code, 128 + N where signal N ended it.
+    """Run the command as a child; return its exit code.
+
+    The code is 128 + N if signal N ended it.
 
     The child stays in this session and process group, so a shell in it controls the terminal as usual.
 
     Args:
-        begun: is called with the number of the child's process.
+        begun: called with the number of the child's process.
     """
     # Python has names for the first and the last real-time signal only; those between are numbers.
     forwarded = {s for s in signal.valid_signals() if getattr(s, "name", "") not in _NOT_FORWARDED}
@@ -62,11 +70,14 @@ def look_after(command: "List[str]", begun: "Callable[[int], None]" = lambda chi
             if status is not None:
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         elif not (info.si_code == _SI_KERNEL and info.si_signo in _FROM_TERMINAL):
-            os.kill(child, info.si_signo)  # there, or a zombie: only _reap takes it away
+            os.kill(child, info.si_signo)  # it exists, or is a zombie: only _reap removes it
 
 
 def _reap(child: int) -> "Optional[int]":
-    """Reap all that have ended; return the child's status if it was among them."""
+    """Reap all ended processes.
+
+    Return the child's status if it was among them.
+    """
     found = None
     while True:
         try:

@@ -1,15 +1,17 @@
-"""Make the Python environment of an image from the build context: a step of its Dockerfile and Apptainer.def.
+"""An installer of an image's Python environment.
+
+It is a step of the Dockerfile and the Apptainer.def, and installs from the build context.
 
     /usr/bin/python3.11 -I -S -B CONTEXT/LOCK/install.py CONTEXT/LOCK/install.json
 
-runs inside the image under construction, with the context mounted, without network, as root. It writes below
-the prefix alone. `install.json` says what to install: each wheel with its sha256, in order. A second argument
-names another root directory than /.
+runs inside the image under construction, with the context mounted, without network, as root. It writes below the prefix
+alone. `install.json` lists the wheels with their sha256, in order. A second argument names another root directory than
+/.
 
-It does what pip would do, without pip. A wheel is a zip archive of files with fixed places, so this page is all
-there is to check (https://packaging.python.org/en/latest/specifications/binary-distribution-format/). pip would
-be one more input to lock and trust, and its traces (who installed, on whose request, from which path; the text
-of the scripts; the order of RECORD) would have to be removed afterwards, which takes as much code.
+It does the work of pip, without pip. A wheel is a zip archive of files with fixed paths, so this file is all that must
+be checked (https://packaging.python.org/en/latest/specifications/binary-distribution-format/). pip would be one more
+input to lock and trust, and its traces (installer, request, and source path; the text of the scripts; the order of
+RECORD) would have to be removed afterwards, which takes as much code.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing import IO, Any, Iterator
 
 CHUNK = 1 << 20
 INSTALLER = b"reprobuild\n"
-# Written by installers, each in its own way; what a wheel ships of them is not used.
+# Files that each installer writes in its own way; a wheel's own versions of them are not used.
 LEFT_OUT = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "provenance_url.json", "RECORD")
 ENTRY_POINT = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(\[.*\])?\s*$")
 SCRIPT = """\
@@ -44,7 +46,10 @@ if __name__ == "__main__":
 
 
 class Prefix:
-    """The environment's folder `root` below the folder `image`, and what is written into it."""
+    """The environment's directory `root` below the directory `image`.
+
+    It also has the files written into it.
+    """
 
     def __init__(self, facts: dict[str, Any], image: str) -> None:
         self.image = image
@@ -71,7 +76,10 @@ class Prefix:
         self.write(f"{self.root}/pyvenv.cfg", io.BytesIO(text.encode()))
 
     def write(self, path: str, stream: IO[bytes], executable: bool = False) -> tuple[str, str, str]:
-        """Write a file and return its row of RECORD; the first of two with one content stays."""
+        """Write a file and return its row of RECORD.
+
+        Of two files with one content, the first stays.
+        """
         if not f"{os.path.normpath(path)}/".startswith(f"{self.root}/"):
             sys.exit(f"install.py: {path} is outside {self.root}")
         place = self.image + path
@@ -91,20 +99,26 @@ class Prefix:
         return os.path.relpath(path, self.site), f"sha256={encoded}", str(size)
 
     def set_times(self) -> None:
-        """Give everything the one time of the image; what has it, from a layer below, is not touched."""
+        """Set the image's time on all files.
+
+        Files of a layer below, which have it already, are not touched.
+        """
         for folder, folders, files in os.walk(self.image + self.root, topdown=False):
             for name in folders + files:
                 self.set_time(os.path.join(folder, name))
         self.set_time(self.image + self.root)
 
     def set_time(self, path: str) -> None:
-        """Give one file, link or folder that time."""
+        """Set the image's time on one file, link or directory."""
         if os.lstat(path).st_mtime != self.epoch:
             os.utime(path, (self.epoch, self.epoch), follow_symlinks=False)
 
 
 class WheelFile:
-    """An open wheel. `project` and `info` are its name as in the file name, and its .dist-info folder."""
+    """An open wheel.
+
+    `project` and `info` are its name as in the file name, and its .dist-info directory.
+    """
 
     def __init__(self, archive: zipfile.ZipFile, filename: str) -> None:
         self.archive = archive
@@ -113,7 +127,10 @@ class WheelFile:
         self.info = next(name[:-7] for name in self.members if re.fullmatch(r"[^/]+\.dist-info/RECORD", name))
 
     def files(self, prefix: Prefix) -> Iterator[tuple[str, IO[bytes], bool]]:
-        """Give (path, content, executable) of each file that is installed; shipped bytecode is not."""
+        """Yield (path, content, executable) of each installed file.
+
+        Shipped bytecode is left out.
+        """
         for name, info in self.members.items():
             if name in [f"{self.info}/{left_out}" for left_out in LEFT_OUT]:
                 continue
@@ -129,7 +146,7 @@ class WheelFile:
                     yield path, stream, executable
 
     def place(self, name: str, prefix: Prefix) -> tuple[str, str]:
-        """Return the kind of a member, and where it belongs."""
+        """Return the kind of a member, and its path."""
         data = self.info[: -len(".dist-info")] + ".data/"
         if not name.startswith(data):
             return "library", f"{prefix.site}/{name}"
@@ -144,7 +161,7 @@ class WheelFile:
         return scheme, f"{folders[scheme]}/{rest}"
 
     def scripts(self, prefix: Prefix) -> Iterator[tuple[str, IO[bytes], bool]]:
-        """Give (path, content, executable) of each command that entry_points.txt names."""
+        """Yield (path, content, executable) of each entry point's command."""
         if f"{self.info}/entry_points.txt" not in self.members:
             return
         config = ConfigParser(delimiters="=")
@@ -163,7 +180,10 @@ class WheelFile:
 
 
 def with_shebang(stream: IO[bytes], shebang: bytes) -> IO[bytes]:
-    """Return a script whose first line `#!python` names the environment's Python; others as they are."""
+    """Return a script with `#!python` replaced by the environment's Python.
+
+    Other scripts are returned unchanged.
+    """
     content = stream.read()
     if content.startswith(b"#!python"):
         content = shebang + content.partition(b"\n")[2]
@@ -171,7 +191,10 @@ def with_shebang(stream: IO[bytes], shebang: bytes) -> IO[bytes]:
 
 
 def install(path: str, direct_url: dict[str, Any] | None, prefix: Prefix) -> None:
-    """Install one wheel, and write INSTALLER, RECORD and for an editable direct_url.json (PEP 610)."""
+    """Install one wheel, and write INSTALLER and RECORD.
+
+    For an editable, direct_url.json (PEP 610) is written, too.
+    """
     with zipfile.ZipFile(path) as archive:
         wheel = WheelFile(archive, os.path.basename(path))
         folder = f"{prefix.site}/{wheel.info}"
@@ -188,7 +211,10 @@ def install(path: str, direct_url: dict[str, Any] | None, prefix: Prefix) -> Non
 
 
 def unpack_bytecode(path: str, prefix: Prefix) -> None:
-    """Unpack the modules that the same interpreter has compiled before; their paths begin at the root."""
+    """Unpack the bytecode compiled by the same interpreter.
+
+    Its paths begin at the root.
+    """
     with tarfile.open(path, "r:") as tar:
         for member in tar:
             content = tar.extractfile(member)
@@ -206,7 +232,10 @@ def hash_file(path: str) -> str:
 
 
 def checked(context: str, file: dict[str, str]) -> str:
-    """Return the path of a file of the context if it is the one that the lock names."""
+    """Return the path of a context's file after checking its hash.
+
+    The hash is that of the lock.
+    """
     path, sha256 = f"{context}/{file['path']}", file["sha256"]
     found = hash_file(path)
     if found != sha256:
@@ -215,7 +244,10 @@ def checked(context: str, file: dict[str, str]) -> str:
 
 
 def main(facts_file: str, image: str = "") -> None:
-    """Install everything that `install.json` names; its paths begin at the folder above."""
+    """Install all wheels of `install.json`.
+
+    Its paths begin at the directory above.
+    """
     os.umask(0o022)
     context = os.path.dirname(os.path.dirname(os.path.abspath(facts_file)))
     with open(facts_file, encoding="utf-8") as stream:

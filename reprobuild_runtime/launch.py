@@ -1,4 +1,7 @@
-"""What a launch settles: the seed in force and the image's variables, in the environment for all children."""
+"""Settings of a launch, in the environment for all children.
+
+They are the seed in force and the image's variables.
+"""
 
 # ruff: noqa: TID251  the environment is what it settles
 
@@ -12,19 +15,22 @@ if TYPE_CHECKING:
     from typing import List, Mapping, MutableMapping, Optional, Tuple
 
 SEED = "REPROBUILD_SEED"
-EXPLICIT = "REPROBUILD_SEED_EXPLICIT"  # "1": somebody chose the seed, "0": it was drawn
-FROM = "REPROBUILD_SEED_FROM"  # what the ranks of a job made a drawn seed of, "none" where they share nothing
+EXPLICIT = "REPROBUILD_SEED_EXPLICIT"  # "1": the user chose the seed, "0": it was drawn
+FROM = "REPROBUILD_SEED_FROM"  # the source of a drawn seed that the ranks of a job share, "none" without one
 HASH_SEED = "PYTHONHASHSEED"
 PROFILE = "REPROBUILD_PROFILE"  # names of profiles, comma separated; in force for a chosen seed
-RECORD = "REPROBUILD_RECORD"  # the folder for records of settings; "0" or empty: none
-HASH_SAID = "REPROBUILD_HASH_ORDER_SAID"  # "1": that hash order is not seeded was said in a process above
-FILES = "REPROBUILD_FILES"  # the folder of reprobuild's own files; for tests and unusual images
-APPLIED = "REPROBUILD_ENVIRON"  # the folder whose environ.json was applied: what is unset later stays unset
+RECORD = "REPROBUILD_RECORD"  # the directory for records of settings; "0" or empty: no record
+HASH_SAID = "REPROBUILD_HASH_ORDER_SAID"  # "1": a process above has logged that hash order is not seeded
+FILES = "REPROBUILD_FILES"  # the directory of reprobuild's own files; for tests and unusual images
+APPLIED = "REPROBUILD_ENVIRON"  # the directory of the applied environ.json: variables unset later stay unset
 LIMIT = 2**32  # numpy.random.seed and PYTHONHASHSEED take 0 to 2**32 - 1
 
 
 def check(value: object) -> int:
-    """Return `value` as a seed; raise ValueError unless it is an integer from 0 to 2**32 - 1."""
+    """Return `value` as a seed, an integer from 0 to 2**32 - 1.
+
+    Other values raise ValueError.
+    """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"a seed is an integer from 0 to {LIMIT - 1}, not {value!r}")
     seed = int(value.__index__())
@@ -34,7 +40,10 @@ def check(value: object) -> int:
 
 
 def parse(text: str) -> int:
-    """Return the seed that a variable's text says; raise ValueError unless it is one in decimal digits."""
+    """Return the seed in a variable's text, in decimal digits.
+
+    Other texts raise ValueError.
+    """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 4000:
         raise ValueError(f"{SEED} is an integer from 0 to {LIMIT - 1}, not {text[:80]!r}")
@@ -42,15 +51,20 @@ def parse(text: str) -> int:
 
 
 def draw() -> int:
-    """Return a seed from the system's entropy, 1 to 2**31 - 1: a signed 32-bit integer, too."""
+    """Return a seed from the system's entropy.
+
+    It is from 1 to 2**31 - 1, and so also a signed 32-bit integer.
+    """
     return int.from_bytes(os.urandom(8), "big") % (2**31 - 1) + 1
 
 
 def read(environ: "MutableMapping[str, str]") -> "Optional[Tuple[int, bool]]":
-    """Return (seed, explicit) as the variables say, None without a seed; raise ValueError on a bad one.
+    """Return (seed, explicit) of the variables, None without a seed.
 
-    A seed without a word on who chose it was chosen by whoever set it (`docker run -e REPROBUILD_SEED=7`), and so was
-    one that is not the one that was settled above: what was noted on the first is not about this one.
+    A bad seed raises ValueError.
+
+    A seed without a note on its origin was chosen by the user (`docker run -e REPROBUILD_SEED=7`), and so was one that
+    differs from the one settled above: the note on the first does not apply to it.
     """
     text, chosen = environ.get(SEED, ""), environ.get(EXPLICIT, "")
     if not text.strip():
@@ -62,7 +76,10 @@ def read(environ: "MutableMapping[str, str]") -> "Optional[Tuple[int, bool]]":
 
 
 def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> None:
-    """Write the seed where child processes look for it; a PYTHONHASHSEED that is not ours stays."""
+    """Write the seed into the environment for child processes.
+
+    A PYTHONHASHSEED that is not ours stays.
+    """
     settled.put(environ, SEED, str(seed))
     environ[EXPLICIT] = "1" if explicit else "0"
     if not environ.get(HASH_SEED) or settled.ours(environ, HASH_SEED):
@@ -70,12 +87,12 @@ def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> No
 
 
 def folder(environ: "MutableMapping[str, str]") -> str:
-    """Return the folder that holds `environ.json` and `sources/`."""
+    """Return the directory of `environ.json` and `sources/`."""
     return environ.get(FILES) or "/opt/reprobuild"
 
 
 def apply_variables(environ: "MutableMapping[str, str]") -> None:
-    """Set the variables of `environ.json` that are not set yet, and note that this was done."""
+    """Set the unset variables of `environ.json`, and record that."""
     where = folder(environ)
     path = where + "/environ.json"
     if os.path.exists(path):
@@ -88,7 +105,10 @@ def apply_variables(environ: "MutableMapping[str, str]") -> None:
 def _in_force(
     environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]"
 ) -> "Tuple[int, bool, List[str]]":
-    """Return the seed in force, whether somebody chose it, and what is to be said: the one given, else drawn."""
+    """Return the seed in force, whether it was chosen, and messages.
+
+    The seed is the given one, else drawn.
+    """
     if given is not None and given[1]:
         return (*given, [])
     from reprobuild_runtime.seeding import ranks
@@ -97,9 +117,9 @@ def _in_force(
 
 
 def settle(environ: "MutableMapping[str, str]") -> None:
-    """Settle variables, seed and profile for the launch of a command, and log the seed.
+    """Settle variables, seed and profile for a command; log the seed.
 
-    ValueError on a bad seed or an unknown profile; one with a `hint` of its own for a profile.
+    A bad seed or an unknown profile raises ValueError; that for a profile has a `hint` of its own.
     """
     apply_variables(environ)
     seed, explicit, lines = _in_force(environ, read(environ))
@@ -114,23 +134,25 @@ def settle(environ: "MutableMapping[str, str]") -> None:
 
 
 def _put_in_force(environ: "MutableMapping[str, str]", explicit: bool) -> "List[str]":
-    """Put the profile's variables into the environment for a chosen seed; return what is to be said.
+    """Set the profile's variables for a chosen seed; return messages.
 
-    A profile that is none raises a ValueError also where none takes effect.
+    An unknown profile raises a ValueError even if no profile takes effect.
     """
     from reprobuild_runtime.profiles import apply, choose, versions
 
     try:
         choose.names(environ.get(PROFILE))
         return apply.launch(environ, versions.search_path(environ)) if explicit else []
-    except OSError as err:  # the data cannot be read: the job is worth more than its profile
+    except OSError as err:  # the data cannot be read: the job is more important than its profile
         return [f"no profile is in force: {err}"]
 
 
 def settle_late(environ: "MutableMapping[str, str]") -> None:
-    """Settle what is not yet in an interpreter that was started around the entrypoint, and say what is lost.
+    """Settle the rest in an interpreter without the entrypoint.
 
-    ValueError on a bad seed.
+    Lost settings are logged.
+
+    A bad seed raises ValueError.
     """
     if APPLIED not in environ:
         apply_variables(environ)
@@ -142,8 +164,8 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
         recovered = inherited.recover(environ, names)
     given = read(environ)
     first = not environ.get(EXPLICIT)
-    # Settled by a process above, which has said what there was to say. PYTHONHASHSEED may be lost on the way all the
-    # same, but a line from each child would stand in outputs that programs read.
+    # Settled by a process above, which has logged it. PYTHONHASHSEED may still be lost on the way, but a line from each
+    # child would appear in outputs that programs read.
     above = settled.ours(environ, SEED) or (recovered and not first)
     seed, explicit, lines = _in_force(environ, given)
     another = bool(environ.get(settled.NAME)) and not above
@@ -159,9 +181,11 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
 
 
 def say_hash_order(environ: "MutableMapping[str, str]") -> None:
-    """Say in one line, once for this process and those below it, why the order of sets does not follow the seed.
+    """Log once if the order of sets does not follow the seed.
 
-    Nothing is said where it does, or where somebody chose another seed for it.
+    The line is for this process and those below it.
+
+    It is not logged if the order follows the seed, or if the user chose another seed for it.
     """
     why = _why_not(environ)
     if why and environ.get(HASH_SAID) != "1":
@@ -182,7 +206,10 @@ def _why_not(environ: "Mapping[str, str]") -> str:
 
 
 def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
-    """Set the profile's variables in an interpreter that just started: what binds later than that is in time."""
+    """Set the profile's variables in an interpreter that just started.
+
+    Variables that are read later than that take effect.
+    """
     from reprobuild_runtime.profiles import apply, versions
 
     try:
@@ -194,10 +221,10 @@ def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
 
 
 def hash_order_is_chosen() -> bool:
-    """Tell whether the order of sets in this interpreter follows from a PYTHONHASHSEED that somebody chose.
+    """Return whether set order follows a chosen PYTHONHASHSEED.
 
-    Only what the process was started with counts: `os.environ` may have been written later, and `sys.flags` do not
-    tell a drawn seed from a chosen one.
+    Only the variables at the start of the process count: `os.environ` may have been written later, and `sys.flags` do
+    not distinguish a drawn seed from a chosen one.
     """
     given = given_at_start()
     if sys.flags.ignore_environment or not given.get(HASH_SEED, "").isdigit():
@@ -210,9 +237,11 @@ def hash_order_is_chosen() -> bool:
 
 
 def given_at_start() -> "Mapping[str, str]":
-    """Return the variables that this process was started with: as the hook saw them, else as the kernel has them.
+    """Return the variables that this process was started with.
 
-    The kernel's may be gone: a program that changes its own title (setproctitle, of vLLM and Ray) writes over them.
+    They are those that the hook saw, else those of the kernel.
+
+    The kernel's may be lost: a program that changes its own title (setproctitle, of vLLM and Ray) overwrites them.
     """
     kept: "Mapping[str, str]" = getattr(sys.modules.get("reprobuild_runtime.startup"), "GIVEN", {})
     if kept:
@@ -226,8 +255,8 @@ def given_at_start() -> "Mapping[str, str]":
 
 
 def say(text: str) -> None:
-    """Print one line on standard error, or nothing where there is none."""
-    if sys.stderr is None:  # print would take standard output instead
+    """Print one line to standard error, if there is one."""
+    if sys.stderr is None:  # print would use standard output instead
         return
     try:  # noqa: SIM105  importing contextlib takes longer
         print(text, file=sys.stderr, flush=True)

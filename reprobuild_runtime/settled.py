@@ -1,9 +1,11 @@
-"""What was settled above: a note in the environment of each variable that we wrote, with the value that it got.
+"""Notes in the environment on variables that we set.
+
+Each has the value that it got.
 
     REPROBUILD_SETTLED="REPROBUILD_SEED=7 PYTHONHASHSEED=7 CUBLAS_WORKSPACE_CONFIG=:4096:8"
 
-It tells our values from those that somebody sets later on the way down (`REPROBUILD_SEED=9 python train.py` in a
-container that was started with another seed, or without one): ours may be replaced, and theirs stay.
+They distinguish our values from those that the user sets later on the way down (`REPROBUILD_SEED=9 python train.py` in
+a container that was started with another seed, or without one): ours may be replaced, and the user's stay.
 """
 
 TYPE_CHECKING = False
@@ -18,18 +20,21 @@ def _words(environ: "Mapping[str, str]") -> "List[str]":
 
 
 def put(environ: "MutableMapping[str, str]", name: str, value: str) -> None:
-    """Set a variable, and note that we did; `value` has no white space."""
+    """Set a variable, and record that we did.
+
+    `value` has no white space.
+    """
     environ[name] = value
     kept = [word for word in _words(environ) if word.partition("=")[0] != name]
     environ[NAME] = " ".join([*kept, f"{name}={value}"])
 
 
 def ours(environ: "Mapping[str, str]", name: str) -> bool:
-    """Tell whether a variable is as we left it."""
+    """Return whether a variable has the value that we set."""
     return name in environ and f"{name}={environ[name]}" in _words(environ)
 
 
 def names(environ: "Mapping[str, str]") -> "List[str]":
-    """Return the variables that are as we left them."""
+    """Return the variables with the values that we set."""
     found = (word.partition("=")[0] for word in _words(environ))
     return [name for name in found if ours(environ, name)]

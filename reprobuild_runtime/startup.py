@@ -1,14 +1,16 @@
-"""Seed every interpreter of an image: importing this module is the hook.
+"""The start-up hook, which seeds every interpreter of an image.
+
+Importing this module runs the hook.
 
 A file in site-packages, say `reprobuild.pth`, does it at interpreter start:
 
     /opt/reprobuild/lib
     import reprobuild_runtime.startup
 
-and `reprobuild.start` beside it, `reprobuild_runtime.startup:start`, from Python 3.15 on (PEP 829). Nothing is
+and `reprobuild.start` beside it, `reprobuild_runtime.startup:start`, from Python 3.15 on (PEP 829). Libraries are not
 imported for it: each library of `WATCHED` is seeded right after the program imports it, with the seed of
-REPROBUILD_SEED. A process that was started around the entrypoint (`docker exec`, `apptainer exec`) finds the seed of
-a process above it or draws one, logs it and hands it to its children. docs/seeds.md has what is covered.
+REPROBUILD_SEED. A process that was started around the entrypoint (`docker exec`, `apptainer exec`) finds the seed of a
+process above it or draws one, logs it and passes it to its children. docs/seeds.md has the coverage.
 """
 
 # ruff: noqa: TID251  the environment is what it reads
@@ -18,19 +20,19 @@ import sys
 
 from reprobuild_runtime.importhook import Finder
 
-# After whose import something is done: the names of `seeding.libraries`, of `profiles` and `record`, and venv, whose
-# environments get the hook. Written out here, so that starting an interpreter imports none of them.
+# Modules with an action after their import: those of `seeding.libraries`, of `profiles` and `record`, and venv, whose
+# environments get the hook. The names are repeated here, so that starting an interpreter imports none of those modules.
 WATCHED = (
     "random", "numpy.random", "torch", "tensorflow", "jax", "cupy", "numba", "cv2", "torch_npu", "torch_mlu",
     "torch_musa", "habana_frameworks.torch", "megatron.core", "multiprocessing.util", "venv",
 )  # fmt: skip
 
-# What this process was started with, of the variables that say whether hash order follows the seed.
+# The initial values of the variables that show whether hash order follows the seed.
 GIVEN: "dict[str, str]" = {}
 
 
 def start() -> None:
-    """Seed this interpreter, once; a fault is one line on stderr and never more."""
+    """Seed this interpreter, once; an error is one line on stderr."""
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     try:
@@ -50,10 +52,12 @@ def start() -> None:
 
 
 def _settled() -> bool:
-    """Return whether a parent, or the entrypoint, has left nothing to do but to seed: the common and fast case.
+    """Return whether only seeding is left to do.
 
-    A seed that was drawn is not that of other nodes' ranks, which such a variable tells of. Under -E and -I Python
-    ignores variables, and these are there all the same.
+    A parent or the entrypoint has done the rest: the common and fast case.
+
+    A seed that was drawn is not that of other nodes' ranks, and such a variable shows such ranks. Under -E and -I
+    Python ignores variables, but these are still set.
     """
     env = os.environ
     if "REPROBUILD_ENVIRON" not in env:
@@ -71,7 +75,7 @@ def _settled() -> bool:
 
 
 def _imported(name: str, module: object) -> None:
-    try:  # imports only here: most interpreters never come so far
+    try:  # imports only here: most interpreters do not reach this
         if name == "venv":
             from reprobuild_runtime.seeding import venvs
 

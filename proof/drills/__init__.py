@@ -1,1 +1,4 @@
-"""Error drills: runs that are killed, starved of disk, locked out or doubled, and what must hold afterwards."""
+"""Error drills, and the checks after them.
+
+Runs are killed, starved of disk, locked out or doubled.
+"""

@@ -1,16 +1,16 @@
-"""Kills, full disks, read-only folders and two runs at once, on a lock whose store is filled; seeded and resumable.
+"""Kills, full disks, read-only directories and two runs at once.
 
     python -m proof.drills --lock LOCK --store STORE --work FOLDER [--kills 50] [--full-disks 10] [--pairs 2]
                         [--seed 1] [--shard 1/4] [--evidence FILE]
 
-LOCK is sealed, STORE has all that it names. Each case works on a copy of the store by hard links (on a full disk: by
-bytes) below FOLDER, which should be on STORE's file system. A case that was done before, with the same seed, is not
-done again. Mounts are made in a mount namespace of one's own, as root or as any user.
+They are seeded and resumable. LOCK is sealed, STORE has all that it names. Each case works on a copy of the store by
+hard links (on a full disk: by bytes) below FOLDER, which should be on STORE's file system. A case that was done before,
+with the same seed, is not done again. Mounts are made in a mount namespace of one's own, as root or as any user.
 
-After every disturbed run: each file of the store under its final name has its hash; the folder of results is one
-that reprobuild refuses, or one whose every file is that of the undisturbed run; an error message of a full or
-read-only disk has a hint and exit code 2, 5 or 7, and no private file is left. The next run then ends well, with the
-same digests, and leaves no private file of the killed one. The exit code is 0 if that holds for all cases.
+After every disturbed run: each file of the store under its final name has its hash; the output directory is one that
+reprobuild refuses, or one whose every file is that of the undisturbed run; an error message of a full or read-only disk
+has a hint and exit code 2, 5 or 7, and no private file is left. The next run then ends well, with the same digests, and
+leaves no private file of the killed one. The exit code is 0 if that holds for all cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What must hold after a disturbed run: nothing damaged, nothing in part, nothing left, errors that help."""
+"""The checks after a disturbed run.
+
+No file may be damaged, in part or left over, and errors must help.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ class BrokenError(Exception):
 
 
 class Checks:
-    """The checks, and what they compare with.
+    """The checks, and their data for comparison.
 
     Attributes:
-        work: the folder whose path is taken out of messages.
-        inputs: sha256 of all that is fetched.
+        work: the directory whose path is taken out of messages.
+        inputs: sha256 of all fetched files.
         expected, former: {path: sha256} of the results of the undisturbed run, and of an older one.
     """
 
@@ -47,7 +50,7 @@ class Checks:
             time.sleep(0.05)
 
     def check_whole(self, stage: str, store: Path, out: Path) -> None:
-        """Check that a run that ended well did all it should."""
+        """Check that a run that ended well did all its work."""
         missing = [sha256 for sha256 in self.inputs if not (store / "blobs" / sha256[:2] / sha256).is_file()]
         if missing:
             raise BrokenError(f"{len(missing)} files were not fetched, {missing[0]} first")
@@ -55,7 +58,10 @@ class Checks:
             raise BrokenError("the results are others than those of the undisturbed run")
 
     def check_store(self, store: Path) -> None:
-        """Check that nothing stands under a final name that is not what the name says."""
+        """Check that every file under a final name fits it.
+
+        In `blobs` that is its hash; each record of `made` must be readable.
+        """
         for path in (store / "blobs").glob("*/*"):
             if self.hash(path) != path.name:
                 raise BrokenError(f"{path.name} in the store is damaged")
@@ -66,9 +72,11 @@ class Checks:
                 raise BrokenError(f"{path.name} of what was made is damaged") from None
 
     def check_results(self, out: Path) -> bool:
-        """Tell whether reprobuild takes the folder of results as one; then all of it must be right.
+        """Return whether reprobuild accepts the output directory.
 
-        Each file and folder must be absent, that of the undisturbed run, or that of the former results.
+        An accepted one must be right in full.
+
+        Each file and directory must be absent, that of the undisturbed run, or that of the former results.
         """
         found = self.results(out)
         for name, digest in found.items():
@@ -89,7 +97,10 @@ class Checks:
         return True
 
     def check_error(self, done: subprocess.CompletedProcess[str], words: str, stage: str) -> str:
-        """Check that an error says what a pattern means; return its first line without the paths of this machine."""
+        """Check an error against a pattern, and return its first line.
+
+        The line is without the paths of this machine.
+        """
         if done.returncode not in ERRORS or "Traceback" in done.stderr or "hint: " not in done.stderr:
             raise BrokenError(f"exit code {done.returncode}, and it said: {done.stderr[-500:]}")
         if not re.search(words, done.stderr):
@@ -106,7 +117,10 @@ class Checks:
             raise BrokenError(f"left behind: {left[:3]}")
 
     def results(self, out: Path) -> dict[str, str]:
-        """Return {path: sha256} of a folder of results; what begins with the private prefix is not one."""
+        """Return {path: sha256} of an output directory.
+
+        Files with the private prefix are left out.
+        """
         files = [path for path in out.rglob("*") if path.is_file() and PREFIX not in path.as_posix()]
         return {path.relative_to(out).as_posix(): self.hash(path) for path in files}
 

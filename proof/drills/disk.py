@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Bound:
-    """A folder, mounted read-only over itself."""
+    """A directory, mounted read-only over itself."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,10 @@ def running(store: Path) -> list[str]:
 
 
 def used(folder: Path) -> int:
-    """Return the bytes of all files below a folder that may change meanwhile."""
+    """Return the bytes of all files below a directory.
+
+    The directory may change meanwhile.
+    """
     total = 0
     for above, _, names in os.walk(folder):
         for name in names:

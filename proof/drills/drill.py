@@ -1,4 +1,4 @@
-"""The drills: what is done to a run, one case after the other, and what is kept of each."""
+"""The drills: disturbances of a run, and their records."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ MODULES = (
     "reprobuild/store/store",
     "reprobuild/infra/atomic",
 )
-Case = tuple[str, str, int]  # what is done to it, stage, number
-# How a program says that a disk is full; tar has but this for its last block.
+Case = tuple[str, str, int]  # its disturbance, stage, number
+# How a program reports that a disk is full; tar has but this for its last block.
 FULL = r"No space left on device|Wrote only \d+ of \d+ bytes"
 
 
 class Drill(Checks):
-    """The cases, what the undisturbed run gave, and what was done so far."""
+    """The cases, the undisturbed run's results, and the finished cases."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         super().__init__(arguments.work.absolute())
@@ -57,11 +57,14 @@ class Drill(Checks):
         self.lock = self.work / "drill.lock"
         self.log = self.work / f"done-{arguments.seed}.jsonl"
         self.seconds: dict[str, float] = {}  # of each stage, undisturbed
-        self.given_bytes: dict[str, int] = {}  # what the store of each stage begins with
-        self.made: dict[str, int] = {}  # what an undisturbed run adds to it
+        self.given_bytes: dict[str, int] = {}  # the store of each stage at its start
+        self.made: dict[str, int] = {}  # an undisturbed run's addition to it
 
     def prepare(self) -> None:
-        """Write the lock with local addresses, and learn time and digests from undisturbed runs."""
+        """Write the lock with local addresses, and measure undisturbed runs.
+
+        Time and digests come from them.
+        """
         mirror = self.work / "mirror"
         mirror.mkdir(exist_ok=True)
         self.sealed = local_lock(without(read_lock(self.given.lock), self.given.without), self.store, mirror)
@@ -119,7 +122,7 @@ class Drill(Checks):
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def do(self, case: Case) -> None:
-        """Do a case and keep what came of it."""
+        """Do a case, and keep its result."""
         kind, stage, number = case
         self.random = random.Random(f"{self.given.seed}/{kind}/{stage}/{number}")
         what: Callable[[str, str], dict[str, Any]] = {
@@ -167,7 +170,10 @@ class Drill(Checks):
         return said | {"over former results": over_former, "by": "bytes" if made >= 0 else "time"}
 
     def full(self, stage: str, name: str) -> dict[str, Any]:
-        """Fill the disk of the store and the results at a random point; then make room."""
+        """Fill the disk at a random point, then make room.
+
+        The disk holds the store and the output directory.
+        """
         disk = self.work / name
         disk.mkdir(parents=True, exist_ok=True)
         kept = self.given_bytes[stage]
@@ -187,7 +193,10 @@ class Drill(Checks):
         return {"room": room, "code": done.returncode, "told": told}
 
     def pair(self, stage: str, name: str) -> dict[str, Any]:
-        """Let two runs of one verb share a store that has nothing of what they make."""
+        """Let two runs of one command share a store.
+
+        The store has none of their results at the start.
+        """
         store = self.fresh(stage, name)
         outs = [self.work / name / f"out{number}" for number in (1, 2)]
         both = [
@@ -207,7 +216,10 @@ class Drill(Checks):
         return {}
 
     def read_only(self, stage: str, name: str) -> dict[str, Any]:
-        """Make the store, or the folder of results, read-only; a store that has everything needs no writing."""
+        """Make the store, or the output directory, read-only.
+
+        A store that has everything needs no writing.
+        """
         place = self.work / name
         store, out = self.fresh(stage, name), place / "out"
         out.mkdir()
@@ -227,7 +239,7 @@ class Drill(Checks):
         return {"told": told}
 
     def fresh(self, stage: str, name: str, *, copy: bool = False) -> Path:
-        """Return a store that has what the stage begins with, and remembers what leads to it."""
+        """Return a store with the stage's inputs alone."""
         store = self.work / name / "store"
         shutil.rmtree(store, ignore_errors=True)
         for sha256 in self.kept[stage]:
@@ -257,7 +269,7 @@ class Drill(Checks):
         )
 
     def again(self, stage: str, store: Path, out: Path) -> None:
-        """Run undisturbed: it must end well with the same digests."""
+        """Run undisturbed, and require the same digests."""
         done = self.run(stage, store, out)
         if done.returncode:
             raise BrokenError(f"the next run failed with {done.returncode}: {done.stderr[-500:]}")

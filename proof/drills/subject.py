@@ -1,4 +1,4 @@
-"""The lock that is drilled: smaller, and fetched without a network."""
+"""The lock of the drills: smaller, and fetched without a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def without(lock: Lock, names: Sequence[str]) -> Lock:
 
 
 def local_lock(lock: Lock, store: Path, mirror: Path) -> Lock:
-    """Return the lock with `file:` addresses of hard links, so that it can be fetched without a network."""
+    """Return the lock with `file:` addresses of hard links.
+
+    It can then be fetched without a network.
+    """
 
     def local(file: Artefact) -> Artefact:
         if not file.url:

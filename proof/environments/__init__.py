@@ -1,1 +1,4 @@
-"""Ordinary environments, made by real tools in Debian roots of their own, captured and turned into images."""
+"""Ordinary environments, captured and turned into images.
+
+Real tools make them in Debian roots of their own.
+"""

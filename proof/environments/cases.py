@@ -1,7 +1,7 @@
-"""The environments: what a person installs with which tool on which machine, and the job that runs there.
+"""The environments: machine, tool, packages and job.
 
-Each job prints digests of what it computed, so that the image's answer can be compared with the machine's. The versions
-are the newest that the index has on the day of the experiment, as they are for a person who begins a project.
+Each job prints digests of its results, so that the image's answer can be compared with the machine's. The versions are
+the newest in the index on the day of the experiment, as they are for a person who begins a project.
 """
 
 from __future__ import annotations
@@ -190,16 +190,16 @@ class Case(Struct, frozen=True, kw_only=True):
     """One environment.
 
     Attributes:
-        name: says tool, machine and packages in a few words.
+        name: tool, machine and packages in a few words.
         machine: a key of `machine.KINDS`.
-        make: Bash that makes the environment; `env/bin/python` is its Python afterwards, or what `python` says.
+        make: Bash that makes the environment; its Python is then `env/bin/python`, or the value of `python`.
         job: the code of `job/train.py`.
         capture: `capture` for `reprobuild capture`, `recipe` for the Bash recipe of the README.
         python: the Python that runs the job.
         project: Bash that makes the repository in `job`, or more of them, before the environment.
         options: of `capture`.
         here: whether the machine that makes the image has the Pythons of the captured one, as one with the same home.
-        slurm: whether job and capture run in a job of a Slurm cluster of three nodes, which has Lmod.
+        slurm: whether job and capture run in a job of a Slurm cluster of three nodes with Lmod.
     """
 
     name: str

@@ -1,7 +1,9 @@
-"""Make each environment, capture it, and let `from-snapshot` make an image of it, as a person does who knows no option.
+"""The experiment on ordinary environments.
 
-What came out of each is kept, so that a run that was cut off goes on where it was. The job of each environment runs on
-the machine and in the image; both print digests of what they computed.
+Each is made and captured, and `from-snapshot` makes its image, as a person without knowledge of options does.
+
+The result of each is kept, so that a run that was cut off goes on there. The job of each environment runs on the
+machine and in the image; both print digests of their results.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ HEAD = (
     "CPU",
     "its job in the image",
 )
-# The decision that the hint of `lock` offers where a Python cannot be had; the machine is asked for it at once.
+# The decision that the hint of `lock` offers for a Python that cannot be had; the machine is asked for it at once.
 _PACK = "--include interpreter"
 _RECIPE = re.compile(r"```bash\n(REPRO_DIR=.*?)```", re.DOTALL)
 
@@ -59,7 +61,7 @@ class Environments:
     """The experiment.
 
     Args:
-        store: gets what the environments are made of.
+        store: gets the files of the environments.
         folder: gets the machines, the environments, and `done.json`.
     """
 
@@ -67,18 +69,18 @@ class Environments:
         self.store, self.folder = store, folder
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "done.json"
-        # The remotes of repositories: a folder that a server publishes, as git's "dumb" protocol has it.
+        # The remotes of repositories: a directory that a server publishes, as git's "dumb" protocol has it.
         files = partial(SimpleHTTPRequestHandler, directory=str(folder))
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), files)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def done(self) -> dict[str, dict[str, Any]]:
-        """Return what came out so far, by the names of the environments."""
+        """Return the results so far, by the environments' names."""
         found: dict[str, dict[str, Any]] = json.loads(self.path.read_bytes()) if self.path.exists() else {}
         return found
 
     def do(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
-        """Do each case that is not done yet, and return what came out of all."""
+        """Do each case that is not done, and return all results."""
         done = self.done()
         for case in cases:
             if case.name not in done:
@@ -113,7 +115,7 @@ class Environments:
         return found
 
     def _prepare(self, case: Case, work: Path) -> str:
-        """Make the environment and run its job; return what failed."""
+        """Make the environment, run its job, and return a failure."""
         remote = f"http://127.0.0.1:{self.server.server_port}/{work.name}"
         (work / "job" / "train.py").write_text(PRINT + case.job)
         shutil.copyfile(ROOT / "reprobuild_runtime" / "capture.py", work / "capture.py")
@@ -124,20 +126,26 @@ class Environments:
         )
 
     def _snapshot(self, case: Case, work: Path) -> str:
-        """Take the snapshot; return what failed."""
+        """Take the snapshot, and return a failure."""
         command = f"{_python(case)} ../capture.py -o ../snapshot {case.options}"
         script = command if case.capture == "capture" else recipe(case)
         return self._step(case, work, "snapshot", _inside(case, script))
 
     def _step(self, case: Case, work: Path, name: str, script: str) -> str:
-        """Run a script on the machine of a case, in its job where it has one; return its error."""
+        """Run a script on the machine of a case.
+
+        It runs in the case's job, if there is one; returns the error.
+        """
         in_job = case.slurm and name != "environment"
         computer = Machine(case.machine, self.folder / "machines")
         done = computer.run(self._srun(script) if in_job else script, home=work)
         return f"{name}: {done.stderr[-600:]}" if done.returncode != 0 else ""
 
     def _srun(self, script: str) -> str:
-        """Return a script that runs another one as a job of a cluster, with `module` as a login has it."""
+        """Return a script that runs another one as a cluster job.
+
+        It has `module` as a login has it.
+        """
         script = f"source /usr/share/lmod/lmod/init/bash\n{script}"
         cluster = f"python3 {ROOT / 'dev' / 'private_slurm.py'} run --folder {self.folder / 'slurm'} --"
         return f"{cluster} srun -n1 bash -euo pipefail -c {shlex.quote(script)}"
@@ -166,14 +174,17 @@ class Environments:
         return {**found, **_said(document), "MB": round(sum(image) / 1e6) if image else None}
 
     def _elsewhere(self) -> dict[str, str]:
-        """Return the environment of a computer that has none of the Pythons of the machine."""
+        """Return the environment of a computer without the machine's Pythons."""
         nowhere, pyenv = str(self.folder / "nowhere"), _pyenv()
         path = [each for each in os.environ["PATH"].split(os.pathsep) if not each.startswith(pyenv)]
         managers = {"PYENV_ROOT": nowhere, "UV_PYTHON_INSTALL_DIR": nowhere}
         return {**os.environ, **managers, "PATH": os.pathsep.join(path)}
 
     def _job(self, work: Path) -> str:
-        """Run the job in the image; return whether it printed what it had printed on the machine."""
+        """Run the job in the image, and compare its output.
+
+        It is compared with the output on the machine.
+        """
         argv = [
             *PROGRAM,
             "run",
@@ -198,7 +209,10 @@ def _python(case: Case) -> str:
 
 
 def _inside(case: Case, script: str) -> str:
-    """Return a script that runs in the folder of the job, within the environment."""
+    """Return a script that runs within the job and environment.
+
+    It enters the directory of the job.
+    """
     enter = "" if case.python.startswith("/") else f"source {Path(case.python).parent / 'activate'}\n"
     return f"{enter}cd job\n{script}"
 
@@ -234,21 +248,30 @@ def sentence(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def held(found: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether 80 % succeed without a decision, 95 % with at most one, and no image is wrong without a word."""
+    """Return whether the claims hold.
+
+    80 % succeed without a decision, 95 % with at most one, and no image is wrong without a word.
+    """
     plain = sum(each.get("exit code") == 0 and not each.get("decisions") for each in found)
     one = sum(each.get("exit code") == 0 for each in found)
     return plain >= 0.8 * len(found) and one >= 0.95 * len(found) and not _wrong(found)
 
 
 def _wrong(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the environments whose image passes though its job fails or computes something else."""
+    """Return the environments with an image that passes wrongly.
+
+    Its job fails or computes something else.
+    """
     return [
         each["name"] for each in found if each.get("exit code") == 0 and each.get("job") != "the same bytes"
     ]
 
 
 def _said(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the document of a run says: the verdict and the lines that are not as captured, or the error."""
+    """Return the content of a run's document.
+
+    It is the verdict and the lines that are not as captured, or the error.
+    """
     if "error" in document:
         error = document["error"]
         return {
@@ -264,13 +287,16 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe(case: Case) -> str:
-    """Return the recipe of the README, for a repository that is installed in place where the case has one."""
+    """Return the recipe of the README.
+
+    It is adapted to a repository that is installed in place, if the case has one.
+    """
     match = _RECIPE.search((ROOT / "README.md").read_text(encoding="utf-8"))
     assert match is not None
     lines = match[1].replace("$HOME/repro/$SLURM_JOB_ID", "../snapshot").splitlines()
     if "-e lib" in case.make:
         lines = [line.replace("~/mylib", "../lib").replace("/mylib.diff", "/tinylib.diff") for line in lines]
-        # The recipe enters another folder, from which a relative one is none.
+        # The recipe enters another directory, from which a relative one is none.
         lines = [line.replace("$REPRO_DIR/tinylib", "$OLDPWD/$REPRO_DIR/tinylib") for line in lines]
     else:
         lines = [line for line in lines if "mylib" not in line]
@@ -278,7 +304,10 @@ def recipe(case: Case) -> str:
 
 
 def _forget(work: Path) -> None:
-    """Remove the environment and the image; the snapshot and what was said stay."""
+    """Remove the environment and the image.
+
+    The snapshot and the output stay.
+    """
     image = work / "frozen" / "image.json"
     if image.exists():
         reference = json.loads(image.read_bytes())["reference"]

@@ -1,4 +1,7 @@
-"""A made-up machine: a Debian root of its own, in which tools run as on a computer of somebody else."""
+"""A made-up machine, a Debian root of its own.
+
+Tools run there as on a computer of somebody else.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from proof import archive
 from proof.evidence import ROOT
 from reprobuild.ecosystems.pypi.indexes import read_indexes
 
-# How this machine reaches its indexes; every other variable stays outside.
+# The way of this machine to its indexes; every other variable stays outside.
 _NETWORK = re.compile(
     r"(?i)PIP_.*|(https?|ftp|no|all)_proxy|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|GIT_SSL_CAINFO"
 )
@@ -30,7 +33,7 @@ _DEVELOPER = (
     "postgresql-client", "graphviz", "texlive-latex-base", "docker.io", "python3-numpy", "python3-pip", "pipx",
     "libopenmpi-dev", "openmpi-bin", "redis-tools", "sqlite3", "jq", "shellcheck", "emacs-nox",
 )  # fmt: skip
-# What pyenv's own documentation asks for on Debian, by the names of the libraries.
+# The wishes of pyenv's own documentation on Debian, by the names of the libraries.
 _PYENV = (
     *_SERVER, "libssl-dev", "zlib1g-dev", "libbz2-dev", "libreadline-dev", "libsqlite3-dev", "libncursesw5-dev",
     "xz-utils", "tk-dev", "libxml2-dev", "libxmlsec1-dev", "libffi-dev", "liblzma-dev",
@@ -58,7 +61,7 @@ class Machine:
             (folder / f"{kind}.made").touch()
 
     def run(self, script: str, *, home: Path, timeout: int = 1200) -> subprocess.CompletedProcess[str]:
-        """Run a script of Bash in `home`, with the environment of a person who has just logged in."""
+        """Run a script of Bash in `home`, as after a login."""
         argv = [sys.executable, "-I", "-S", str(ROOT / "dev" / "private_root.py"), str(self.root)]
         return subprocess.run(
             [*argv, "/bin/bash", "-euo", "pipefail", "-c", script], cwd=home, env=_login(home),
@@ -84,7 +87,10 @@ class Machine:
             self._add_archive()
 
     def _add_archive(self) -> None:
-        """Install packages of an archive that no list of Debian has, as those of vendors are."""
+        """Install packages of an archive outside Debian's lists.
+
+        Those of vendors are alike.
+        """
         folder = self.root / "var" / "cache" / "made"
         entry = archive.make_archive(folder).replace(str(self.root), "")
         (self.root / "etc/apt/sources.list.d/made.sources").write_text(entry)
@@ -119,7 +125,10 @@ def _login(home: Path) -> dict[str, str]:
 
 
 def _pip_settings() -> str:
-    """Return this machine's settings of pip as one file; those of variables are passed as variables."""
+    """Return this machine's settings of pip as one file.
+
+    Those of variables are passed as variables.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )

@@ -1,8 +1,8 @@
-"""Adoption: what another builder made, written as our own layout.
+"""Conversion of another builder's image into our own layout.
 
-Owners, modes, attributes and contents stay as they were built, and so do the layers. Times become the lock's
-epoch, the configuration gets our own form, and what the builder leaves behind is removed (`leftovers`). Memory
-does not depend on the size of files: a layer is read, written and compressed in pieces.
+Owners, modes, attributes, contents and the division into layers stay as they were built. Times become the
+lock's epoch, the configuration gets our own form, and the builder's leftovers are removed (`leftovers`).
+Memory does not depend on the size of files: a layer is read, written and compressed in pieces.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.recipe.image_config import instant
 from reprobuild.store.store import Store
 
-# A path that would leave the root. Backslashes are names like others here: systemd ships some.
+# A path that would leave the root. Backslashes are ordinary characters here: systemd ships such names.
 _UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
 UNSAFE_HINT = "no builder writes such a layer by itself; do not use the image"
-# Far above any image. It bounds the memory that a made archive can take, some kilobytes a path.
+# Far above any image. It bounds the memory that a crafted archive can take, some kilobytes a path.
 MOST_ENTRIES = 5_000_000
 
 Check = Callable[[Tree, dict[str, Any]], None]
@@ -41,20 +41,22 @@ def adopt(
     foreign: ForeignImage, out: Path, *, builder: str, platform: str, epoch: int, reference: str,
     level: int = LEVEL, check: Check | None = None,
 ) -> Image:  # fmt: skip
-    """Write an image of another builder as the OCI layout `out/image`, whole or not at all.
+    """Write another builder's image as the OCI layout `out/image`.
+
+    The layout appears only when it is complete.
 
     Args:
-        foreign: what was made.
-        out: the folder of results; layers that are not finished lie in it meanwhile.
-        builder: its name in the registry of builders; it decides what counts as left behind.
+        foreign: the image of the other builder.
+        out: the output directory; unfinished layers are in it until the end.
+        builder: its name in the registry of builders; selects its leftovers.
         platform: `os/architecture[/variant]`.
         epoch: every time in the image, in seconds since 1970.
         reference: the image's name.
         level: of zstd; it changes the manifest, not the tree.
-        check: is given tree and configuration before anything is put in place, and may raise.
+        check: called with tree and configuration before the image is put in place; may raise.
 
     Raises:
-        BuildError: a layer is damaged or hostile, or the configuration holds what no recipe sets.
+        BuildError: a layer is damaged or malicious, or the configuration has fields that no recipe sets.
     """
     config = cleaned_config(foreign.config, builder)
     with private_folder(out, f"{PREFIX}adopted.") as scratch:
@@ -96,11 +98,11 @@ def _rewritten(
 def _copy(
     stream: IO[bytes], writer: TarWriter, title: str, builder: str, allowance: Allowance | None = None
 ) -> None:
-    """Copy the entries of a tar that a layer may hold, and leave out what the builder left behind.
+    """Copy the entries of a tar without the builder's leftovers.
 
     Raises:
         BuildError: an entry would leave the root, or there are too many.
-        ValueError, tarfile.TarError: the tar is damaged, or an entry is of a kind that no layer can hold.
+        ValueError, tarfile.TarError: the tar is damaged, or a layer cannot hold an entry of this kind.
     """
     for info, content in layer_members(stream, title, allowance):
         entry = entry_of(info)

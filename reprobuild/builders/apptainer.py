@@ -1,8 +1,8 @@
-"""Apptainer as a builder: `apptainer build` of OUT/Apptainer.def, whose result is read back from its sandbox.
+"""Apptainer as a builder: `apptainer build` of OUT/Apptainer.def.
 
-Owners need rights over more than one user number: root's, or those of subordinate numbers (/etc/subuid), in a
-user namespace that util-linux makes. The network is taken away from the build, which would otherwise have the
-machine's; that, too, is a namespace.
+The image is read back from the build's sandbox. Owners need rights over more than one user number: root's, or
+those of subordinate numbers (/etc/subuid), in a user namespace that util-linux makes. The build runs in a
+network namespace of its own, because it would otherwise have the machine's network.
 
 https://apptainer.org/docs/user/latest/build_a_container.html,
 https://man7.org/linux/man-pages/man1/unshare.1.html
@@ -33,7 +33,7 @@ from reprobuild.recipe.image_config import image_config
 
 NAME = "apptainer"
 DEFINITION, LOCK = "Apptainer.def", "reprobuild.lock"
-# The caller's own rights, and where that is a user without them, those over the user's subordinate numbers.
+# The caller's own rights, and for a user without them, those over the user's subordinate numbers.
 ROOT: tuple[str, ...] = ()
 SUBORDINATE = ("--user", "--map-root-user", "--map-auto")
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -46,7 +46,7 @@ _ANOTHER = "is the Apptainer.def that of the lock? Render it again with `reprobu
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return the version of the program on PATH, or None when there is none."""
+    """Return the version of the program on PATH, or None."""
     return engine.version(env)
 
 
@@ -54,7 +54,10 @@ def version(env: Mapping[str, str]) -> str | None:
 def build(
     folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
 ) -> Iterator[ForeignImage]:
-    """Build the Apptainer.def; see `model.Builder`. The lock beside it says what Apptainer must have written."""
+    """Build the Apptainer.def; see `model.Builder`.
+
+    The lock beside it determines the configuration that Apptainer must have written.
+    """
     program = engine.usable_program(env)
     _check_machine(platform)
     scratch = scratch.absolute()  # the build runs in `folder`
@@ -79,7 +82,10 @@ def build(
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse a folder whose path Apptainer's own mounts and scripts would take apart, as 1.4.5 was seen to do."""
+    """Refuse a directory path that Apptainer would split.
+
+    Its own mounts and scripts take such a path apart, as observed with 1.4.5.
+    """
     if odd := sorted(set(str(folder)) & set(",:'\"")):
         raise BuildError(
             f"Apptainer cannot build in {folder}, whose path has {' '.join(odd)}",
@@ -98,10 +104,10 @@ def _check_machine(platform: str) -> None:
 
 
 def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return how to get rights over the owners of an image, and a network of one's own.
+    """Return options for owner rights and a separate network.
 
     Raises:
-        BuildError: the caller cannot.
+        BuildError: the caller cannot get these rights.
     """
     rights = ROOT if os.geteuid() == 0 else SUBORDINATE
     try:
@@ -124,7 +130,7 @@ def _within(options: tuple[str, ...], *argv: str) -> list[str]:
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which nothing of the user's changes what is built."""
+    """Return an environment without user variables that change the build."""
     kept = ("PATH", "HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "APPTAINER_CONFIGDIR")
     return {**{name: env[name] for name in kept if name in env}, "LC_ALL": "C.UTF-8"}
 
@@ -138,9 +144,10 @@ def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env:
 
 
 def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
-    """Write the sandbox as a tar, with the numbers of owners as the build saw them.
+    """Write the sandbox as a tar, with owner numbers.
 
-    Of the extended attributes, those that a recipe can set; labels of a security module are the machine's.
+    Only the extended attributes that a recipe can set are written; labels of a security module are the
+    machine's.
     """
     argv = (
         "tar", "--create", "--file", str(packed), "--directory", str(root), "--sort=name", "--format=posix",
@@ -150,7 +157,7 @@ def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, s
 
 
 def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
-    """Remove a folder in which files may be those of subordinate users."""
+    """Remove a directory that may hold subordinate users' files."""
     if rights:
         with contextlib.suppress(ProcessFailedError):
             run(_within(rights, "rm", "-rf", "--", str(path)), env=env, purpose=f"remove {path}")
@@ -158,7 +165,7 @@ def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None
 
 
 def _checked(found: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
-    """Return the configuration that Apptainer wrote, where it is the lock's."""
+    """Return Apptainer's configuration if it equals the lock's."""
     wanted = image_config(lock)
     clean = cleaned_config(found, NAME)
     for name in sorted({*wanted, *clean}):
@@ -172,14 +179,16 @@ def _checked(found: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
     return clean
 
 
-_LARGEST = 4 << 20  # of a file that says what an image is
+_LARGEST = 4 << 20  # of a file that describes the image
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return what a folder `.singularity.d` says of variables, commands and labels, as an OCI configuration.
+    """Return the OCI configuration that a `.singularity.d` directory describes.
+
+    It has the variables, commands and labels.
 
     Raises:
-        BuildError: something in it is not of the form that our definition files have.
+        BuildError: a file in it does not have the form that our definition files produce.
     """
     try:
         labels = json.loads(read_plain(folder / "labels.json", _LARGEST))
@@ -200,7 +209,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _words(path: Path) -> list[list[str]]:
-    """Return the words of each line of a script; comments and empty lines say nothing."""
+    """Return the words of each line of a script.
+
+    Comments and empty lines are skipped.
+    """
     lines = (line.strip() for line in read_plain(path, _LARGEST).decode().split("\n"))
     return [shlex.split(line) for line in lines if line and not line.startswith("#")]
 

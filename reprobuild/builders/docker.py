@@ -1,9 +1,9 @@
-"""Docker as a builder: BuildKit through the `docker` program, because the SDK has none.
+"""Docker as a builder: BuildKit through the `docker` program.
 
-What it can do depends on what answers. With containerd's image store, or with a builder of its own that the user
-has chosen with `docker buildx use`, buildx writes an OCI layout. With the classic store the image is made in the
-daemon, saved by its API and removed. Docker before 23 has BuildKit in the daemon and in the program
-(DOCKER_BUILDKIT=1), later ones in the plugin buildx alone.
+The SDK has no BuildKit. The method depends on the daemon. With containerd's image store, or with a separate
+builder that the user has chosen with `docker buildx use`, buildx writes an OCI layout. With the classic store
+the image is made in the daemon, saved by its API and removed. Docker before 23 has BuildKit in the daemon and
+in the program (DOCKER_BUILDKIT=1), later versions only in the buildx plugin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_BUILDX = "install the plugin buildx (Debian: docker-buildx; https://docs.dock
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return the daemon's version, or None when none answers."""
+    """Return the daemon's version, or None if no daemon answers."""
     return engine.version(env)
 
 
@@ -35,7 +35,10 @@ def version(env: Mapping[str, str]) -> str | None:
 def build(
     folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
 ) -> Iterator[ForeignImage]:
-    """Build the Dockerfile; see `model.Builder`. The build cache and the image are removed from the daemon."""
+    """Build the Dockerfile; see `model.Builder`.
+
+    The build cache and the image are removed from the daemon.
+    """
     buildx = _buildx(env)
     say(f"docker: daemon {version(env)}, {f'buildx {buildx}' if buildx else 'no buildx'}")
     driver = _driver(env) if buildx else ""
@@ -55,7 +58,7 @@ def build(
 
 
 def _buildx(env: Mapping[str, str]) -> str:
-    """Return the version of the plugin, or nothing where the program has none."""
+    """Return the plugin's version, or "" if the plugin is missing."""
     try:
         said = proc.run(
             ["docker", "buildx", "version"], env=env, purpose="ask for buildx", timeout=ANSWER_SECONDS
@@ -67,7 +70,10 @@ def _buildx(env: Mapping[str, str]) -> str:
 
 
 def _driver(env: Mapping[str, str]) -> str:
-    """Return the kind of the builder that buildx uses: `docker` for the daemon itself."""
+    """Return the driver of the builder that buildx uses.
+
+    It is `docker` for the daemon itself.
+    """
     said = proc.run(
         ["docker", "buildx", "inspect"], env=env, purpose="ask for the builder", timeout=ANSWER_SECONDS
     ).decode()
@@ -76,7 +82,7 @@ def _driver(env: Mapping[str, str]) -> str:
 
 
 def _own_buildkit(env: Mapping[str, str]) -> list[str]:
-    """Return the command of a `docker` program that has BuildKit without the plugin.
+    """Return the command for a `docker` with BuildKit built in.
 
     Raises:
         EngineError: it needs the plugin, and has none.
@@ -91,7 +97,10 @@ def _own_buildkit(env: Mapping[str, str]) -> list[str]:
 
 
 def _through_the_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: Mapping[str, str]) -> None:
-    """Build into the daemon, save the image, and remove it unless it was there before."""
+    """Build into the daemon, save the image, and remove it.
+
+    An image that was there before stays.
+    """
     before = images.image_ids(env)
     try:
         _run([*argv[:-1], "--iidfile", str(id_file), argv[-1]], env)
@@ -99,7 +108,7 @@ def _through_the_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: 
     finally:
         made = read_plain(id_file, 4096).decode().strip() if id_file.exists() else ""
         if made and made not in before:
-            with contextlib.suppress(EngineError):  # what went wrong before is the news
+            with contextlib.suppress(EngineError):  # the earlier error is the one to report
                 images.remove_image(made, env)
 
 
@@ -121,7 +130,10 @@ def _gone(env: Mapping[str, str]) -> ReproError | None:
 
 @contextlib.contextmanager
 def _cache_removed(env: Mapping[str, str], say: Say) -> Iterator[None]:
-    """Remove the records that the daemon's cache gets meanwhile, and none that it had before."""
+    """Remove the build's records from the daemon's cache.
+
+    Older records stay.
+    """
     before = images.cache_ids(env)
     try:
         yield

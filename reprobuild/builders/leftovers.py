@@ -1,20 +1,21 @@
-"""What other builders leave in an image although no recipe asked for it: the one place where it is removed.
+"""Leftovers of other builders, and their removal from images.
 
-Each line was seen (`python -m proof leftovers` counts them), and says why it is there. An entry is removed only where
-it is exactly as described; one that is not stays, and the tree digest tells. The comparison of trees itself overlooks
-nothing.
+The recipe does not ask for these entries, and this is the only module that removes them. Each line was
+observed (`python -m proof leftovers` counts them), and gives its reason. An entry is removed only if it is
+exactly as described; any other stays, and the tree digest shows it. The comparison of trees itself ignores no
+entry.
 
 | builder | what | why it is there |
 |---|---|---|
 | podman | `/etc/hostname`, an empty file with mode 0755 | buildah mounts a name of the build over it while RUN \
-runs, and the place that it made for the mount stays (buildah 1.28, https://github.com/containers/buildah) |
+runs, and the mount point remains (buildah 1.28, https://github.com/containers/buildah) |
 | apptainer | `/.singularity.d` and all in it; in `/` links to it | scripts, variables and labels, by which Apptainer \
-runs an image; they say what the configuration says (`builders.apptainer` compares) |
-| apptainer | `/etc/hosts`, `/etc/resolv.conf`, empty | places for the machine's own, which are mounted while `%post` \
+runs an image; they repeat the configuration (`builders.apptainer` compares) |
+| apptainer | `/etc/hosts`, `/etc/resolv.conf`, empty | mount points for the machine's own files, while `%post` \
 runs and when the image runs |
-| apptainer | labels `org.label-schema...` | when and by which version it was built |
+| apptainer | labels `org.label-schema...` | time and version of the build |
 | podman | label `io.buildah.version` | buildah names itself, whichever recipe it builds |
-| docker | the field `ArgsEscaped` of the configuration | it says that CMD was given as words |
+| docker | the field `ArgsEscaped` of the configuration | it states that CMD was given as words |
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from reprobuild.recipe.image_config import sorted_settings
 
 
 class BuilderResidue(Struct, frozen=True, kw_only=True):
-    """One path that a builder leaves; `below` takes all below a directory with it. None: whatever it is."""
+    """A path that a builder leaves; None matches any value.
+
+    `below` includes everything below a directory.
+    """
 
     builder: str
     path: str
@@ -41,7 +45,7 @@ class BuilderResidue(Struct, frozen=True, kw_only=True):
     below: bool = False
 
     def describes(self, entry: TarEntry) -> bool:
-        """Tell whether an entry is this leftover."""
+        """Return whether an entry is this leftover."""
         if self.below and entry.path.startswith(f"{self.path}/"):
             return True
         stated = (self.path, self.type, self.mode, self.size, self.target)
@@ -79,23 +83,25 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# What decides what runs and how, and is kept as it was built; see `tree.runtime_part`.
+# These decide the command and its environment, and stay as they were built; see `tree.runtime_part`.
 RUNTIME = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "StopSignal", "User", "Volumes", "WorkingDir")
-# Docker's builders say in it that CMD was given as words, which the recipe says, too
+# Docker's builders state in it that CMD was given as words, as the recipe also does
 # (https://github.com/moby/docker-image-spec).
 OF_THE_BUILD = ("ArgsEscaped",)
 
 
 def is_left_over(entry: TarEntry, builder: str) -> bool:
-    """Tell whether a builder leaves this entry in every image."""
+    """Return whether a builder leaves this entry in every image."""
     return any(line.builder == builder and line.describes(entry) for line in PATHS)
 
 
 def cleaned_config(config: Mapping[str, Any], builder: str) -> dict[str, Any]:
-    """Return the `config` object of an image in our own form: what runs and how, and the recipe's labels.
+    """Return an image's `config` object in our own form.
+
+    It has the runtime fields and the recipe's labels.
 
     Raises:
-        BuildError: it holds another field with a value, so that it would run differently from what is said.
+        BuildError: it holds another field with a value, so the image would run differently from the recipe.
     """
     kept = {name: config[name] for name in RUNTIME if config.get(name)}
     if "Env" in kept:

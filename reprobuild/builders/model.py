@@ -1,4 +1,7 @@
-"""What every builder offers: a module with these functions, listed in the registry of this package."""
+"""The interface of a builder: a module with these functions.
+
+The registry of this package lists the builders.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from reprobuild.infra import proc
 
 Say = Callable[[str], None]
 BUILD_SECONDS = 6 * 3600
-ANSWER_SECONDS = 60  # for a program to say of itself what it is or can
+ANSWER_SECONDS = 60  # for a program to report its version or abilities
 FAILED = "the lines above are the builder's own; `reprobuild build` makes a file of context/ that was changed again"
 
 
@@ -23,27 +26,30 @@ class Builder(Protocol):
     NAME: str
 
     def version(self, env: Mapping[str, str]) -> str | None:
-        """Return the version of what answers, or None when nothing does."""
+        """Return the version of the builder, or None if unavailable."""
         ...
 
     def build(
         self, folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
     ) -> AbstractContextManager[ForeignImage]:
-        """Build without network, and give what was made while it is read.
+        """Build without network, and yield the image for reading.
 
         Args:
             folder: holds Dockerfile, Apptainer.def and context/.
-            scratch: an empty folder on the file system of the results, removed afterwards.
+            scratch: an empty directory on the file system of the output directory, removed afterwards.
             platform: `os/architecture[/variant]`.
-            epoch: the time to give to what the builder can give one; adoption sets the others.
+            epoch: the time for files, as far as the builder can set it; adoption sets the others.
             env: the user's environment.
-            say: is told what is used, and what it cannot do.
+            say: called with the versions in use, and with limitations.
         """
         ...
 
 
 def failed(builder: str, err: proc.ProcessFailedError, gone: ReproError | None) -> ReproError:
-    """Return the error for a build that failed: `gone` where the engine is no longer there, else the recipe's."""
+    """Return the error for a failed build.
+
+    It is `gone` if the engine went away, else a `BuildError` for the recipe.
+    """
     if gone is not None:
         return gone
     return BuildError(f"{builder}: {err}", hint=FAILED)

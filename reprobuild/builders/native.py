@@ -1,4 +1,7 @@
-"""build: a sealed lock and its store to an image, without network, engine or other programs."""
+"""The native builder of images from sealed locks.
+
+It turns a sealed lock and its store into an image, without network, engine or other programs.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,20 @@ def build_image(
     progress: Progress | None = None,
     afresh: bool = False,
 ) -> Image:
-    """Build the image of a sealed lock as an OCI layout `out/image`.
+    """Build a sealed lock's image as a layout `out/image`.
 
     Args:
         lock: sealed.
         store: holds every artefact of the lock; the layers are kept there.
-        out: the folder of results.
-        files: our own files, {path: content}. `environ.json` is added where it is needed and not given.
+        out: the output directory.
+        files: our own files, {path: content}. `environ.json` is added if it is needed and not given.
         reference: the image's name, as `--tag` gives it.
         level: of zstd; it changes the manifest, not the tree.
-        progress: called with a layer's title and the part that is done, from 0 to 1.
-        afresh: each layer is laid out and packed now, whatever the store remembers of it.
+        progress: called with a layer's title and the completed part, from 0 to 1.
+        afresh: each layer is laid out and packed again, even if the store has it.
 
     Raises:
-        BuildError: the lock is not sealed, or an artefact is damaged, hostile, or overlaps with another.
+        BuildError: the lock is not sealed, or an artefact is damaged, malicious, or overlaps with another.
         FetchError: the store lacks an artefact.
     """
     if lock.realised is None:
@@ -77,9 +80,10 @@ def build_image(
 
 
 def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
-    """Return the tree of the image of a sealed lock where all its layers were made before, and None elsewhere.
+    """Return the image's tree from stored layers, or None.
 
-    Only listings are read. Arguments and errors are those of `build_image`.
+    None means that the store lacks a layer. Only listings are read. Arguments and errors are those of
+    `build_image`.
     """
     recipes = plan(lock, store)
     listings = []
@@ -98,7 +102,10 @@ def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | N
 
 
 def _own(lock: Lock, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of the last layer: those that say where a source comes from are in its layer."""
+    """Return the files of the last layer.
+
+    A file that records the origin of a source is in the layer of that source.
+    """
     placed = {origin(source, lock)[0].strip("/") for source in lock.sources if source.watched}
     given = {path.strip("/"): content for path, content in files.items()}
     return {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}

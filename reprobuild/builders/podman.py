@@ -1,4 +1,4 @@
-"""podman (buildah) as a builder of the Dockerfile.
+"""Podman (buildah) as a builder of the Dockerfile.
 
 One layer, no intermediate images: `--layers=false`. The layout is written uncompressed, because the layers are
 packed again when they are adopted.
@@ -21,7 +21,7 @@ NAME = "podman"
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return podman's version, or None where it is absent or cannot work."""
+    """Return podman's version, or None if it is unusable."""
     return engine.version(env)
 
 
@@ -29,7 +29,10 @@ def version(env: Mapping[str, str]) -> str | None:
 def build(
     folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
 ) -> Iterator[ForeignImage]:
-    """Build the Dockerfile; see `model.Builder`. The image is removed from podman's storage."""
+    """Build the Dockerfile; see `model.Builder`.
+
+    The image is removed from podman's storage.
+    """
     say(f"podman: {version(env)}")
     layout = scratch / "layout"
     before = set(engine.call(env, "images", "--all", "--quiet", "--no-trunc", purpose="list images").split())
@@ -40,7 +43,7 @@ def build(
         engine.call(env, *argv, purpose="write the image", timeout=BUILD_SECONDS)
     finally:
         if made and made not in before:
-            with contextlib.suppress(EngineError):  # what went wrong before is the news
+            with contextlib.suppress(EngineError):  # the earlier error is the one to report
                 engine.call(env, "rmi", made, purpose="remove the image")
     with open_foreign(layout) as foreign:
         yield foreign
@@ -53,7 +56,7 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
         "--timestamp", str(epoch), "--format", "oci", "--iidfile", id_file,
         "--file", proc.comma_separated((str(folder / "Dockerfile"),)), folder / "context",
     ]  # fmt: skip
-    # Newer ones take this variable for an option that excludes --timestamp.
+    # Newer versions take this variable for an option that excludes --timestamp.
     env = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}
     try:
         proc.run([str(word) for word in argv], env=env, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
@@ -63,6 +66,6 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
 
 
 def _refused(err: proc.ProcessFailedError) -> ReproError | None:
-    """Return the error of podman itself, or None where the recipe failed in it."""
+    """Return podman's own error, or None if the recipe failed."""
     refused = engine.explained(err.code, err.stderr, str(err))
     return None if refused.hint == engine.UNWELL else refused

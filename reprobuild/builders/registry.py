@@ -1,4 +1,7 @@
-"""Builders: what makes images. The native one is `image.build`; each other one is a module of the shape in `model`."""
+"""The registry of builders.
+
+The native builder is `builders.native`; each other builder is a module with the interface of `model`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from reprobuild.image.model import Image
 from reprobuild.infra.atomic import PREFIX, private_folder
 
 NATIVE = "native"
-# A literal registry, as that of the engines; every one builds the recipe that stands in the folder of results.
+# A literal registry, as that of the engines; each builder builds the recipe in the output directory.
 BUILDERS: Mapping[str, str] = {
     "docker": "reprobuild.builders.docker",
     "podman": "reprobuild.builders.podman",
@@ -23,10 +26,10 @@ BUILDERS: Mapping[str, str] = {
 
 
 def find_builder(name: str, env: Mapping[str, str]) -> Builder:
-    """Return the builder of that name.
+    """Return the builder with this name.
 
     Raises:
-        EngineError: it is not known, or does not answer.
+        EngineError: its name is unknown, or it does not answer.
     """
     if name not in BUILDERS:
         raise EngineError(
@@ -44,17 +47,19 @@ def build_foreign(
     name: str, out: Path, *, platform: str, epoch: int, reference: str, env: Mapping[str, str],
     say: Callable[[str], None], check: Check | None = None,
 ) -> Image:  # fmt: skip
-    """Build the recipe in a folder of results with another builder, without network, and adopt what it made.
+    """Build a recipe with another builder, and adopt the image.
+
+    The build has no network.
 
     Args:
         out: holds Dockerfile, Apptainer.def and context/; the image replaces `out/image`.
-        platform, epoch, reference, check: see `image.adopt.adopt`.
+        platform, epoch, reference, check: see `builders.adopt.adopt`.
         env: the user's environment.
-        say: is told what the builder is, and what of it stays on the machine.
+        say: called with the builder's version, and with a note if something remains on the machine.
 
     Raises:
         EngineError: the builder does not answer, or went away.
-        BuildError: the recipe failed in it, or what it made is damaged or is refused by `check`.
+        BuildError: the recipe failed, or the image is damaged or refused by `check`.
     """
     builder = find_builder(name, env)
     with private_folder(out, f"{PREFIX}{name}.") as scratch:

@@ -1,4 +1,7 @@
-"""The promise that each builder's tree is the native one, kept wherever the native tree is known."""
+"""The check that a builder's tree equals the native one.
+
+It runs whenever the native tree is known.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,16 @@ SHOWN = 5  # differing paths that the error names
 def native_tree(
     lock: Lock, store: Store, files: Mapping[str, bytes], builder: str, say: Callable[[str], None]
 ) -> Check | None:
-    """Return the check that a tree is the native builder's; None, which is said, where that is not known.
+    """Return a check that a tree equals the native builder's.
+
+    Return None, and log it, if the native tree is unknown.
 
     Args:
         lock: sealed.
-        store: where the native builder keeps its layers.
-        files: see `image.build.build_image`.
-        builder: whose tree is compared.
-        say: is told when nothing can be compared.
+        store: holds the layers of the native builder.
+        files: see `builders.native.build_image`.
+        builder: the name of the builder to compare.
+        say: called if no comparison is possible.
     """
     promised = known_tree(lock, store, files)
     if promised is None:

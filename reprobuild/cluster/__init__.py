@@ -1,1 +1,4 @@
-"""The smoke test on many nodes: started through a scheduler, gathered, grouped by platform, compared."""
+"""The determinism test on many nodes.
+
+It is started through a scheduler, collected, grouped by platform, and compared.
+"""

@@ -1,4 +1,7 @@
-"""A folder of certificates, one of each node, becomes one answer. It comes from nodes, and may hold anything."""
+"""Aggregation of the nodes' verdict files into one result.
+
+The files come from nodes, and are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ MOST_STRANGERS = 20
 
 
 class ExpectedImage(Struct, frozen=True, kw_only=True):
-    """What each certificate must be of."""
+    """The properties that each verdict file must have."""
 
     tree: str
     seed: int
@@ -53,10 +56,10 @@ class ExpectedImage(Struct, frozen=True, kw_only=True):
 class MissingNode(Struct, frozen=True, kw_only=True):
     """A node without an answer.
 
-    `absent`: it never began; `hangs`: it began, and had not ended when it was no longer waited for; `died`: its
-    process ended without a word; `lost`: the scheduler does not reach it any more; `refused`: it says why it has none;
-    `unreadable`: what it left is no certificate; `drifts`: its certificate says so, and has nothing that can be
-    compared; `old`: its certificate is of an earlier check in the same folder.
+    `absent`: it never began; `hangs`: it began, and had not ended when the wait was over; `died`: its process
+    ended without an error file; `lost`: the scheduler cannot reach it any more; `refused`: it gives a reason
+    for its missing answer; `unreadable`: its file is not a valid verdict file; `drifts`: its verdict reports
+    drift, and has no comparable answers; `old`: its verdict is of an earlier check in the same directory.
     """
 
     node: str
@@ -65,7 +68,10 @@ class MissingNode(Struct, frozen=True, kw_only=True):
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """A node's answer, when it was made, why it is no pass, and whether it had too few GPUs for collectives."""
+    """A node's answer, its time, and its open reasons.
+
+    `why` says why it does not pass, and `lone` is true if the node had too few GPUs for collectives.
+    """
 
     said: tuple[NodeAnswers, ...]
     made: str
@@ -74,18 +80,18 @@ class _Answer(Struct, frozen=True, kw_only=True):
 
 
 class OpenQuestion(Struct, frozen=True, kw_only=True):
-    """Why certificates are no pass by themselves, and the nodes that say so."""
+    """A reason against a pass, and its nodes."""
 
     why: str
     nodes: tuple[str, ...]
 
 
 class ClusterResult(Struct, frozen=True, kw_only=True):
-    """What came of a check on many nodes; `tree` is the image's.
+    """The result of a check on many nodes.
 
-    `asked` are the names of all nodes; `strangers` those that answered and were not asked. `notes` is what the
-    scheduler said. `collectives` are those between the nodes, where they were run or asked for, by kind of device.
-    `made` is when it was gathered, in UTC, and `folder` where from.
+    `tree` is the image's. `asked` are the names of all nodes; `strangers` those that answered without being
+    asked. `notes` are the scheduler's messages. `collectives` are those between the nodes, if they were run
+    or requested, by kind of device. `made` is the time of the aggregation, in UTC, and `folder` its source.
     """
 
     tree: str
@@ -102,7 +108,10 @@ class ClusterResult(Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Literal["same", "differ", "inconclusive"]:
-        """`differ` where nodes of one platform do, or one drifts; `same` where all were compared and are alike."""
+        """The overall verdict of the nodes.
+
+        `differ`: nodes of one platform differ, or one drifts; `same`: all were compared and agree.
+        """
         odd = {each.kind for one in self.groups for each in one.odd}
         between = {each.verdict for each in self.collectives}
         drifts = any(each.kind == "drifts" for each in self.silent) or "drift" in between
@@ -114,7 +123,7 @@ class ClusterResult(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit code that this calls for; the gravest wins."""
+        """The exit code for the verdict."""
         codes = {"same": 0, "differ": DriftError.exit_code, "inconclusive": InconclusiveError.exit_code}
         return codes[self.verdict]
 
@@ -123,16 +132,16 @@ def gather(
     folder: Path, image: ExpectedImage, table: AnswerTable, asked: Sequence[str] = (), notes: Sequence[str] = (),
     made: str = "", met: Mapping[Device, Sequence[str]] = {},
 ) -> ClusterResult:  # fmt: skip
-    """Read all certificates of a folder, and compare them.
+    """Read all verdict files of a directory, and compare them.
 
     Args:
-        image: what they must be of.
-        asked: the nodes that were asked; those that `nodes` lists, or else that have begun, where it is empty.
+        image: the properties that they must have.
+        asked: the nodes that were asked; if empty, those that `nodes` lists, or else that have begun.
         made: the time, in UTC.
-        met: between which nodes collectives were run; those that their folders list, where it does not say.
+        met: the nodes between which collectives were run; if empty, those that their directories list.
 
     Raises:
-        UsageError: the folder is none, or has no node; a list of nodes is none.
+        UsageError: the directory does not exist, or has no node; a list of nodes is not valid.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder of certificates", hint=HINT)
@@ -165,9 +174,10 @@ def gather(
 def _open(
     answers: Mapping[str, _Answer], collectives: Sequence[CollectiveResult]
 ) -> tuple[OpenQuestion, ...]:
-    """Return why certificates are no pass by themselves.
+    """Return the reasons why verdicts do not pass by themselves.
 
-    A node with one GPU has nobody for its collectives; those between the nodes tell of it, where they were identical.
+    A node with one GPU has no peer for its collectives; those between the nodes cover it, if they were
+    identical.
     """
     covered = {
         node
@@ -186,7 +196,7 @@ def _open(
 def _collectives(
     folder: Path, table: AnswerTable, members: Sequence[NodeAnswers], met: Mapping[Device, Sequence[str]]
 ) -> tuple[CollectiveResult, ...]:
-    """Return what came of the collectives between nodes, for each kind of device on which they were run."""
+    """Return the results of collectives between nodes, by device."""
     found = []
     for device, names in sorted(table.between.items()):
         own = folder / f"{COLLECTIVES}{device}"
@@ -195,14 +205,14 @@ def _collectives(
         answered = tuple(one.node for one in members if one.device == device)
         try:
             one = judge(own, device, names, met.get(device, ()))
-        except (UsageError, OSError) as err:  # what the nodes said by themselves stands
+        except (UsageError, OSError) as err:  # the nodes' own answers stay valid
             one = unknown(device, str(err))
         found.append(held_against(one, answered))
     return tuple(found)
 
 
 def _there(folder: Path) -> dict[str, set[str]]:
-    """Return the kinds of files that are there, by node."""
+    """Return the kinds of existing files, by node."""
     found: dict[str, set[str]] = {}
     for path in folder.iterdir():
         if path.suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST) and NODE.fullmatch(path.stem):
@@ -213,7 +223,7 @@ def _there(folder: Path) -> dict[str, set[str]]:
 def _one(
     folder: Path, node: str, there: set[str], image: ExpectedImage, table: AnswerTable
 ) -> MissingNode | _Answer:
-    """Return what a node says, or why it says nothing."""
+    """Return a node's answer, or the reason against one."""
     try:
         return (
             _certified(folder, node, image, table) if CERTIFICATE in there else _silent(folder, node, there)
@@ -263,12 +273,15 @@ def _certificate(path: Path, image: ExpectedImage) -> Certificate:
 
 
 def summary(fleet: ClusterResult) -> Mapping[str, int]:
-    """Return how many nodes answered, how many did not, and in how many groups they are."""
+    """Return the numbers of nodes, silent nodes and groups."""
     return {"nodes": len(fleet.asked), "silent": len(fleet.silent), "groups": len(fleet.groups)}
 
 
 def by_node(fleet: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
-    """Yield each node that drifts or answers otherwise than its group, with what it answers so."""
+    """Yield each node that drifts or differs from its group.
+
+    Each comes with its group and the names of those answers.
+    """
     for one in fleet.groups:
         found: dict[str, list[str]] = {}
         for each in one.odd:

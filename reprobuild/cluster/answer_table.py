@@ -1,4 +1,4 @@
-"""What a node's certificate says, in a form of which ten thousand fit into memory."""
+"""Answers of nodes, compact enough for ten thousand in memory."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from reprobuild.verify.determinism.platform import facts
 from reprobuild.verify.determinism.summary import drifting
 from reprobuild.verify.verdict import ProbeVerdict, Smoke, Verdict
 
-WIDTH = 16  # bytes of an answer that are kept: two that differ in them alone would be a collision of SHA-256
+WIDTH = 16  # bytes of an answer that are kept: two answers equal in them would be a collision of SHA-256
 NONE = bytes(WIDTH)
 MOST_REASONS, LONGEST = 5, 300
 LARGEST_PLATFORM = 20_000  # characters; one with eight GPUs has 3000
 OTHER = "was it made by another reprobuild? Check the node again, with the one that is here"
-SEVERAL = "collectives: "  # before the names of what several processes answer, as `answers` has it
+SEVERAL = "collectives: "  # before the names of answers of several processes, as in `answers`
 OPEN = ("inconclusive", "not-covered", "not-run")
-NOT_COVERED = "collectives: not-covered"  # as `reasons` has it
+NOT_COVERED = "collectives: not-covered"  # as in `reasons`
 
 
 class NodeAnswers(Struct, frozen=True, kw_only=True):
-    """One node on one device.
+    """A node on one device.
 
     Attributes:
-        platform: what its results may depend on, as (name, value).
+        platform: the facts on which its results may depend, as (name, value).
         packed: for each name of the `AnswerTable` the first bytes of its answer, or zeros.
-        drifts: names of what was not the same twice on this node itself, and must be.
-        loose: names of what drifts with the image's profile, as it may where strict mode cures or refuses it.
+        drifts: names of answers that must be the same twice on this node, and were not.
+        loose: names of answers that drift with the image's profile, as they may if strict mode cures or
+            refuses it.
     """
 
     node: str
@@ -45,20 +46,22 @@ class NodeAnswers(Struct, frozen=True, kw_only=True):
 
 
 class AnswerTable:
-    """The names of all answers that an image can give, by device, and each text that was seen, once.
+    """The names of an image's possible answers, by device.
+
+    It also stores each text once.
 
     Args:
-        expected: what the program in the image answers.
+        expected: the answers of the program in the image.
     """
 
     def __init__(self, expected: Mapping[Device, Expected]) -> None:
-        # Those of one kind of device may have the collectives of another, where its torch has them.
+        # One kind of device may have the collectives of another, if its torch has them.
         several = {name for found in expected.values() for name in found.collectives}
         self.expected = dict(expected)
         self.names: dict[Device, tuple[str, ...]] = {
             device: tuple(sorted({*_names(found, several), START})) for device, found in expected.items()
         }
-        # What every torch must answer between nodes: reprobuild_runtime/probes/between.py
+        # The answers that every torch must give between nodes: reprobuild_runtime/probes/between.py
         self.between: dict[Device, tuple[str, ...]] = {
             device: found.between for device, found in expected.items()
         }
@@ -70,10 +73,10 @@ class AnswerTable:
         self._platforms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
 
     def read(self, node: str, verdict: Verdict) -> Iterator[NodeAnswers]:
-        """Yield what a node says, a member for each device.
+        """Yield a node's answers, a member for each device.
 
         Raises:
-            UsageError: it answers what the image does not have: it is no certificate of this image.
+            UsageError: it has an answer that the image cannot give, so it is not a verdict of this image.
         """
         for smoke in verdict.smoke:
             if not smoke.fingerprint or smoke.verdict == "not-covered":
@@ -105,7 +108,10 @@ class AnswerTable:
         return bytes(packed)
 
     def _drifts(self, smoke: Smoke, verdict: Verdict) -> set[str]:
-        """Return what drifts by the node's own certificate: names that the image has, and else the scope alone."""
+        """Return the drifts in the node's own verdict.
+
+        They are names that the image has, or else only the scope.
+        """
         places = self._places.get(smoke.device, {})
         unstable = {(probe.name, "strict") for probe in smoke.probes if probe.verdict == "drift"}
         several = smoke.collectives.probes if smoke.collectives else ()
@@ -117,14 +123,18 @@ class AnswerTable:
         several_drift = bool(smoke.collectives and smoke.collectives.verdict == "drift")
         if several_drift and not any(name.startswith(SEVERAL) for name in named):
             named.add("collectives")
-        # A control that drifts, or what an image of another program has, is in no table: a drift it is all the same.
+        # A control that drifts, or a name from an image of another program, is not in the table, but still a
+        # drift.
         if not named and (smoke.verdict == "drift" or smoke.device in drifting_scopes(verdict)):
             named.add("the smoke test")
         return named
 
 
 def drifting_scopes(verdict: Verdict) -> set[str]:
-    """Return the devices on which something drifts by the scopes of a certificate; of collectives all that it has."""
+    """Return the devices with drift in a verdict's scopes.
+
+    A drift of collectives counts for all devices that it has.
+    """
     own = verdict.determinism
     found = {device for device, answer in (("cpu", own.cpu), ("cuda", own.gpu)) if answer == "drift"}
     if own.collectives == "drift":
@@ -133,7 +143,7 @@ def drifting_scopes(verdict: Verdict) -> set[str]:
 
 
 def reasons(verdict: Verdict) -> tuple[str, ...]:
-    """Return why the certificate of a node is no pass by itself."""
+    """Return the reasons why a verdict does not pass."""
     own = verdict.determinism
     found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in smoke.open]
     told = {"gpu" if smoke.device == "cuda" else "cpu" for smoke in verdict.smoke if smoke.open}
@@ -145,7 +155,7 @@ def reasons(verdict: Verdict) -> tuple[str, ...]:
 
 
 def alone(verdict: Verdict) -> bool:
-    """Tell whether collectives are not covered for the reason that the node has too few GPUs for them."""
+    """Return whether collectives lack coverage due to too few GPUs."""
     several = [smoke.collectives for smoke in verdict.smoke if smoke.device == "cuda" and smoke.collectives]
     return verdict.determinism.collectives == "not-covered" == next((each.verdict for each in several), "")
 
@@ -153,10 +163,12 @@ def alone(verdict: Verdict) -> bool:
 def unmet(
     verdict: Verdict, said: Collection[NodeAnswers], expected: Mapping[Device, Expected]
 ) -> tuple[str, ...]:
-    """Return what a certificate has not, though it says that all was identical: reprobuild writes none of that kind.
+    """Return the answers that a verdict claims identical but lacks.
+
+    reprobuild itself writes no such verdict.
 
     Args:
-        said: what was read of it.
+        said: the answers that were read from it.
     """
     found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _unmet(smoke, expected)]
     own, devices = verdict.determinism, {one.device for one in said}
@@ -187,7 +199,10 @@ def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
 
 
 def _answered(probe: ProbeVerdict, given: Mapping[str, str], asked: Expected) -> bool:
-    """Tell whether a probe has what its verdict says; one that may be skipped, and was, says why itself."""
+    """Return whether a probe's answers support its verdict.
+
+    A probe that was skipped by permission has its own reason.
+    """
     if probe.verdict == "not-applicable":
         return probe.name in asked.optional
     if probe.verdict == "informational":
@@ -196,12 +211,18 @@ def _answered(probe: ProbeVerdict, given: Mapping[str, str], asked: Expected) ->
 
 
 def plain(text: str) -> str:
-    """Return a text of a node on one line, without what steers a terminal, and not too long."""
+    """Return a node's text on one line, without control characters.
+
+    It is cut to `LONGEST` characters.
+    """
     return text.encode("unicode_escape").decode()[:LONGEST]
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return names in one line, escaped, those past `most` counted."""
+    """Return names in one line, escaped and shortened.
+
+    Names past `most` are only counted.
+    """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(plain(name) for name in names[:most]) + more
 

@@ -1,4 +1,4 @@
-"""`verify` on many nodes: started, and gathered."""
+"""The command `verify` on many nodes, started and collected."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ def check_slurm(
     lock: Lock, image: Built, out: Path, session: RunContext, checks: VerifyOptions, wanted: JobRequest,
     program: Sequence[str], *, collectives: bool | None = None,
 ) -> ClusterResult:  # fmt: skip
-    """Run the smoke test on each node through Slurm, then collectives between them, and gather the answers.
+    """Run the determinism test on each node through Slurm.
+
+    Collectives between the nodes follow, and the answers are collected.
 
     Args:
-        out: must be at the same place on all nodes, as must the store and this program.
+        out: must be at the same path on all nodes, as must the store and this program.
         program: starts this program.
-        collectives: run those between the nodes that answered; True leaves the answer open where that cannot be, and
-            None is for all but a quick look at some probes, where there are two nodes or more.
+        collectives: run those between the nodes that answered; True leaves the result open if they cannot be
+            run, and None runs them for two nodes or more, unless only some probes are selected.
 
     Raises:
-        UsageError: what is asked for cannot be.
-        EngineError: Slurm is not there, or gives no nodes.
-        InconclusiveError: the image has not this smoke test.
+        UsageError: the request is not possible.
+        EngineError: Slurm is missing, or gives no nodes.
+        InconclusiveError: the image lacks this determinism test.
     """
     table = table_of(lock, session)
     session.store.release()  # the check takes long, and the nodes use it
@@ -76,14 +78,20 @@ def check_slurm(
 
 
 def hindrance(table: AnswerTable, device: Device, nodes: Sequence[str]) -> str:
-    """Return why collectives between the nodes that answered on a device cannot be run; empty where they can."""
+    """Return the reason why collectives cannot be run, or "".
+
+    `nodes` are those that answered on the device.
+    """
     if len(nodes) < FEWEST:
         return f"of the nodes only {', '.join(nodes)} answered on it"
     return "" if table.between[device] else OTHER
 
 
 def note_not_run(folder: Path, device: Device, why: str) -> None:
-    """Write into a fleet's folder that collectives were asked for, and could not be: that leaves the answer open."""
+    """Record that the requested collectives could not be run.
+
+    The record leaves the result open.
+    """
     own = folder / f"{COLLECTIVES}{device}"
     own.mkdir(exist_ok=True)
     write_file(own / NOT_RUN, f"{why}\n".encode())
@@ -93,10 +101,12 @@ def check_folder(
     lock: Lock, image: Built, folder: Path, table: AnswerTable, session: RunContext, nodes: Sequence[str] = (),
     notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, made: str = "",
 ) -> ClusterResult:  # fmt: skip
-    """Compare the certificates in a folder, now or as when they were compared at first (`made`).
+    """Compare the verdict files in a directory.
+
+    `made` repeats the comparison as of an earlier time.
 
     Raises:
-        UsageError: the folder is none, or has no node.
+        UsageError: the directory does not exist, or has no node.
     """
     wanted = ExpectedImage(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
     now = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
@@ -106,11 +116,12 @@ def check_folder(
 def job_of(
     lock: Lock, image: Built, session: RunContext, checks: VerifyOptions, job: kubernetes_job.KubernetesJob
 ) -> dict[str, Any]:
-    """Return the manifest of the Indexed Job that checks nodes through Kubernetes.
+    """Return the manifest of the Indexed Job for Kubernetes.
 
     Raises:
-        UsageError: a name is none that Kubernetes takes, a probe is none, or GPUs are given and are not to be asked.
-        InconclusiveError: the image has not this smoke test.
+        UsageError: Kubernetes does not allow a name, a probe is unknown, or GPUs are given although none is
+            checked.
+        InconclusiveError: the image lacks this determinism test.
     """
     if checks.cpu_only and job.gpus:
         raise UsageError(
@@ -125,11 +136,13 @@ def job_of(
 def judge_pods(
     lock: Lock, image: Built, folder: Path, session: RunContext, checks: VerifyOptions, nodes: int
 ) -> Path:
-    """Make certificates of what the pods of that job printed, and return their folder; the options must be the job's.
+    """Make verdict files of the pods' output.
+
+    Return their directory. The options must be those of the job.
 
     Raises:
-        UsageError: the folder has no pods, or their number is not told.
-        InconclusiveError: the image has not this smoke test.
+        UsageError: the directory has no pods, or their number is missing.
+        InconclusiveError: the image lacks this determinism test.
     """
     return kubernetes_collect.certificates(
         folder, lock, image, _expected(lock, session), checks, now=session.now, nodes=nodes
@@ -140,7 +153,7 @@ def table_of(lock: Lock, session: RunContext) -> AnswerTable:
     """Return the names of all answers of a lock's image.
 
     Raises:
-        InconclusiveError: it has not this smoke test.
+        InconclusiveError: it lacks this determinism test.
     """
     return AnswerTable(_expected(lock, session))
 
@@ -153,13 +166,13 @@ def _expected(lock: Lock, session: RunContext) -> dict[Device, Expected]:
 
 
 def told(found: ClusterResult | Verdict) -> Any:
-    """Return the document of `--json`; a fleet's own answer stands in it, too."""
+    """Return the document of `--json`, including a cluster's verdict."""
     document = msgspec.to_builtins(found)
     return {"verdict": found.verdict, **document} if isinstance(found, ClusterResult) else document
 
 
 def words(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
-    """Return the command line by which a node takes part."""
+    """Return the command line of a node."""
     return [
         "verify", str(out.absolute()), "--member", str(folder), "--store", str(session.store.root),
         "--gpu", checks.gpus, "--scope", "cpu" if checks.cpu_only else "all",

@@ -1,7 +1,8 @@
-"""Collectives between nodes are judged by what the ranks on each said: reprobuild_runtime/probes/between.py.
+"""Judgement of collectives between nodes, from the ranks' logs.
 
-Each rank tells the digest of what it holds after each collective, in two launches of torchrun. A digest that is not the
-same each time is a drift. What all ranks must hold alike, and one holds otherwise, names that one's node.
+The ranks run reprobuild_runtime/probes/between.py. Each rank logs the digest of its data after each
+collective, in two launches of torchrun. A digest that is not the same each time is a drift. If a rank's data
+differ although all ranks must agree, its node is named.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from reprobuild.cluster.rank_log import CONTROL, Node, Rank, read_node, unfinish
 from reprobuild.cluster.shared_dir import NODES, NOT_RUN, listed, read_small
 from reprobuild.verify.determinism.document import Device
 
-FEWEST = 3  # ranks whose sum has an order to show, and nodes that a majority needs
+FEWEST = 3  # ranks whose sum can show its order, and nodes for a majority
 MOST_REASONS, SHOWN = 20, 8
 BACKENDS: dict[Device, str] = {"cpu": "gloo", "cuda": "NCCL"}
-# Of these each rank holds a part of its own; all others leave the same on all ranks.
+# Of these each rank has a part of its own; all others leave the same data on all ranks.
 _SCATTER = "scatter"
 _OWN_PART = (_SCATTER, "numbers of each rank")
 
 
 class Drift(Struct, frozen=True, kw_only=True):
-    """A collective that is not the same each time (`runs`), or not the same on all ranks (`ranks`), and where.
+    """A collective that differs between runs or between ranks.
 
-    `settled` is false where ranks differ and no majority says which is right: all are named then.
+    The kind is `runs` or `ranks`. `settled` is false if ranks differ without a majority: then all are named.
     """
 
     collective: str
@@ -41,11 +42,11 @@ class Drift(Struct, frozen=True, kw_only=True):
 
 
 class CollectiveResult(Struct, frozen=True, kw_only=True):
-    """What came of the collectives between nodes on one kind of device.
+    """The result of collectives between nodes on one device kind.
 
-    `unfinished`: not all nodes came, or not all came to the end. `identical` are the collectives that were the same in
-    both launches; `absent` are the nodes that did not come, and `open` says why it is no pass. `not-run`: they were
-    asked for, and could not be.
+    `unfinished`: not all nodes joined, or not all came to the end. `identical` are the collectives that were
+    the same in both launches; `absent` are the nodes that did not join, and `open` has the reasons why it
+    does not pass. `not-run`: they were requested, and could not be run.
     """
 
     device: Device
@@ -61,21 +62,21 @@ class CollectiveResult(Struct, frozen=True, kw_only=True):
 
 
 def unknown(device: Device, why: str) -> CollectiveResult:
-    """Return that nothing is known of collectives that were run."""
+    """Return an inconclusive result for collectives that were run."""
     return CollectiveResult(
         device=device, backend=BACKENDS[device], verdict="inconclusive", nodes=(), ranks=0, open=(plain(why),)
     )
 
 
 def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[str] = ()) -> CollectiveResult:
-    """Judge what the nodes left in a folder.
+    """Judge the logs that the nodes left in a directory.
 
     Args:
         required: the collectives that each rank must have answered.
-        met: the nodes between which they were run; those that the folder lists, where it is empty.
+        met: the nodes between which they were run; if empty, those that the directory lists.
 
     Raises:
-        UsageError: the folder names a node by what is no name.
+        UsageError: the directory lists an invalid name of a node.
         OSError: it cannot be read.
     """
     if (folder / NOT_RUN).exists() and not (folder / NODES).exists():
@@ -109,7 +110,10 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
 
 
 def held_against(found: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:
-    """Return it with why it was not run between the nodes that answered on that device, where it was not."""
+    """Return the result with notes on nodes missing from it.
+
+    The nodes are compared with those that answered on that device.
+    """
     if found.verdict == "not-run":
         return found
     away, strange = sorted({*answered} - {*found.nodes}), sorted({*found.nodes} - {*answered})
@@ -122,10 +126,11 @@ def held_against(found: CollectiveResult, answered: Sequence[str]) -> Collective
 
 
 def blamed(one: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
-    """Return the drifts that name who drifts, and those that may come of these nodes.
+    """Return the drifts by cause, and their consequences.
 
-    What one node gives otherwise each time goes into the sums, and the parts of sums, of all. Where nothing names some
-    nodes alone, all drifts name those on which they are.
+    The first tuple has the drifts that name nodes. A node whose data differ each time changes the sums, and
+    the parts of sums, of all nodes. If no drift names only some nodes, all drifts name the nodes that show
+    them.
     """
 
     def names_some(each: Drift) -> bool:
@@ -144,10 +149,11 @@ def _more(reasons: Sequence[str]) -> list[str]:
 
 
 def _unfinished(folder: Path, left: Sequence[Node]) -> Iterator[str]:
-    """Yield why nodes did not come to the end, each reason once; what few of them say first.
+    """Yield the reasons why nodes did not finish, each once.
 
-    Those that waited for a node that did not come have nothing to say of it. A node that fails is alone with its
-    reason, and the others all say what came of that; it may also have fallen silent.
+    Reasons of few nodes come first. Nodes that waited for a missing node have no reason of their own. A node
+    that fails is the only one with its reason, and the others all report the consequence; it may also have
+    become silent.
     """
     waited = any(not node.came for node in left)
     found: dict[str, tuple[list[Node], str]] = {}
@@ -162,7 +168,10 @@ def _unfinished(folder: Path, left: Sequence[Node]) -> Iterator[str]:
 
 
 def _drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
-    """Yield how a collective drifts: on ranks that gave several results, and between those that gave one."""
+    """Yield the drifts of a collective.
+
+    They are on ranks that gave several results, and between ranks that gave one.
+    """
     held = [(rank, rank.held(name)) for rank in ranks]
     loose = [rank for rank, found in held if len(found) > 1]
     if loose:
@@ -188,7 +197,11 @@ def _drift(
 
 
 def _misnumbered(ranks: Sequence[Rank]) -> Iterator[str]:
-    """Yield why the ranks are not those of one job, each once; and why their sums have no order to show."""
+    """Yield the reasons against the ranks of a job.
+
+    They may not be those of one job. Another reason is a number of ranks too small for a sum to show its
+    order.
+    """
     worlds = {world for rank in ranks for world in rank.worlds}
     if sorted(rank.number for rank in ranks) != list(range(len(ranks))) or worlds != {len(ranks)}:
         yield "the ranks are not those of one job"
@@ -197,7 +210,10 @@ def _misnumbered(ranks: Sequence[Rank]) -> Iterator[str]:
 
 
 def _unanswered(names: Sequence[str], ranks: Sequence[Rank], required: Sequence[str]) -> Iterator[str]:
-    """Yield which ranks did not answer collectives as they should; all may skip what is not required."""
+    """Yield the ranks that did not answer collectives as required.
+
+    All may skip a collective that is not required.
+    """
     found: dict[str, list[str]] = {}
     for name in sorted({*names, *required}):
         for why in _lacking(name, ranks, needed=name in required):
@@ -206,7 +222,10 @@ def _unanswered(names: Sequence[str], ranks: Sequence[Rank], required: Sequence[
 
 
 def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]:
-    """Yield which ranks have no results of a collective in a launch, or not as many as the others, and why."""
+    """Yield the ranks without results of a collective.
+
+    Each comes with its reason. A rank lacks results in a launch, or has another number than the others.
+    """
     if not needed and not any(rank.held(name) or name in rank.errors for rank in ranks):
         return
     counts = [rank.counts(name) for rank in ranks]
@@ -224,7 +243,10 @@ def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]
 
 
 def _grouped(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]:
-    """Yield each reason once, with the ranks that have it; what few have first."""
+    """Yield each reason with its ranks, rare ones first.
+
+    Each reason comes once.
+    """
     found: dict[str, list[Rank]] = {}
     for rank in ranks:
         found.setdefault(why(rank), []).append(rank)
@@ -235,7 +257,11 @@ def _grouped(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]
 
 
 def _control(ranks: Sequence[Rank]) -> tuple[str, list[str]]:
-    """Return what the sum in order of arrival showed, and why it did not show that a drift would be seen."""
+    """Return the result of the control, and its failures.
+
+    The control is a sum in order of arrival, and must drift; a failure means that a drift would not have been
+    seen.
+    """
     default, cured = (f"{CONTROL}{mode}" for mode in ("default", "cured"))
     seen = min((len(rank.held(default)) for rank in ranks if rank.held(default)), default=0)
     right = {digest for rank in ranks for digest in rank.held(cured)}

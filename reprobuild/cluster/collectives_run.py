@@ -1,7 +1,8 @@
-"""Collectives between the nodes of a job: torchrun on each, in the image, by the engine that is there.
+"""Collectives between the nodes of a job, by torchrun.
 
-The first node of the step is where the ranks meet. The others wait `LONGEST` seconds for a node that does not come;
-once one has ended, Slurm waits `PATIENCE` more, and ends the rest. What was said until then is judged (`between`).
+The node's engine runs it in the image. The ranks meet on the first node of the step. The others wait
+`LONGEST` seconds for a missing node; once one has ended, Slurm waits `PATIENCE` more, and ends the rest. The
+logs until then are judged (`collectives_judge`).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.run import PYTHON
 
 PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/between.py"
-FEWEST = 2  # nodes between which there is something
+FEWEST = 2  # the fewest nodes for a collective
 LONGEST = 300  # seconds that ranks wait for each other, or half of the deadline
-PATIENCE = 60  # seconds: all end together, or what they do is of no use any more
+PATIENCE = 60  # seconds: all end together, or the rest of their work is useless
 REPEATS, THOROUGH = 3, 30  # of each collective in each round
 PORTS = range(20_000, 30_000)  # below those that Linux itself gives to programs
 
 
 def devices_of(fleet: ClusterResult) -> dict[Device, tuple[str, ...]]:
-    """Return for each kind of device the nodes that answered on it, in the order of their names."""
+    """Return the nodes that answered, by kind of device, sorted."""
     found: dict[Device, set[str]] = {}
     for one in fleet.groups:
         found.setdefault(one.device, set()).update(one.nodes)
@@ -42,15 +43,17 @@ def meet(
     job: SlurmJob, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
     session: RunContext, checks: VerifyOptions, deadline: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Run the collectives between some nodes of a job, and return what srun said; the answers are in the folder.
+    """Run the collectives between nodes; return srun's messages.
+
+    The answers are in the directory.
 
     Args:
         program: starts this program.
-        out: the folder of results, which every node sees at this path.
-        folder: of the fleet.
+        out: the output directory; every node has it at this path.
+        folder: of the cluster check.
 
     Raises:
-        EngineError: Slurm is not there.
+        EngineError: Slurm is missing.
     """
     there = [
         node for node in job.nodes if node in set(nodes)
@@ -82,5 +85,8 @@ def meet(
 
 
 def _ranks(device: Device, nodes: int) -> int | str:
-    """Return how many ranks a node has: a sum of two has no order to show, so two nodes have two each."""
+    """Return the number of ranks of a node.
+
+    A sum of two cannot show its order, so two nodes have two ranks each.
+    """
     return "gpu" if device == "cuda" else 2 if nodes == FEWEST else 1

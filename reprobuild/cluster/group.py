@@ -1,8 +1,8 @@
-"""Many nodes' answers become groups of one platform: what the majority answers, and who does not. Pure.
+"""Groups of nodes by platform, with deviating nodes. Pure.
 
-Within a group a node that answers otherwise than the majority is named: its results drift, or its hardware computes
-wrongly. Where there is no majority, as between two nodes, they differ, and nobody knows which is right. Between groups
-differences are expected.
+Each group has its majority. Within a group a node that differs from the majority is named: its results drift,
+or its hardware computes wrongly. Without a majority, as between two nodes, they differ, and the correct
+answer is unknown. Between groups differences are expected.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from msgspec import Struct
 from reprobuild.cluster.answer_table import NONE, WIDTH, AnswerTable, NodeAnswers
 from reprobuild.verify.determinism.document import Device
 
-MOST_SIDES = 50  # of an answer without a majority that are told
-FEWEST = 3  # nodes that a majority needs: of two nobody knows which is right
+MOST_SIDES = 50  # of an answer without a majority that are reported
+FEWEST = 3  # nodes for a majority: of two, the correct one is unknown
 
 
 class Outlier(Struct, frozen=True, kw_only=True):
-    """A node that is not as the others of its group.
+    """A node that deviates from its group.
 
-    `other`: its answer is not the majority's; `drift`: it was not the same twice on the node itself; `missing`: more
-    than half of the group have an answer, and the node has none. `value` and `majority` begin the digests, empty where
-    there are none.
+    `other`: its answer is not the majority's; `drift`: the answer was not the same twice on the node itself;
+    `missing`: more than half of the group have an answer, and the node has none. `value` and `majority` are
+    the beginnings of the digests, empty if there are none.
     """
 
     node: str
@@ -36,9 +36,9 @@ class Outlier(Struct, frozen=True, kw_only=True):
 
 
 class Split(Struct, frozen=True, kw_only=True):
-    """An answer without a majority: by the beginning of each digest the nodes that gave it.
+    """An answer without a majority: the nodes of each digest.
 
-    `untold` is how many nodes gave others beside those.
+    The keys are beginnings of digests. `untold` is the number of nodes with other digests beyond those.
     """
 
     answer: str
@@ -49,10 +49,10 @@ class Split(Struct, frozen=True, kw_only=True):
 class Group(Struct, frozen=True, kw_only=True):
     """The nodes of one platform on one kind of device.
 
-    `compared` is how many answers more than one node gave. `majority` has for each answer the beginning of the
-    digest that most gave. `loose` has what drifts with the image's profile on the nodes that it names, and was not
-    compared: on half of the group or more, or nobody has an answer that must be the same. `lacked` has the answers
-    that half of the group or less gave, and the nodes that have none.
+    `compared` is the number of answers that more than one node gave. `majority` has for each answer the
+    beginning of the most frequent digest. `loose` has the answers that drift with the image's profile on the
+    named nodes, and were not compared: on half of the group or more, or no node has a reproducible answer.
+    `lacked` has the answers that half of the group or less gave, and the nodes without them.
     """
 
     device: Device
@@ -67,10 +67,10 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class CrossPlatform(Struct, frozen=True, kw_only=True):
-    """What differs between the groups of one kind of device, as is expected.
+    """The expected differences between groups of one device kind.
 
-    `facts` are the names in which the platforms differ, `answers` those that the groups answer differently, of
-    `compared` that several gave.
+    `facts` are the names in which the platforms differ, `answers` those that the groups answer differently,
+    of the `compared` answers that several groups gave.
     """
 
     device: Device
@@ -80,11 +80,13 @@ class CrossPlatform(Struct, frozen=True, kw_only=True):
 
 
 def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ...]:
-    """Return the groups, the largest first; nodes are in the order of their names.
+    """Return the groups of nodes, the largest first.
+
+    The nodes of a group are sorted by name.
 
     Args:
-        members: of any node at most one for each kind of device.
-        table: by which they were read.
+        members: at most one of a node for each kind of device.
+        table: the table by which they were read.
     """
     found: dict[tuple[Device, tuple[tuple[str, str], ...]], list[NodeAnswers]] = {}
     for member in members:
@@ -94,7 +96,10 @@ def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ..
 
 
 def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
-    """Return what differs between groups, for each kind of device that has several."""
+    """Return the differences between groups, for each kind of device.
+
+    Kinds of device with a single group are left out.
+    """
     found = []
     for device in sorted({one.device for one in groups}):
         several = [one for one in groups if one.device == device]
@@ -114,7 +119,10 @@ def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
 
 
 def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
-    """Compare the nodes of one platform, an answer at a time; nodes that say the same are looked at once."""
+    """Compare the nodes of one platform by answer.
+
+    Nodes with equal answers are processed once.
+    """
     alike: dict[bytes, list[str]] = {}
     for member in members:
         alike.setdefault(member.packed, []).append(member.node)
@@ -131,17 +139,17 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
         answered = sum(counts.values())
         away = frozenset(loose.get(name, ()))
         lacking = [node for node in silent if node not in away and (node, name) not in drifting]
-        # Who lacks what another one has is named, however many they are.
+        # A node that lacks an answer of another node is named, however many such nodes there are.
         if lacking and 0 < 2 * answered <= len(members):
             lacked[name] = tuple(sorted(lacking))
-        profile_drifts = 2 * len(away) >= len(members)  # no node is to blame for that
+        profile_drifts = 2 * len(away) >= len(members)  # no single node is to blame for that
         if not counts or profile_drifts:
             continue
         compared += answered > 1
         most = max(counts, key=lambda value: (counts[value], value))
         if len(counts) > 1 and (answered < FEWEST or 2 * counts[most] <= answered):
             parted.append(_parted(name, sides))
-        elif answered > 1 or len(members) == 1:  # what one of several gave is no majority
+        elif answered > 1 or len(members) == 1:  # an answer of one node among several is not a majority
             majority[name] = _short(most)
             odd += _others(name, most, sides)
         if 2 * answered > len(members):
@@ -163,7 +171,7 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
 
 
 def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, list[list[str]]], list[str]]:
-    """Return for one answer the nodes by what they gave, and those that gave none."""
+    """Return an answer's nodes by value, and the others."""
     sides: dict[bytes, list[list[str]]] = {}
     for packed, nodes in alike.items():
         sides.setdefault(packed[place * WIDTH : (place + 1) * WIDTH], []).append(nodes)
@@ -171,7 +179,7 @@ def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, li
 
 
 def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Split:
-    """Return who gave what, the largest sides first."""
+    """Return the nodes of each value, the largest sides first."""
     nodes = {value: sorted(node for each in lists for node in each) for value, lists in sides.items()}
     order = sorted(nodes, key=lambda value: (-len(nodes[value]), value))
     return Split(
@@ -181,7 +189,7 @@ def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Split:
 
 
 def _others(name: str, most: bytes, sides: dict[bytes, list[list[str]]]) -> Iterable[Outlier]:
-    """Yield the nodes that answer otherwise than most."""
+    """Yield the nodes that differ from the majority."""
     for value, lists in sides.items():
         if value != most:
             for nodes in lists:

@@ -1,10 +1,13 @@
-"""The answers of pods, as `kubectl` gives them, become the certificates of nodes. What pods print may be anything.
+"""Conversion of pods' logs from `kubectl` into nodes' verdict files.
 
-pods.json           of `kubectl get pods --output json`: which pod ran what on which node, and how it ended
+The output of pods is untrusted.
+
+pods.json           of `kubectl get pods --output json`: the pods, their nodes, containers and ends
 POD.CONTAINER.log   of `kubectl logs POD --container CONTAINER`
-certificates/       made of these, for `gathering`: a folder of its own, in which no node has the name of another file
+certificates/       made of these, for `aggregate`: a separate directory, so a node cannot have the name of
+another file
 
-What has no node is called by the number of its pod, with a `_`, which no name of a node has.
+A pod without a node is named by the number of the pod, with a `_`, because names of nodes have none.
 """
 
 from __future__ import annotations
@@ -41,17 +44,19 @@ def certificates(
     folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: VerifyOptions, *, now: int,
     nodes: int,
 ) -> Path:  # fmt: skip
-    """Judge what pods printed, and write the certificates as `gathering` reads them; those of before are replaced.
+    """Judge the output of pods, and write verdict files.
+
+    The files are for `aggregate`. Earlier files are replaced.
 
     Args:
-        checks: what the job was asked for.
-        nodes: how many pods the job was to have; those of which nothing is known are asked for by their number.
+        checks: the options of the job.
+        nodes: the number of pods of the job; missing pods are listed by their number.
 
     Returns:
-        The folder of the certificates.
+        The directory of the verdict files.
 
     Raises:
-        UsageError: the folder has no pods, their number is not told, or a probe is none.
+        UsageError: the directory has no pods, their number is missing, or a probe is unknown.
     """
     if not nodes:
         raise UsageError("how many nodes were asked is not told", hint="add the --nodes N of the job")
@@ -76,7 +81,7 @@ def certificates(
 
 
 def _silent(own: Path, name: str, pod: Pod) -> None:
-    """Write down how a pod is without an answer."""
+    """Record the state of a pod without an answer."""
     said = {
         "Failed": f"pod {pod.name} failed: {pod.why}",
         "Succeeded": f"pod {pod.name} came to its end, and its logs are not here",
@@ -90,7 +95,10 @@ def _silent(own: Path, name: str, pod: Pod) -> None:
 def _other(
     pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: VerifyOptions
 ) -> Callable[[Pod], str]:
-    """Return what tells why the answers of a pod are none to what is asked of this image; empty where they are."""
+    """Return a function that explains why pods do not count.
+
+    It returns "" for a pod that answers the questions for this image.
+    """
     there = {each.name for pod in pods for each in pod.containers}
     questions = {
         name: arguments
@@ -120,7 +128,10 @@ def _other(
 
 
 def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
-    """Yield each pod that succeeded, the last of an index without one, and then, with the reason, all others."""
+    """Yield the pods to count, then all others.
+
+    The former are each pod that succeeded, and the last pod of an index without one.
+    """
     judged = [(pod, other(pod)) for pod in pods]
     good = [pod for pod, why in judged if not why]
     done = [pod for pod in good if pod.phase == "Succeeded"]
@@ -131,10 +142,11 @@ def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple
 
 
 def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
-    """Yield each pod with the name of its node, and why it is not counted, if so.
+    """Yield each pod with its node's name and reason.
 
-    A second pod on one node is not: the node would be compared with itself. Its own number was not reached then, for
-    the scheduler does not count pods that came to their end when it spreads others.
+    The reason is that against counting it, empty for a pod that counts. A second pod on one node does not
+    count: the node would be compared with itself. In that case another node was not reached, because the
+    scheduler ignores completed pods when it spreads others.
     """
     taken: dict[str, Pod] = {}
     for number, (pod, why) in enumerate(found):
@@ -150,7 +162,10 @@ def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
 
 
 def _short(node: str) -> str:
-    """Return a node's name, where it is too long the beginning of it, with what tells it from others."""
+    """Return a node's name, shortened if it is too long.
+
+    A hash keeps a shortened name unique.
+    """
     if len(node) <= LONGEST_NAME:
         return node
     return f"{node[: LONGEST_NAME - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
@@ -172,7 +187,10 @@ def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only
 def _smoke(
     folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: VerifyOptions
 ) -> Iterator[Smoke]:
-    """Yield what a pod answered, judged; nothing where it printed nothing."""
+    """Yield the judged answers of a pod.
+
+    A pod without logs has none.
+    """
     pinned = set(distributions(lock))
     for device, wanted in expected.items():
         files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
@@ -186,7 +204,10 @@ def _smoke(
 
 
 def _document(path: Path, device: Device) -> Document | str:
-    """Return the document in a log, which has standard error in it, too: it is the last that begins and ends a line."""
+    """Return the document in a log with standard error.
+
+    It is the last one that begins and ends a line.
+    """
     with path.open("rb") as stream:
         data = b"\n" + stream.read(2 * LARGEST).rstrip() + b"\n"
     begin, end = data.rfind(b"\n{\n"), data.rfind(b"\n}\n")

@@ -1,4 +1,4 @@
-"""The commands of kubectl by which a job is run, and what its pods printed is brought here."""
+"""The kubectl commands that run and read a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reprobuild.cluster.kubernetes_pods_json import PODS
 from reprobuild.pipeline.verify import VerifyOptions
 
 FILE, FOLDER = "job.json", "pods"
-LATE = 120  # seconds in which the cluster, which ends the job itself, says so
+LATE = 120  # seconds for the cluster, which ends the job itself, to report that
 _LINES = """\
 {kubectl} delete job {name} --ignore-not-found --cascade=foreground
 {kubectl} apply --filename {file}
@@ -26,13 +26,14 @@ mkdir {folder} && {kubectl} get pods --selector {selector} --output json > {fold
 
 
 def commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: Path | None = None) -> str:
-    """Return the lines for a shell that remove the job before this one, run it, wait, and judge what pods printed.
+    """Return the shell lines that run and judge a job.
 
-    A job ends as Complete or as Failed, and `kubectl wait` waits for one of them alone.
+    They first remove the job before this one, and wait for the end. A job ends as Complete or as Failed, and
+    `kubectl wait` waits for only one of them.
 
     Args:
-        out, store: the folder of results and the store, as the user names them.
-        checks: what the job asks; it is to be judged by the same.
+        out, store: the output directory and the store, as the user names them.
+        checks: the options of the job, and of the judgement.
     """
     return _LINES.format(
         kubectl=f"kubectl --namespace {job.namespace}" if job.namespace else "kubectl",

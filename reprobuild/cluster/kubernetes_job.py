@@ -1,11 +1,13 @@
-"""The smoke test on many nodes through Kubernetes: an Indexed Job, a pod on each node, read back from its pods' logs.
+"""The determinism test through Kubernetes, one pod a node.
 
-Each pod runs the image itself, so a node needs neither an engine of ours nor this program. The questions of the smoke
-test are containers of one pod, one after the other: all but the last are init containers, each fresh, as `verify` has
-it. Each prints its answer; `pods` judges it here, so that no node judges itself. Nothing is shared between pods.
+It is an Indexed Job. Results are read from the logs of the pods. Each pod runs the image itself, so a node
+needs neither an engine of ours nor this program. The questions of the test are containers of one pod, one
+after the other: all but the last are init containers, each fresh, as in `verify`. Each prints its answer;
+`kubernetes_collect` judges it here, so that no node judges itself. Pods share no data.
 
 https://kubernetes.io/docs/concepts/workloads/controllers/job/
-https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (`minDomains`: 1.30, beta in 1.27)
+https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (`minDomains`: 1.30, beta
+in 1.27)
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.run import PROGRAM, PYTHON, questions
 
-IMAGES = 600  # seconds in which images are to be there and pods scheduled
+IMAGES = 600  # seconds for pulling images and scheduling pods
 HOST = "kubernetes.io/hostname"
 TURNS = ("first", "second")
 SEED = "REPROBUILD_SEED"
@@ -37,19 +39,20 @@ _DIGEST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)(@sha256:[0-9a-f]{6
 
 
 class KubernetesJob(Struct, frozen=True, kw_only=True):
-    """What is asked of Kubernetes.
+    """A request for Kubernetes.
 
     Attributes:
-        image: the repository that the image was pushed to; its manifest's digest is put behind it.
-        nodes: how many, each with one pod.
+        image: the repository of the pushed image; the digest of the image's manifest is appended.
+        nodes: the number of nodes, each with one pod.
         name: of the job.
-        namespace: empty for the one of the context.
+        namespace: empty for that of the context.
         gpus: of each node; 0 for none.
-        resource: what the GPUs are called.
+        resource: the resource name of the GPUs.
         selector: labels of the nodes.
-        pull_secrets: names of the secrets by which nodes may pull the image; what is in them is the cluster's affair.
+        pull_secrets: names of the secrets by which nodes may pull the image; the cluster holds their
+            contents.
         deadline: seconds that a pod may run.
-        retries: how often a pod that failed is started again.
+        retries: the number of restarts of a failed pod.
     """
 
     image: str
@@ -72,10 +75,10 @@ def manifest(
 
     Args:
         digest: of the image's manifest.
-        expected: what the image can be asked.
+        expected: the questions that the image can answer.
 
     Raises:
-        UsageError: a name is none that Kubernetes takes, or a probe is none.
+        UsageError: Kubernetes does not allow a name, or a probe is unknown.
     """
     found = _DIGEST.fullmatch(job.image)
     if not found:
@@ -84,7 +87,7 @@ def manifest(
         )
     if not job.nodes:
         raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
-    if not _NAME.fullmatch(job.name):  # names of pods are made of it: it is shorter than a namespace's
+    if not _NAME.fullmatch(job.name):  # the names of pods contain it, so it is shorter than a namespace's
         raise UsageError(
             f"{job.name!r} is no name of a job", hint="use lower-case letters, digits and `-`, 52 at most"
         )
@@ -108,8 +111,9 @@ def manifest(
         "restartPolicy": "Never", "activeDeadlineSeconds": job.deadline, "enableServiceLinks": False,
         "automountServiceAccountToken": False, "initContainers": containers[:-1], "containers": containers[-1:],
         "topologySpreadConstraints": [{
-            # One on each node: with `minDomains` a node may have one more than none, and no second beside it. One that
-            # came to its end is not counted, so another may follow on that node: `pods` tells.
+            # One pod on each node: with `minDomains` a node may have one pod more than none, and not a
+            # second. A completed pod is not counted, so another may follow on that node: `kubernetes_collect`
+            # reports it.
             "maxSkew": 1, "minDomains": job.nodes, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": labels},
         }],
@@ -132,12 +136,15 @@ def manifest(
 
 
 def ends_after(job: KubernetesJob) -> int:
-    """Return after how many seconds a job is ended at the latest, from its start."""
+    """Return a job's time limit from its start, in seconds."""
     return job.deadline * (1 + job.retries) + IMAGES
 
 
 def names_of(job: KubernetesJob) -> tuple[str, ...]:
-    """Return the names of the containers of a job's pods, in their order."""
+    """Return the names of a job's containers, in order.
+
+    They are those of each pod.
+    """
     return tuple(f"{device}-{turn}" for device in _devices(job) for turn in TURNS)
 
 
@@ -149,7 +156,7 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
     """Return the labels of `KEY=VALUE` texts.
 
     Raises:
-        UsageError: one is none.
+        UsageError: a text is not a label.
     """
     found = {}
     for text in labels:
@@ -163,10 +170,10 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
 def asked(
     device: Device, wanted: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
 ) -> dict[str, list[str]]:  # fmt: skip
-    """Return the arguments of the containers that ask about a device, by their names.
+    """Return the arguments of a device's containers, by name.
 
     Raises:
-        UsageError: a probe is named that the image does not have.
+        UsageError: the image lacks a named probe.
     """
     found = questions(device, wanted, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes)
     return {
@@ -176,11 +183,15 @@ def asked(
 
 
 def _container(job: KubernetesJob, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
-    """Return a container that answers one question. The image's own entrypoint starts it, seeded."""
+    """Return a container that answers one question.
+
+    The image's own entrypoint starts it, seeded.
+    """
     limits = {job.resource: job.gpus} if name.startswith("cuda") else {}
     return {
         "name": name, "image": image, "args": arguments, "env": [{"name": SEED, "value": str(seed)}],
-        # An engine of Kubernetes gives 64 MiB, in which collectives between GPUs find no room, and nothing sets it.
+        # The default in Kubernetes is 64 MiB, too little for collectives between GPUs, and no other field
+        # sets it.
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
         "securityContext": {"allowPrivilegeEscalation": False},
         **({"resources": {"limits": limits}} if limits else {}),

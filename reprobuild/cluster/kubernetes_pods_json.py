@@ -1,4 +1,7 @@
-"""The list of pods, as `kubectl get pods --output json` writes it, is read. What stands in it may be anything."""
+"""A reader of the pod list of `kubectl get pods`.
+
+The list comes from `kubectl get pods --output json`. The contents are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,24 @@ PODS = "pods.json"
 LARGEST = 256 << 20
 INDEX = "batch.kubernetes.io/job-completion-index"
 HINT = "the commands of kubectl that fill it are in docs/fleets.md, and `verify --kubernetes` prints them"
-# A node's name, as Kubernetes has it, is the name of a file here; a pod's begins one. Those of our job are short.
+# A node's name in Kubernetes is the name of a file here; a pod's name begins one. Those of our job are short.
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _POD = re.compile(r"[a-z0-9]([-a-z0-9.]{0,198}[a-z0-9])?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
 class PodVariable(Struct, frozen=True):
-    """A variable that a container is given; its value is empty where it comes from elsewhere."""
+    """A variable of a container; its value may be empty.
+
+    It is empty if it comes from elsewhere.
+    """
 
     name: Line
     value: Text = ""
 
 
 class Container(Struct, frozen=True):
-    """A container of a pod: which image, and what is run in it."""
+    """A container of a pod: its image, command and variables."""
 
     name: Line
     image: Line = ""
@@ -44,9 +50,9 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     Attributes:
         node: empty before it has one.
-        index: its number in the job; empty where it has none.
-        phase: how far it came; `why` says more of one that failed.
-        wrong: why it can be none of our job; empty otherwise.
+        index: its number in the job; empty if it has none.
+        phase: its phase; `why` explains that of a failed one.
+        wrong: the reason why it cannot belong to our job, or "".
     """
 
     name: str
@@ -86,10 +92,12 @@ class _List(Struct, frozen=True):
 
 
 def read_pods(path: Path) -> tuple[Pod, ...]:
-    """Return the pods of a list. One whose names are none of Kubernetes is `wrong`, and loses no other.
+    """Return the pods of a list.
+
+    A pod with invalid names is marked as `wrong`, and the others stay.
 
     Raises:
-        UsageError: there is no such file, it is none of kubectl, or it has no pod.
+        UsageError: the file is missing, is not from kubectl, or has no pod.
     """
     try:
         with path.open("rb") as stream:

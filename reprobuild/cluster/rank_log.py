@@ -1,4 +1,7 @@
-"""What a node said of its share of the collectives between nodes, and each rank on it; it may be anything."""
+"""The log of a node's ranks in collectives.
+
+The collectives are between nodes. The contents are untrusted.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from reprobuild.verify.determinism.document import Count, Digest, Name, Text
 
 LAUNCHES = 2  # of torchrun
 ROUNDS = 2  # of each launch
-LARGEST = 4 << 20  # of what a node says; eight ranks with thirty repeats say 1 MB
+LARGEST = 4 << 20  # of a node's log; eight ranks with thirty repeats write 1 MB
 MOST_NAMES = 200
 CONTROL = "control: "  # before the modes of the control, beside names of collectives
 
 
 class _Line(Struct, kw_only=True):
-    """One line of a node, or of a rank on it."""
+    """A line of a node, or of its rank."""
 
     came: bool = False
     launch: Annotated[int, Meta(ge=0, lt=LAUNCHES)] | None = None
@@ -41,9 +44,10 @@ class _Line(Struct, kw_only=True):
 
 
 class Rank:
-    """What one rank said: its node, the launches that it came to the end of, and the digests of each collective.
+    """The log of a rank: node, completed launches, and digests.
 
-    `seen` has for each name and launch the digests of each round; `errors` and `skipped` say why one has none.
+    `seen` has for each name and launch the digests of each round; `errors` and `skipped` have the reason for
+    a missing digest.
     """
 
     def __init__(self, node: str, number: int) -> None:
@@ -56,7 +60,7 @@ class Rank:
         self.why = ""
 
     def take(self, line: _Line) -> None:
-        """Note what a line says; a result of no launch is none."""
+        """Add a line; a result without a launch is ignored."""
         self.worlds.add(line.world)
         self.why = self.why or line.failed or line.absent or line.no_torch
         name = f"{CONTROL}{line.control}" if line.control else line.probe
@@ -72,24 +76,27 @@ class Rank:
                 self.skipped.setdefault(name, line.skipped)
 
     def held(self, name: str) -> Counter[str]:
-        """Return how often it held what after a collective."""
+        """Return the digests after a collective, with their counts."""
         return Counter(
             digest for rounds in self.seen.get(name, {}).values() for digests in rounds for digest in digests
         )
 
     def counts(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Return for each launch the number of results in each of its rounds."""
+        """Return the numbers of results by launch and round."""
         return tuple(tuple(map(len, self.seen.get(name, {}).get(launch, ()))) for launch in range(LAUNCHES))
 
     def answered(self, name: str, rounds: int = ROUNDS) -> bool:
-        """Whether it has results of that many rounds in each launch, and of no round an error."""
+        """Return whether each launch has results of that many rounds.
+
+        An error in any round makes it false.
+        """
         return name not in self.errors and all(
             len(each) >= rounds and all(each) for each in self.counts(name)
         )
 
 
 class Node:
-    """What one node said."""
+    """The log of a node."""
 
     def __init__(self, name: str) -> None:
         self.name, self.came, self.failed = name, False, ""
@@ -98,20 +105,23 @@ class Node:
 
     @property
     def said(self) -> str:
-        """Why it, or a rank on it, did not come to the end, in its own words; empty where none says."""
+        """The node's or a rank's reason for not finishing.
+
+        It is the node's own text, or empty.
+        """
         ranks = (f"rank {rank.number}: {rank.why}" for rank in self.ranks.values() if rank.why)
         return self.failed or next(ranks, "")
 
     @property
     def finished(self) -> bool:
-        """Whether it, and each of its ranks, came to the end of all launches."""
+        """Whether the node and all its ranks finished all launches."""
         whole = set(range(LAUNCHES))
         ended = self.codes.keys() == whole and not any(self.codes.values())
         return ended and bool(self.ranks) and all(each.done == whole for each in self.ranks.values())
 
 
 def read_node(folder: Path, name: str) -> Node:
-    """Return what a node said; a line that is none of the program's says nothing."""
+    """Return the log of a node; foreign lines are ignored."""
     node, path = Node(name), folder / f"{name}{TOLD}"
     try:
         lines = read_small(path, LARGEST).splitlines() if path.exists() else []
@@ -133,9 +143,9 @@ def read_node(folder: Path, name: str) -> Node:
 
 
 def unfinished(folder: Path, node: Node) -> tuple[str, str]:
-    """Return why a node did not come to the end, and by what it is told from other reasons.
+    """Return a node's reason for not finishing, with a key.
 
-    Ranks say the same with other numbers: of themselves, of ports, of addresses.
+    The key ignores numbers, because ranks repeat a reason with their own number, ports and addresses.
     """
     what = "came, and did not come to the end" if node.came else "did not come to the rendezvous"
     if node.said:
@@ -143,7 +153,7 @@ def unfinished(folder: Path, node: Node) -> tuple[str, str]:
     left = {}
     for suffix in (LOST, LOG, ENDED):
         path = folder / f"{node.name}{suffix}"
-        with contextlib.suppress(OSError):  # what it left beside it may tell
+        with contextlib.suppress(OSError):  # the files that it left may explain it
             if path.exists():
                 left[suffix] = read_small(path, LARGEST)
     errors = [line for line in left.get(LOG, "").splitlines() if line.startswith("error: ")]

@@ -1,4 +1,4 @@
-"""What came of a fleet is written down, and shown on the page that people read."""
+"""The result of a cluster check, as JSON and HTML."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _LARGEST = 256 << 20  # of thousands of nodes
 
 
 class _Former(Struct, frozen=True, kw_only=True):
-    """What is read of OUT/fleet.json: which image it is of, and where the answers of the nodes lie."""
+    """The fields read from OUT/fleet.json.
+
+    They are the image's tree, the directory of the nodes' answers, notes and time.
+    """
 
     tree: Digest
     folder: OptionalAbsolutePath = ""
@@ -47,7 +50,10 @@ class _Former(Struct, frozen=True, kw_only=True):
 
 
 def write_down(lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult) -> None:
-    """Write OUT/fleet.json, and the nodes on OUT/report.html; what cannot be written is said, and raises nothing."""
+    """Write OUT/fleet.json, and the nodes on the page.
+
+    The page is OUT/report.html. A failure to write is logged, and raises no error.
+    """
     try:
         write_file(out / FLEET, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
     except OSError as err:
@@ -56,9 +62,11 @@ def write_down(lock: Lock, image: Image, out: Path, session: RunContext, fleet: 
 
 
 def keep_on_page(lock: Lock, image: Image, out: Path, session: RunContext) -> None:
-    """Write OUT/report.html, which was written without the nodes, with them, where OUT/fleet.json is of this image.
+    """Write the page again with the nodes.
 
-    What the nodes said is read and compared again: that file, which may have come with the folder, is not believed.
+    The page is OUT/report.html, and the nodes are those of OUT/fleet.json. It does so only if that file is of
+    this image. The answers of the nodes are read and compared again: that file, which may have come with the
+    directory, is not trusted.
     """
     try:
         fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
@@ -80,10 +88,11 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: RunContext) -> No
 
 
 def _folder(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:
-    """Return where the answers of the nodes lie, None where that is not known.
+    """Return the directory of the nodes' answers, or None.
 
-    OUT may have been moved since, so its own folder comes first; no link leads there. Another folder of the caller
-    counts only for an image that was built here: what stands in it comes on the page.
+    None means that it is unknown. OUT may have been moved since, so its own directory comes first; links are
+    not followed there. Another directory of the caller counts only for an image that was built here, because
+    its contents appear on the page.
     """
     name = f"fleet/{Path(stated).name}"
     if stated and is_unlinked(out, name) and (out / name).is_dir():
@@ -93,7 +102,10 @@ def _folder(image: Image, out: Path, stated: str, session: RunContext) -> Path |
 
 
 def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult) -> None:
-    """Write the page, where OUT holds a verdict on this image; else it is left as it is."""
+    """Write the page if OUT has this image's verdict.
+
+    Otherwise the page stays as it is.
+    """
     if not (out / VERDICT).is_file():
         return
     try:
@@ -101,12 +113,12 @@ def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet:
         if verdict.image != image.manifest:
             return
         write_file(out / REPORT, render_html(lock, image, verdict, on_page(fleet)).encode())
-    except (UsageError, OSError) as err:  # what came of the nodes, and the exit code, do not hang on it
+    except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         session.say(f"warning: {REPORT} is not written again: {err}")
 
 
 def on_page(fleet: ClusterResult) -> Nodes:
-    """Return of a fleet what the page shows."""
+    """Return the part of a cluster's result for the page."""
     wrong = [
         OutlierRow(node=node, said=f"drifts, or differs from {len(one.nodes) - 1} of its platform, on {one.device}, in "
             f"{len(answers)} answers", answers=tuple(answers))
@@ -166,7 +178,7 @@ def on_page(fleet: ClusterResult) -> Nodes:
 
 
 def _drifting(fleet: ClusterResult) -> Iterator[OutlierRow]:
-    """Yield the nodes that are named by a drift of collectives between nodes, with the collectives."""
+    """Yield the nodes that drifting collectives name, with the collectives."""
     for one in fleet.collectives:
         found: dict[tuple[str, str], list[str]] = {}
         for each in blamed(one)[0]:
@@ -181,7 +193,7 @@ def _drifting(fleet: ClusterResult) -> Iterator[OutlierRow]:
 
 
 def _lacking(fleet: ClusterResult) -> Iterator[OutlierRow]:
-    """Yield the nodes that have no answer where others of their platform have one."""
+    """Yield the nodes that lack their peers' answers."""
     for one in fleet.groups:
         absent: dict[str, list[str]] = {}
         for nodes, answers in lacking(one):

@@ -1,16 +1,19 @@
-"""The folder that the nodes of a fleet share: names of its files, and small files of nodes, which may hold anything.
+"""The directory that the nodes of a cluster share.
+
+It has small files of nodes, and their contents are untrusted:
 
 nodes           the names of all that were asked, one in each line
 step            those of them that the scheduler still has
-NODE.json       the certificate; it appears whole or not at all
-NODE.error      why the node gave none, in its own words
+NODE.json       the verdict file; it appears complete or not at all
+NODE.error      the node's own reason for a missing verdict
 NODE.began      the node has begun
 NODE.ended      the exit code of the node's process
-NODE.told       what the process printed
+NODE.told       the output of the process
 NODE.log        its errors
-NODE.lost       why the scheduler takes the node for lost
-collectives-*/  the collectives between nodes on one kind of device: `nodes`, `step`, and `told`, `ended`, `log`,
-                `lost` of each, or `not-run`, which says why they were not run, though they were asked for
+NODE.lost       the scheduler's reason to count the node as lost
+collectives-*/  the collectives between nodes on one kind of device: `nodes`, `step`, and `told`, `ended`,
+`log`,
+    `lost` of each, or `not-run`, the reason why they were not run, though they were requested
 """
 
 from __future__ import annotations
@@ -24,19 +27,21 @@ from reprobuild.errors import UsageError
 NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
 TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
 NOT_RUN, STEP = "not-run", "step"
-# With what stands before and behind it while its files are written it is no longer than a name can be: 255.
+# With the prefix and suffix of a file that is being written it stays within the limit of a name, 255.
 LONGEST_NAME = 200
 NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
-LARGEST = 4096  # of what is not a certificate
+LARGEST = 4096  # bytes of a file other than a verdict
 LARGEST_LIST = 8 << 20
 HINT = "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --member FOLDER` on a node writes one"
 
 
 def listed(folder: Path) -> tuple[str, ...]:
-    """Return the nodes that were asked; none where the folder does not tell.
+    """Return the nodes that were asked, or ().
+
+    The result is () without a list.
 
     Raises:
-        UsageError: the list is no file, or cannot be read; a name can be none of a node.
+        UsageError: the list is not a file, or cannot be read; a name is not valid for a node.
     """
     path = folder / NODES
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -53,7 +58,10 @@ def listed(folder: Path) -> tuple[str, ...]:
 
 
 def written(folder: Path) -> float | None:
-    """Return when the list of nodes was written, in seconds of the epoch; None where there is none."""
+    """Return the time of the list of nodes, or None.
+
+    It is in seconds since 1970, and None without a list.
+    """
     try:
         return (folder / NODES).stat().st_mtime
     except OSError:
@@ -61,7 +69,9 @@ def written(folder: Path) -> float | None:
 
 
 def read_small(path: Path, largest: int = LARGEST) -> str:
-    """Return the beginning of a small file; of what is none, that.
+    """Return the beginning of a small file, or a note.
+
+    The note states that it is not a regular file.
 
     Raises:
         OSError: it cannot be read.
@@ -73,7 +83,7 @@ def read_small(path: Path, largest: int = LARGEST) -> str:
 
 
 def ending(text: str) -> str:
-    """Return in words how a process ended, by its exit code as a shell gives it."""
+    """Return a process's end in words, from its exit code."""
     code = text.strip()
     if not re.fullmatch(r"\d{1,3}", code):
         return "its process ended, and how is not known"

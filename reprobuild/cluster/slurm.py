@@ -1,4 +1,4 @@
-"""Slurm's own programs, for a fleet: what is asked of them, and what they are told to end."""
+"""Queries to Slurm's own programs, and cancellation."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ HINT = "run this where `srun` and `salloc` are, on a login node or in a job; `--
 
 
 def ask(*argv: str, env: Mapping[str, str]) -> str:
-    """Return what one of the programs prints.
+    """Return the output of a Slurm program.
 
     Raises:
-        EngineError: it is not there, fails, or does not answer.
+        EngineError: it is missing, fails, or does not answer.
     """
     answer = run(argv, env=env, purpose="ask Slurm for its nodes and steps", timeout=SECONDS, hint=HINT)
     return answer.decode(errors="replace").strip()
 
 
 def expanded(listed: str, env: Mapping[str, str]) -> list[str]:
-    """Return the names that `n[1-3]` stands for."""
+    """Return the names in a node list such as `n[1-3]`."""
     return ask("scontrol", "show", "hostnames", listed, env=env).split()
 
 
 def address_of(node: str, env: Mapping[str, str]) -> str:
-    """Return where the other nodes reach one: its address, as Slurm has it, and its name where Slurm does not say."""
+    """Return the address by which other nodes reach a node.
+
+    It is Slurm's, or the node's name if Slurm gives none.
+    """
     with contextlib.suppress(EngineError):
         said = ask("scontrol", "show", "node", node, "--oneliner", env=env)
         if found := re.search(r"\bNodeAddr=([A-Za-z0-9_.:-]+)", said):
@@ -39,6 +42,6 @@ def address_of(node: str, env: Mapping[str, str]) -> str:
 
 
 def cancel(job: str, env: Mapping[str, str]) -> None:
-    """End a job, or a step of one, by its number."""
+    """Cancel a job or a step by its number."""
     with contextlib.suppress(EngineError):  # it has ended by itself
         run(["scancel", job], env=env, purpose="end the job or its step", timeout=SECONDS, hint=HINT)

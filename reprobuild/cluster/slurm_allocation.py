@@ -1,6 +1,6 @@
-"""The nodes of a fleet: those of the present job of Slurm, or of one that is made for them and ended afterwards.
+"""The nodes of a present or new Slurm job.
 
-https://slurm.schedmd.com/salloc.html
+A new job is made for the check, and ended afterwards. https://slurm.schedmd.com/salloc.html
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from reprobuild.cluster.slurm import HINT, LONGEST, MOST_NOTES, ask, cancel, exp
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra.proc import stream
 
-LARGEST_SAID = 64 << 10  # of what salloc says; its end is kept
+LARGEST_SAID = 64 << 10  # bytes of salloc's output; its end is kept
 _TOLD_JOB = re.compile(rb"(Granted|Pending) job allocation (\d+)\s")
 
 
 class JobRequest(Struct, frozen=True, kw_only=True):
-    """What is asked of Slurm.
+    """A request for nodes of Slurm.
 
     Attributes:
-        nodes: how many; 0 for all of the present allocation.
-        partition, time: of an allocation of its own; empty for the site's own.
+        nodes: the number of nodes; 0 for all of the present allocation.
+        partition, time: of a new allocation; empty for the site's defaults.
         options: words for `salloc`, or for `srun` in the present allocation.
-        deadline: seconds that nodes are waited for, from their start.
+        deadline: seconds to wait for nodes, from their start.
     """
 
     nodes: int = 0
@@ -41,10 +41,11 @@ class JobRequest(Struct, frozen=True, kw_only=True):
 
 
 class SlurmJob(Struct, frozen=True, kw_only=True):
-    """A job of Slurm, its nodes in Slurm's own order, and the options that `srun` is given in it.
+    """A job of Slurm, with its nodes and `srun` options.
 
-    `gone` are nodes that were asked for, and are not among those: Slurm takes one that fails out of a job with
-    `--no-kill`, and names it no more. Where nothing else names them, they are `unnamed-1` and so on.
+    The nodes are in Slurm's order. `gone` are requested nodes that the job has lost: Slurm takes a failed
+    node out of a job with `--no-kill`, and does not list it any more. Without a known name they are
+    `unnamed-1` and so on.
     """
 
     number: str
@@ -55,14 +56,16 @@ class SlurmJob(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def granted(wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[SlurmJob]:
-    """Give a job with the nodes; one that is made for this is ended afterwards.
+    """Yield a job with the nodes, present or new.
+
+    A new job is ended afterwards.
 
     Args:
-        say: told each step.
+        say: called with each step.
 
     Raises:
-        UsageError: the number of nodes is not told, or what is asked for cannot be in the present allocation.
-        EngineError: Slurm is not there, or gives no nodes.
+        UsageError: the number of nodes is missing, or the request does not fit the present allocation.
+        EngineError: Slurm is missing, or gives no nodes.
     """
     with _allocation(wanted, env, say) as (job, inside):
         there = _nodes(job, env)
@@ -91,7 +94,10 @@ def _number(env: Mapping[str, str], name: str) -> int:
 
 
 def _gone(there: Sequence[str], count: int, listed: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return names for `count` nodes that are not there any more, of those that the job was given: `listed`."""
+    """Return names for `count` nodes that the job has lost.
+
+    They are taken from `listed`, the original nodes of the job.
+    """
     if count < 1:
         return ()
     given: list[str] = []
@@ -104,10 +110,12 @@ def _gone(there: Sequence[str], count: int, listed: str, env: Mapping[str, str])
 
 
 def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of a job's nodes, as Slurm itself writes them out.
+    """Return the names of a job's nodes.
+
+    Slurm expands its list of nodes.
 
     Raises:
-        EngineError: Slurm does not answer, or names none.
+        EngineError: Slurm does not answer, or lists none.
     """
     listed = ask("squeue", "--noheader", f"--jobs={job}", "--format=%N", env=env)
     names = expanded(listed, env) if listed else []
@@ -122,9 +130,10 @@ def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
 def _allocation(
     wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Iterator[tuple[str, bool]]:
-    """Give the number of a job with the nodes, and whether it was there before; one of its own is ended afterwards.
+    """Yield a job's number, and whether the job existed before.
 
-    In the queue it is waited for without a bound: how long that takes is the site's affair, and an interrupt ends it.
+    A new job is ended afterwards. The wait in the queue has no limit: its length depends on the site, and an
+    interrupt ends it.
     """
     if present := env.get("SLURM_JOB_ID", ""):
         if wanted.partition or wanted.time:
@@ -152,20 +161,23 @@ def _allocation(
                 hint=f"see whether this works: {shlex.join(argv)}",
             )
         yield said.job, False
-    finally:  # also where an interrupt comes between the grant and the end of salloc
+    finally:  # also if an interrupt comes between the grant and the end of salloc
         if said.job:
             cancel(said.job, env)
 
 
 class _Said:
-    """What salloc said: the number of the job, once it is told, and the end of the rest."""
+    """The output of salloc: the job's number, and the end."""
 
     def __init__(self) -> None:
         self.job, self.granted = "", False
         self._text = bytearray()
 
     def take(self, _: int, data: bytes) -> None:
-        """Look for the number in what came; a piece may end within it, and a site may say much before it."""
+        """Search the new output for the job's number.
+
+        A piece may end within the number, and a site may print much before it.
+        """
         self._text += data
         for word, number in _TOLD_JOB.findall(self._text):
             self.job, self.granted = number.decode(), self.granted or word == b"Granted"

@@ -1,8 +1,9 @@
-"""A command on many nodes through Slurm: one step with a task on each.
+"""A command on many nodes through one Slurm step.
 
-One task that fails, or a node that dies, ends no other (`--kill-on-bad-exit=0`, `--wait=0`, `--no-kill`). The wait
-ends when all have ended, or at the deadline; the step has a time limit of its own, by which Slurm ends it where this
-program cannot any more. https://slurm.schedmd.com/srun.html
+The step has a task on each node. A task that fails, or a node that dies, does not end the others
+(`--kill-on-bad-exit=0`, `--wait=0`, `--no-kill`). The wait ends when all have ended, or at the deadline. The
+step has a time limit of its own, so Slurm ends it if this program cannot any more.
+https://slurm.schedmd.com/srun.html
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from reprobuild.infra.atomic import write_file
 from reprobuild.infra.proc import stream
 from reprobuild.infra.proc.errors import ProcessTimeoutError
 
-GRACE = 60  # from the deadline to the end of the step by Slurm itself
-# What runs on each node beside the check itself: it tells that a process has ended that could not tell it any more.
-# Where Slurm ends all that still goes on, this ends a moment after the process, and has nothing to tell.
+GRACE = 60  # seconds from the deadline to the end of the step by Slurm itself
+# The shell around the check on each node: it records the end of a process that could not record it itself. If
+# Slurm ends all tasks, this shell ends a moment after the process, and has no record to write.
 _WATCHED = (
     f'"$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
     "test $code -le 128 || sleep 2; "
     f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; '
-    # A drift, or what is open, is an answer that stands in the folder: Slurm is not to call the task a failure.
+    # A drift or an open result is an answer in the directory, so Slurm must not count the task as failed.
     f"case $code in {DriftError.exit_code}|{InconclusiveError.exit_code}) exit 0 ;; esac; exit $code"
 )
-# A node that Slurm does not reach has a star behind its state (sinfo, "NODE STATE CODES").
+# Slurm marks the state of an unreachable node with a star (sinfo, "NODE STATE CODES").
 _FAILED = re.compile(r"Node failure on (\S+)")
 _UNREACHED = re.compile(r"down.*|.*\*")
 
@@ -41,18 +42,19 @@ def run_step(
     job: SlurmJob, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
     patience: int = 0, gone: Sequence[str] = (),
 ) -> tuple[str, ...]:  # fmt: skip
-    """Run a command once on each of some nodes, and return what srun said when all have ended, or the deadline came.
+    """Run a command on each node; return srun's messages.
 
-    Nodes that Slurm does not reach any more, and that have left nothing, are noted down as lost.
+    Each runs it once. The function returns when all have ended, or at the deadline. Nodes that Slurm cannot
+    reach any more, and that have left no result, are recorded as lost.
 
     Args:
-        command: what it prints, its errors and its exit code go into `folder`, which all nodes share.
+        command: its output, its errors and its exit code go into `folder`, which all nodes share.
         deadline: in seconds.
-        patience: seconds that the others are waited for once one has ended; 0 for as long as the deadline lets.
-        gone: nodes that were to be asked, too, and are lost.
+        patience: seconds to wait for the others once one has ended; 0 to wait until the deadline.
+        gone: nodes that should have been asked, too, and are lost.
 
     Raises:
-        EngineError: Slurm is not there.
+        EngineError: Slurm is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / STEP, "".join(f"{node}\n" for node in nodes).encode())
@@ -67,7 +69,10 @@ def run_step(
 
 
 def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes: Sequence[str]) -> None:
-    """Write down which nodes Slurm does not reach, or says to have failed, of those that have not ended."""
+    """Record the lost nodes among those that have not ended.
+
+    Slurm cannot reach these nodes, or reports their failure.
+    """
     left = {
         node
         for node in nodes
@@ -75,8 +80,8 @@ def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes
     }
     if not left:
         return
-    with contextlib.suppress(EngineError):  # then they hang, for all that is known
-        for failed in filter(None, map(_FAILED.search, notes)):  # one that was started again is reached
+    with contextlib.suppress(EngineError):  # otherwise they count as hanging
+        for failed in filter(None, map(_FAILED.search, notes)):  # a node that was started again is reached
             for name in left & set(expanded(failed[1], env)):
                 write_file(folder / f"{name}{LOST}", b"Slurm says that it failed")
         listed = ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%E", env=env)
@@ -92,9 +97,10 @@ def _step(
     job: SlurmJob, count: int, command: Sequence[str], folder: Path, env: Mapping[str, str], *,
     deadline: int, patience: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Run the step; return what srun said.
+    """Run the step, and return srun's messages.
 
-    The nodes are in a file, which a value with a slash is: a word of a command line has room for some thousand names.
+    The nodes are in a file, given as a value with a slash: a command line has room for only some thousand
+    names.
     """
     name = f"reprobuild-{uuid.uuid4().hex[:12]}"
     argv = [
@@ -126,7 +132,10 @@ def _step(
 
 
 def _cancel_step(job: str, name: str, env: Mapping[str, str]) -> None:
-    """End the step of a name: its srun has ended, and may not have taken it along; the job is another's and goes on."""
+    """Cancel the step with this name.
+
+    Its srun has ended, and the step may still run; the job belongs to someone else and continues.
+    """
     with contextlib.suppress(EngineError):
         listed = ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i %j", env=env)
         for line in listed.splitlines():

@@ -1,4 +1,7 @@
-"""Which certificates of a folder are of an earlier check in it, by the times that they tell. Pure."""
+"""Detection of verdicts of an earlier check. Pure.
+
+The times in the verdict files are compared.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from collections.abc import Mapping
 from reprobuild.cluster.answer_table import plain
 
 FORM = "%Y-%m-%dT%H:%M:%SZ"
-FAR = datetime.timedelta(hours=6)  # nodes of one check answer nearer to each other; a nightly one is farther
-SKEW = datetime.timedelta(minutes=10)  # of the clocks of nodes, of the file server and here
+FAR = datetime.timedelta(hours=6)  # answers of one check are closer; those of a nightly one are farther
+SKEW = datetime.timedelta(minutes=10)  # between the clocks of nodes, of the file server and of this machine
 
 
 def old(made: Mapping[str, str], listed: float | None, now: str) -> dict[str, str]:
-    """Return the nodes whose certificates are not of this check, and why.
+    """Return the nodes with earlier verdicts, and the reasons.
 
     Args:
-        made: by node when its certificate says to have been made, in UTC.
-        listed: when the list of nodes was written, in seconds of the epoch; it says something only where nodes have
-            answered since.
-        now: the time here, in UTC; empty where it is not known. What is later than that dates no other.
+        made: by node the time in its verdict, in UTC.
+        listed: the time of the list of nodes, in seconds since 1970; it counts only if nodes have answered
+            since.
+        now: the time here, in UTC; empty if unknown. A later time does not count as the newest.
     """
     times = {node: _time(text) for node, text in made.items()}
     here = _time(now)

@@ -1,4 +1,4 @@
-"""What came of a check on many nodes, in words."""
+"""The result of a check on many nodes, as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MET = {
 
 
 def render_fleet(fleet: ClusterResult) -> str:
-    """Return what a person reads: the nodes that are not as the others first, then the groups."""
+    """Return the text for people: deviating nodes first, then groups."""
     lines = [
         *_wrong(fleet),
         *_silent(fleet.silent),
@@ -74,7 +74,10 @@ def _missing(fleet: ClusterResult) -> Iterator[str]:
 
 
 def lacking(one: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield the nodes that lack answers which others of their group have, those that lack the same ones together."""
+    """Yield sets of nodes, and the answers that they lack.
+
+    Others of their group have these answers.
+    """
     names: dict[str, list[str]] = {}
     for each in one.odd:
         if each.kind == "missing":
@@ -125,14 +128,14 @@ def _met(fleet: ClusterResult) -> Iterator[str]:
 
 
 def met_title(one: CollectiveResult) -> str:
-    """Return between whom collectives were run."""
+    """Return a title for collectives: nodes, device and ranks."""
     if one.verdict == "not-run":
         return f"collectives between nodes, {one.device} ({one.backend})"
     return f"collectives between {len(one.nodes)} nodes, {one.device} ({one.backend}, {one.ranks} ranks)"
 
 
 def met_lines(one: CollectiveResult) -> Iterator[str]:
-    """Yield what came of the collectives between nodes, a line for each thing to know."""
+    """Yield a line for each result of collectives between nodes."""
     named, follows = blamed(one)
     for each in named:
         where = f"{some(each.nodes, SHOWN_NODES)} ({_ranks(each.ranks)})"
@@ -152,7 +155,10 @@ def met_lines(one: CollectiveResult) -> Iterator[str]:
 
 
 def follow_line(one: CollectiveResult) -> str:
-    """Return what drifts on nodes that are not named by it: others are, and what they give goes to all."""
+    """Return the text on drifts caused by other nodes.
+
+    The drift of a named node spreads to the data of all nodes.
+    """
     named, follows = blamed(one)
     guilty = {node for each in named for node in each.nodes}
     away = sorted({node for each in follows for node in each.nodes} - guilty)
@@ -168,12 +174,15 @@ def _ranks(numbers: Sequence[int]) -> str:
 
 
 def unprobed_gpus(one: Group) -> str:
-    """Return what is not known of the GPUs of a group's nodes past the first of each; empty where there is none."""
+    """Return a note on a group's GPUs without probes, or "".
+
+    They are those past the first of each node.
+    """
     names = [name for name in one.platform if _GPU.fullmatch(name)]
     return unprobed(len(names)) if one.device == "cuda" else ""
 
 
 def titled(one: Group) -> str:
-    """Return what a platform is told by: its processor and GPU."""
+    """Return a platform's title: its processor and GPU."""
     told = [plain(one.platform[name]) for name in _FACTS if one.platform.get(name, "null") != "null"]
     return ", ".join(told) or "a platform that tells nothing of itself"

@@ -1,4 +1,7 @@
-"""What one node of a fleet does: the smoke test here, and its certificate into the folder that all share."""
+"""The determinism test on one node of a cluster.
+
+The node writes its verdict into the directory that all nodes share.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from reprobuild.verify.verdict import Verdict
 
 
 def node_name(session: RunContext, host: str) -> str:
-    """Return the name of this node: Slurm's, else that of the host.
+    """Return the name of this node.
+
+    It is Slurm's, else that of the host.
 
     Raises:
         UsageError: it cannot be the name of a file.
@@ -33,14 +38,16 @@ def node_name(session: RunContext, host: str) -> str:
 def take_part(
     lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions, folder: Path, node: str
 ) -> Verdict:
-    """Run the smoke test on this node, and write its certificate; what a node left there before goes.
+    """Run the determinism test here, and write its verdict.
+
+    Earlier files of the node are removed.
 
     Args:
-        folder: the one that all nodes share; made where it is missing.
-        node: the name of this one.
+        folder: the directory that all nodes share; made if it is missing.
+        node: the name of this node.
 
     Raises:
-        ReproError: there is no answer; why stands in the folder, too.
+        ReproError: there is no answer; the reason is also in the directory.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for suffix in (CERTIFICATE, ERROR, ENDED):
@@ -56,11 +63,14 @@ def take_part(
 
 
 def line(node: str, verdict: Verdict) -> str:
-    """Return what a node found, in a line."""
+    """Return a node's result in one line."""
     own = verdict.determinism
     return f"{node}: cpu {own.cpu}, gpu {own.gpu}, collectives {own.collectives}"
 
 
 def exit_code(verdict: Verdict) -> int:
-    """Return the exit code of a node by itself; the round trip, which no node is asked for, has no part in it."""
+    """Return the exit code of a node by itself.
+
+    The round trip is not requested from nodes, and does not count.
+    """
     return msgspec.structs.replace(verdict, round_trip="exact").exit_code

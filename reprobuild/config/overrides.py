@@ -1,7 +1,8 @@
-"""Decisions: what evidence cannot decide, from `reprobuild.yaml` beside the snapshot or from options.
+"""Overrides of the user, from `reprobuild.yaml` or from options.
 
-They are copied into the lock. A file that only lies beside a snapshot may come from whoever made the snapshot, so it
-decides less than one that the user names: see `unconfirmed`.
+They decide the questions that evidence cannot decide, and are copied into the lock. A file that only lies
+beside a snapshot may come from the author of the snapshot, so it decides less than one that the user names:
+see `unconfirmed`.
 """
 
 from __future__ import annotations
@@ -37,27 +38,31 @@ from reprobuild.infra.untrusted.yaml_documents import load_yaml
 
 _LARGEST = 1 << 20  # of a file that people write
 
-# What only the user may decide, whatever the value.
+# Fields that only the user may set, whatever the value.
 _CONFIRMED = frozenset({"services", "archives", "debs", "indexes", "channels", "accept"})
 
-# Decisions by project, whose name has several spellings.
+# Overrides by project; its name has several spellings.
 _BY_PROJECT = ("sources", "indexes", "build")
 
 FILENAME = "reprobuild.yaml"
 
 
 class WorkloadDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The user's own check: a command, and the files below `{out}` that it must write alike twice."""
+    """The user's workload: a command and its outputs below `{out}`.
+
+    The command must write these files alike twice.
+    """
 
     command: tuple[Value, ...]
     outputs: tuple[Line, ...]
 
 
 class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An archive of system packages beside the distribution's: an address or `ppa:OWNER/NAME`, and its key.
+    """An archive of system packages in addition to the distribution's.
 
-    `{time}` in the address stands for a moment, where the archive keeps its past. Without `suites` it is the release's
-    code name, without `components` `main`; `key` is the fingerprint of the certificate that signs it.
+    `url` is an address or `ppa:OWNER/NAME`; `{time}` in it stands for a moment, if the archive keeps its
+    past. Without `suites` it is the release's code name, without `components` `main`; `key` is the
+    fingerprint of the certificate that signs it.
     """
 
     url: Line
@@ -67,11 +72,11 @@ class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How one project is built, where its own files do not tell.
+    """Build settings of one project whose own files lack them.
 
-    `requires` come to its build requirements, `packages` (of the system) to the compilers; `variables` are set for
-    the build. With `environment` the build imports what the image has (pip's `--no-build-isolation`); None: what is
-    known of the project.
+    `requires` are added to its build requirements, `packages` (of the system) to the compilers; `variables`
+    are set for the build. With `environment` the build imports the packages of the image (pip's
+    `--no-build-isolation`); None uses the known setting of the project.
     """
 
     requires: tuple[Line, ...] = ()
@@ -81,14 +86,14 @@ class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Every decision, each with the value that means "decide from evidence".
+    """Every override; each default means "decide from evidence".
 
-    `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
-    `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
-    between. `debs` are `.deb` files, or folders of them; `indexes` maps the name of a distribution to the only index
-    that it is to come from; `channels` are addresses or names of channels of conda. `build` is by project; `devel` is
-    the image to compile in. `system` tells which of the captured system packages the base holds, None: those
-    that are needed; `packages` are more of them, by name.
+    `sources` maps the name of an editable install to a path (directory, git bundle) or `URL[@REV]`; `bake`
+    maps a variable to its value, or to None for the captured one. `profile` may name several, separated by
+    commas. `debs` are `.deb` files, or directories of them; `indexes` maps the name of a distribution to its
+    only permitted index; `channels` are addresses or names of channels of conda. `build` is by project;
+    `devel` is the image to compile in. `system` selects the captured system packages of the base: all, or
+    only the needed ones (the default, None); `packages` are more of them, by name.
     """
 
     python: Version | None = None
@@ -103,7 +108,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     bake: dict[NamePattern, Value | None] = {}
     drop: tuple[Line, ...] = ()
     accept: tuple[Line, ...] = ()
-    profile: Value | None = None  # `check_profile` names those that there are
+    profile: Value | None = None  # `check_profile` lists the known names
     seed: Seed | None = None
     workload: WorkloadDecision | None = None
     build: dict[ProjectName, BuildDecision] = {}
@@ -112,7 +117,10 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     packages: tuple[Line, ...] = ()
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
+        """Return the overrides to record in the lock.
+
+        Credentials are left out, and so are addresses and paths that belong to one machine.
+        """
         sources = {name: without_login(place) for name, place in self.sources.items()}
         indexes = {name: strip_credentials(place)[0] for name, place in self.indexes.items()}
         archives = tuple(
@@ -139,7 +147,7 @@ def read_decisions(path: Path) -> Decisions:
     """Read a `reprobuild.yaml`.
 
     Raises:
-        UsageError: it cannot be read, or holds what is not a decision; the message names the key.
+        UsageError: it cannot be read, or has an unknown or invalid override; the message names the key.
     """
     try:
         raw = load_yaml(read_plain(path, _LARGEST).decode()) or {}
@@ -173,17 +181,26 @@ def _baked(item: object, path: Path) -> tuple[str, str | None]:
 
 
 def is_pattern(word: str) -> bool:
-    """Tell whether a word of `bake` or `drop` may mean several names: `*`, `?` and `[...]` as in a shell."""
+    """Return whether a word of an override is a pattern.
+
+    The word is one of `bake` or `drop`. The signs are those of a shell: `*`, `?` and `[...]`.
+    """
     return any(sign in word for sign in "*?[")
 
 
 def is_named(name: str, words: Collection[str]) -> bool:
-    """Tell whether one of the words of `drop` or `bake` means a name."""
+    """Return whether a word of an override matches a name.
+
+    The words are those of `drop` or `bake`.
+    """
     return name in words or any(is_pattern(word) and fnmatchcase(name, word) for word in words)
 
 
 def parse_bake(text: str) -> tuple[str, str | None]:
-    """Return (name, value) of `NAME=VALUE`, or (name, None) of `NAME`."""
+    """Return the name and the value of `NAME=VALUE`.
+
+    Of `NAME` the value is None.
+    """
     name, equals, value = text.partition("=")
     return name, value if equals else None
 
@@ -195,22 +212,25 @@ def parse_archive(text: str) -> ArchiveDecision:
 
 
 def find_decisions(snapshot: Path) -> Path | None:
-    """Return the `reprobuild.yaml` beside the directory of the snapshot, or None."""
+    """Return the `reprobuild.yaml` beside the snapshot's directory, or None."""
     beside = snapshot.resolve().parent / FILENAME
     return beside if beside.is_file() else None
 
 
 def inside(snapshot: Path) -> Path | None:
-    """Return the `reprobuild.yaml` in the directory of the snapshot, or None; it is read only when it is named."""
+    """Return the `reprobuild.yaml` in the snapshot's directory, or None.
+
+    It is read only when the user names it.
+    """
     path = snapshot / FILENAME
     return path if path.is_file() else None
 
 
 def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
-    """Return what a file may only decide when the user names it, as `stated` has it.
+    """Return the overrides that need the user's confirmation, as text.
 
-    Such a file may come from others. It then must not make the program read files of the user, trust keys and
-    servers, or pass over a deviation: each source is an address of a server, and no path.
+    A file beside a snapshot may be untrusted. It must not make the program read files of the user, trust keys
+    and servers, or accept a deviation: each source must be an address of a server, and not a path.
 
     Args:
         decisions: those of one file.
@@ -225,7 +245,10 @@ def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
 
 
 def stated(decisions: Decisions) -> tuple[str, ...]:
-    """Return each decision as one line of text, without credentials: `sources.mylib = mylib.bundle`."""
+    """Return each override as one line of text, without credentials.
+
+    For example `sources.mylib = mylib.bundle`.
+    """
     defaults = Decisions()
     return tuple(
         redact(text)
@@ -259,7 +282,10 @@ def _key(field: str, name: str) -> str:
 
 
 def _check_spellings(decisions: Decisions, path: Path) -> None:
-    """Refuse two spellings of one project: which of them counts would depend on their order."""
+    """Refuse two spellings of one project.
+
+    Their order would decide which of them counts.
+    """
     for field in _BY_PROJECT:
         seen: dict[str, str] = {}
         for name in getattr(decisions, field):
@@ -271,7 +297,10 @@ def _check_spellings(decisions: Decisions, path: Path) -> None:
 
 
 def merge(base: Decisions, options: Decisions) -> Decisions:
-    """Return the file's decisions with the command line's put over them; lists and maps are joined."""
+    """Return the file's overrides with the command line's applied.
+
+    Lists and maps are joined.
+    """
     default = Decisions()
     changed: dict[str, Any] = {}
     for field in Decisions.__struct_fields__:

@@ -1,4 +1,4 @@
-"""The names of the profiles, and the variables that each sets: from the data of the runtime package."""
+"""Profiles and their variables, from the runtime package's data."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ DEFAULT = "torch"
 
 
 class ProfileEntry(Struct, frozen=True):
-    """One setting, as far as it matters here; `value` is that of a switch, a variable's text, or null."""
+    """A setting: a switch, a variable's text, or null.
+
+    `value` is that of the setting. Other fields of the data are ignored here.
+    """
 
     name: str
     value: bool | int | str | None = None
 
 
 class Profile(Struct, frozen=True):
-    """One profile: which others it includes, and what it sets."""
+    """A profile: the profiles it includes, and its settings."""
 
     settings: tuple[ProfileEntry, ...]
     includes: tuple[str, ...] = ()
 
 
 class Consumer(Struct, frozen=True):
-    """A library that reads settings, and the distributions that bring it."""
+    """A library that reads settings, and its distributions."""
 
     distributions: tuple[str, ...]
 
@@ -51,11 +54,13 @@ def read_profiles() -> dict[str, Profile]:
 
 
 def suggestions(names: Collection[str], text: str) -> list[str]:
-    """Return a sentence for each profile that extends `torch` for a library of the image and is not in force.
+    """Return a hint for each unused profile that fits.
+
+    Such a profile extends `torch` for a library of the image.
 
     Args:
         names: canonical names of the distributions in the image.
-        text: the profiles in force, with commas between.
+        text: the profiles in force, separated by commas.
     """
     chosen = text.split(",")
     found = []
@@ -69,14 +74,16 @@ def suggestions(names: Collection[str], text: str) -> list[str]:
 
 
 def check_profile(text: str, where: str = "") -> str:
-    """Return a decision's profiles in their one form: names with commas between, each once.
+    """Return an override's profiles in canonical form.
+
+    These are names separated by commas, each once.
 
     Args:
-        text: as it was decided.
-        where: what an error begins with.
+        text: the text of the override.
+        where: the beginning of an error message.
 
     Raises:
-        UsageError: it names no profile, or one that is none; the hint names those that there are.
+        UsageError: it names no profile, or an unknown one; the hint lists the known names.
     """
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     known = read_profiles()
@@ -90,7 +97,10 @@ def check_profile(text: str, where: str = "") -> str:
 
 
 def variables(text: str) -> frozenset[str]:
-    """Return the names of the variables that profiles set for a chosen seed; of a name that is none, nothing."""
+    """Return the variables that profiles set for a chosen seed.
+
+    An unknown profile has no variables.
+    """
     known, found, waiting = read_profiles(), set[str](), text.split(",")
     while waiting:
         profile = known.get(waiting.pop())
@@ -101,7 +111,10 @@ def variables(text: str) -> frozenset[str]:
 
 
 def values(text: str) -> dict[str, bool | int | str | None]:
-    """Return {name: value} of what profiles set; of a name that is none, nothing. Included ones are outweighed."""
+    """Return {name: value} of the settings of profiles.
+
+    An unknown profile has no settings. A profile outweighs those it includes.
+    """
     known, found = read_profiles(), dict[str, bool | int | str | None]()
     for name in text.split(","):
         profile = known.get(name)

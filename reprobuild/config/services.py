@@ -1,4 +1,7 @@
-"""Addresses of services that no machine configures, from one data file, each with an override."""
+"""Addresses of services from one data file, with overrides.
+
+No configuration of a machine states these addresses.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from reprobuild.errors import UsageError
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One service: its address (with `{placeholders}`), what it is for, and whether it was seen to answer.
+    """A service: its address, purpose and last known status.
 
-    `distance` is the least number of seconds between two requests of one run. `versions` and `names` are regular
-    expressions of the versions and distributions whose wheels stand there, empty for none; `links` tells that it is a
-    page of links, and no Simple API.
+    The address may have `{placeholders}`. `distance` is the least number of seconds between two requests of
+    one run. `versions` and `names` are regular expressions of the versions and distributions whose wheels are
+    there, or empty; `links` is true for a page of links instead of a Simple API.
     """
 
     url: str
@@ -30,10 +33,10 @@ class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
-    """Return every service by name, with the user's addresses put over the shipped ones.
+    """Return every service by name, with the user's addresses applied.
 
     Raises:
-        UsageError: an override names a service that is not in the data file, or is no address.
+        UsageError: an override names an unknown service, or its address is not valid.
     """
     shipped = msgspec.toml.decode(
         files("reprobuild.config").joinpath("services.toml").read_bytes(), type=dict[str, Service]
@@ -60,7 +63,7 @@ def fill(service: Service, **values: str | None) -> str:
     """Return the address of a service with its placeholders filled.
 
     Raises:
-        UsageError: the user's own address has others.
+        UsageError: the user's own address has other placeholders.
     """
     try:
         return service.url.format(**values)
@@ -73,5 +76,8 @@ def fill(service: Service, **values: str | None) -> str:
 
 
 def distances(services: Mapping[str, Service]) -> dict[str, float]:
-    """Return the distances between requests by host, as `net.Net` takes them."""
+    """Return the distances between requests, in seconds, by host.
+
+    `http.Net` takes them in this form.
+    """
     return {urlsplit(one.url).netloc: one.distance for one in services.values() if one.distance}

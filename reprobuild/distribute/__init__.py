@@ -1,1 +1,1 @@
-"""What is handed over with an image: what is in it, how it was made, and the ways to somebody else's machine."""
+"""Distribution of an image: its contents, origin, and transport."""

@@ -1,6 +1,8 @@
-"""What goes along with an image: lock, certificate, bill of materials and provenance, and how registries hold them.
+"""Attachments of an image, and their form in registries.
 
-Each is a manifest of its own whose `subject` is the image, with one layer: the file.
+They are lock, verdict file, bill of materials and provenance. Each is a manifest of its own whose `subject`
+is the image, with one layer: the file.
+
 https://github.com/opencontainers/image-spec/blob/v1.1.0/manifest.md#guidelines-for-artifact-usage
 """
 
@@ -44,25 +46,25 @@ FILES: dict[Kind, str] = {
     "provenance": provenance.FILE,
 }
 LARGEST_PAPER = LARGEST
-# The empty configuration of an artifact, as the image specification has it.
+# The empty configuration of an artifact, as in the image specification.
 EMPTY = b"{}"
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """One of them, and its bytes."""
+    """An attachment and its content."""
 
     kind: Kind
     content: bytes
 
     @property
     def digest(self) -> str:
-        """The digest of the bytes."""
+        """The digest of the content."""
         return digest_of(self.content)
 
 
 class _Artifact(Struct, rename="camel"):
-    """What is read of the manifest of an artifact."""
+    """The fields read from the manifest of an artifact."""
 
     layers: tuple[Descriptor, ...]
     config: Descriptor
@@ -76,23 +78,26 @@ def digest_of(content: bytes) -> str:
 
 
 def name_of(lock: Lock) -> str:
-    """Return the name that follows from a lock: that of an image that nobody named otherwise."""
+    """Return the default name of a lock's image."""
     return own_name(lock.digest)
 
 
 def provenance_of(lock: Lock, image: Image) -> bytes:
-    """Return the provenance that goes to a registry: under no name of the user's, and without single files."""
+    """Return the provenance for a registry.
+
+    It has no name of the user's, and no single files.
+    """
     return provenance.provenance(
         lock, msgspec.structs.replace(image, reference=name_of(lock), sif="", sqsh="")
     )
 
 
 def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
-    """Return what goes along with the image of a folder of results.
+    """Return the attachments of the image of an output directory.
 
     Raises:
-        DistributionError: something looks like a secret; or the certificate there is of another image, damaged, or no
-            plain file.
+        DistributionError: a file looks like a secret; or the verdict file is of another image, damaged, or not a
+            regular file.
     """
     found = [
         Attachment(kind="lock", content=encode(lock)),
@@ -130,7 +135,7 @@ def _certificate(place: Path) -> bytes:
 
 
 def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
-    """Return the verdict of a certificate of this image, None where it is of another one, or is none."""
+    """Return the verdict of this image's verdict file, or None."""
     try:
         verdict = read_verdict(content, VERDICT) if len(content) <= LARGEST else None
     except UsageError:
@@ -142,7 +147,10 @@ def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
 
 
 def artifact(paper: Attachment, subject: Descriptor) -> bytes:
-    """Return the manifest by which a paper belongs to an image; the same paper has the same one."""
+    """Return the manifest that attaches a file to an image.
+
+    The same file has the same manifest.
+    """
     empty = {"mediaType": EMPTY_TYPE, "digest": digest_of(EMPTY), "size": len(EMPTY)}
     layer = {
         "mediaType": TYPES[paper.kind], "digest": paper.digest, "size": len(paper.content),
@@ -155,14 +163,17 @@ def artifact(paper: Attachment, subject: Descriptor) -> bytes:
             "artifactType": TYPES[paper.kind],
             "config": empty,
             "layers": [layer],
-            **({"annotations": {LABEL: paper.digest}} if paper.kind == "lock" else {}),  # lists show it
+            **({"annotations": {LABEL: paper.digest}} if paper.kind == "lock" else {}),  # shown in lists
             "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": subject.size},
         }
     )
 
 
 def read_artifact(content: bytes, kind: Kind, subject: str) -> Descriptor | None:
-    """Return where the file of a paper is, None where a manifest is no paper of this kind for this image."""
+    """Return the descriptor of an attached file, or None.
+
+    None means that the manifest is not an attachment of this kind to this image.
+    """
     try:
         found = msgspec.json.decode(content, type=_Artifact)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

@@ -1,4 +1,7 @@
-"""bundle: a folder of results, and what it was made of, as one file; docs/bundles.md says what is in it."""
+"""The command `bundle`: an output directory as one file.
+
+The inputs are included on request; docs/bundles.md describes the contents.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ _ELSEWHERE = "write the bundle into another folder, or name it otherwise with -o
 
 
 class BundleOptions(Struct, frozen=True, kw_only=True):
-    """How a bundle is made.
+    """The options of a bundle.
 
     Attributes:
-        parts: what goes in beside the image, its recipe, the sources and what is known of them.
-        key: of ssh, that signs; None for no signature.
+        parts: the parts beside the image, its recipe, the sources and their facts.
+        key: the ssh key that signs; None for no signature.
         split: bytes of a part; 0 for one file.
     """
 
@@ -41,7 +44,10 @@ class BundleOptions(Struct, frozen=True, kw_only=True):
 
 
 class BundleResult(Struct, frozen=True, kw_only=True):
-    """A bundle that was written: its files in their order, sha256 (hex) and size of all together, what is in it."""
+    """A written bundle: its files, hash, size and contents.
+
+    `files` are in their order; `sha256` (hex) and `size` are of all together.
+    """
 
     files: tuple[str, ...]
     sha256: str
@@ -56,10 +62,12 @@ class BundleResult(Struct, frozen=True, kw_only=True):
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size like `4G` (2 to the power of 30 each).
+    """Return the bytes of a size like `4G`.
+
+    G is 2 to the power of 30.
 
     Raises:
-        UsageError: it is none, or less than a megabyte.
+        UsageError: it is not a size, or less than a megabyte.
     """
     found = re.fullmatch(r"(\d{1,12})([KMGT]?)I?B?", text.strip().upper())
     size = int(found.group(1)) * _UNITS[found.group(2)] if found else 0
@@ -72,24 +80,24 @@ def bundle(
     out: Path, target: Path, store: Store, wanted: BundleOptions, env: Mapping[str, str], *,
     say: Callable[[str], None], progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> BundleResult:  # fmt: skip
-    """Write the bundle of a folder of results, and the program that unpacks it beside it; the files appear whole.
+    """Write an output directory's bundle, and its unpacking program.
 
-    The same folder of results gives the same bytes.
+    The program is put beside it; the files appear complete. The same output directory gives the same bytes.
 
     Args:
-        out: the folder of results.
-        target: the file; what stands there is replaced.
+        out: the output directory.
+        target: the file; an existing one is replaced.
         store: has the inputs.
-        wanted: what goes into it, and how.
+        wanted: the options.
         env: the user's environment, for `ssh-keygen`.
-        say: is told each step.
-        progress: told (bytes so far, bytes in all).
+        say: called with each step.
+        progress: called with (bytes so far, bytes in all).
 
     Raises:
         UsageError: `out` holds no image.
-        DistributionError: something of it is missing or damaged, or it cannot be signed.
+        DistributionError: a part is missing or damaged, or the bundle cannot be signed.
         FetchError: an input is not in the store.
-        OSError: there is no room; nothing is left behind.
+        OSError: there is no room; no file is left behind.
     """
     lock, image = read_image(out)
     shown = for_others(lock, image)
@@ -143,7 +151,7 @@ def _head(path: Path) -> bytes:
 
 
 def _refuse_others(target: Path, beside: Path) -> None:
-    """Stop where a file would be replaced that is none of ours."""
+    """Refuse to replace a file that is not ours."""
     if beside.exists() and b"bundle of reprobuild" not in _head(beside):
         raise DistributionError(f"{beside} is another program", hint="write the bundle into another folder")
     if target.is_dir():
@@ -162,13 +170,13 @@ def _refuse_others(target: Path, beside: Path) -> None:
 
 
 def _numbered(target: Path) -> list[Path]:
-    """Return the files that stand there as the parts of a bundle of this name would, in their order."""
+    """Return the existing part files of this name, in order."""
     named = (target.with_name(f"{target.name}.{number:03d}") for number in itertools.count(1))
     return list(itertools.takewhile(Path.is_file, named))
 
 
 def _place(written: WrittenBundle, target: Path) -> tuple[str, ...]:
-    """Move the finished files to their place; what is left of an earlier bundle of that name goes."""
+    """Move the finished files into place, and remove former parts."""
     places = [target.parent / path.name for path in written.paths]
     former = _numbered(target)
     for place in places:
@@ -176,7 +184,7 @@ def _place(written: WrittenBundle, target: Path) -> tuple[str, ...]:
             raise DistributionError(f"{place} is there, and is no part of a bundle", hint=_ELSEWHERE)
     if target not in places:
         target.unlink(missing_ok=True)  # or it would be taken for the bundle
-    # The first goes last: whoever finds the others after a kill sees by it that they are ours.
+    # The first is removed last, because it identifies the others as ours if this process is killed.
     for path in reversed(former):
         if path not in places:
             path.unlink()

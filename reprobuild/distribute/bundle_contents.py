@@ -1,4 +1,7 @@
-"""What goes into a bundle: the files of a folder of results, the inputs of its lock, and what is written for people."""
+"""The contents of a bundle.
+
+They are the files of an output directory, the inputs of its lock, and texts for people.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +41,19 @@ Part = Literal["wheels", "debs", "context", "sif", "reprobuild"]
 LISTED: tuple[Part, ...] = tuple(part for part in get_args(Part) if part != "sif")
 PROGRAM = "unbundle.py"
 _RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
-# A recipe with thousands of packages has 2 MB. Archives are packed, or were looked into when they were made.
+# A recipe with thousands of packages has 2 MB. Archives are compressed, or were searched when they were made.
 _LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar")
 _LARGEST_VERDICT = 64 << 20
-# Layers and inputs were looked into where they came in, and the lock where it was made: its digest holds it.
+# Layers and inputs were searched on arrival, and the lock when it was made: its digest fixes it.
 _LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
 _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
 class BundleFile(Struct, frozen=True, kw_only=True):
-    """A file that goes into a bundle: its path there, and its bytes or where they are.
+    """A file of a bundle: its path and content.
 
-    `sha256` is empty where it is not known yet; where it is, the bytes are held against it.
+    `content` is its bytes or their path. `sha256` is empty if it is not known yet; otherwise the bytes are
+    checked against it.
     """
 
     path: str
@@ -58,15 +62,17 @@ class BundleFile(Struct, frozen=True, kw_only=True):
 
 
 def program() -> bytes:
-    """Return the program that unpacks bundles with Python alone."""
+    """Return the program that unpacks bundles with only Python."""
     return files("reprobuild.distribute.standalone").joinpath(PROGRAM).read_bytes()
 
 
 def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
-    """Return the parts that a comma-separated list names, and the SIF where it is wanted; `all` is all others.
+    """Return the parts in a comma-separated list, plus the SIF.
+
+    The SIF is added if `sif` is true; `all` means all other parts.
 
     Raises:
-        UsageError: one of them is none.
+        UsageError: a part is unknown.
     """
     found: set[Part] = {"sif"} if sif else set()
     for word in filter(None, text.split(",")):
@@ -80,7 +86,10 @@ def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
 
 
 def python_inputs(lock: Lock) -> list[Artefact]:
-    """Return the inputs of a lock that are Python's: interpreter, wheels, source distributions, conda's packages."""
+    """Return the Python inputs of a lock.
+
+    They are interpreter, wheels, source distributions and conda packages.
+    """
     files = (
         [one.file for one in lock.wheels]
         + [one.file for one in lock.sdists]
@@ -90,7 +99,10 @@ def python_inputs(lock: Lock) -> list[Artefact]:
 
 
 def system_inputs(lock: Lock) -> list[Artefact]:
-    """Return the inputs of a lock that are the system's: packages, and layers of an image below them."""
+    """Return the system inputs of a lock.
+
+    They are packages, and layers of an image below them.
+    """
     found: list[Artefact] = []
     for base in (lock.base, lock.devel):
         found += _system(base) if base else []
@@ -103,16 +115,16 @@ def _system(base: Base) -> list[Artefact]:
 
 
 def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]) -> list[BundleFile]:
-    """Return every file of the bundle of a folder of results, in the order in which they stand there.
+    """Return every file of an output directory's bundle, in order.
 
     Args:
-        out: the folder of results, whose lock and image were read.
+        out: the output directory, whose lock and image were read.
         store: has the inputs.
-        parts: what goes in beside the image, the recipe, the sources and what is known of them.
+        parts: the parts beside the image, the recipe, the sources and their facts.
 
     Raises:
-        DistributionError: something of it is missing or damaged, or what is no blob, no input and not the lock
-            holds what looks like a secret.
+        DistributionError: a part is missing or damaged, or a file other than a blob, an input or the lock seems to
+            hold a secret.
         FetchError: an input is not in the store.
     """
     layout = _layout(out, image)
@@ -120,7 +132,7 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
     sif = image.sif.removeprefix("sha256:") if "sif" in parts else ""
     image = msgspec.structs.replace(
         image, sif=f"sha256:{sif}" if sif else "", sqsh=""
-    )  # those that are in it
+    )  # only the single files in the bundle
     papers = {
         "README.md": render_readme(lock, image, parts, certified=(out / VERDICT).exists()).encode(),
         PROGRAM: program(),
@@ -154,12 +166,18 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
 
 
 def for_others(lock: Lock, image: Image) -> Image:
-    """Return an image under the name that others take it by: one that the user gave could be another image's there."""
+    """Return an image under its own name, for other machines.
+
+    The user's name for it could be that of another image there.
+    """
     return msgspec.structs.replace(image, reference=own_name(lock.digest))
 
 
 def _refuse_secrets(found: Sequence[BundleFile]) -> None:
-    """Stop where what is no blob, no input and not the lock looks like a secret: the last of several gates."""
+    """Refuse files that look like secrets, as the last check.
+
+    Blobs, inputs and the lock are exempt.
+    """
     for file in found:
         if secrets.secret_file(file.path, content := _searched(file)):
             raise DistributionError(
@@ -174,11 +192,11 @@ def _refuse_secrets(found: Sequence[BundleFile]) -> None:
 
 
 def _searched(file: BundleFile) -> bytes:
-    """Return the bytes of a file that are searched for secrets: all, or none."""
+    """Return the bytes of a file to search, or b""."""
     content = file.content
     if isinstance(content, bytes):
         return b"" if file.path.endswith(_ARCHIVES) else content
-    if file.path == VERDICT:  # of any size that a certificate can have: what programs said is in it
+    if file.path == VERDICT:  # of any size that a verdict file can have: it contains output of programs
         return read_plain(content, _LARGEST_VERDICT)
     known = file.path in (LOCK, filename("sif")) or file.path.startswith(_LOOKED_INTO)
     packed = file.path.endswith(_ARCHIVES) or content.stat().st_size > _LARGEST_TEXT
@@ -209,12 +227,12 @@ def _proof(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
             hint="check this one: `reprobuild verify OUT`",
         )
     yield BundleFile(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
-    # That of OUT also tells of this machine's store and its day, which are nothing to others.
+    # The page in OUT also describes this machine's store and its day, of no use to others.
     yield BundleFile(path=REPORT, content=render_html(lock, image, told).encode())
 
 
 def legacy_manifest(layout: Layout, image: Image) -> bytes:
-    """Return what a Docker with the classic image store reads of a layout, in place of its index."""
+    """Return a layout's index for Docker's classic image store."""
     digests = [layout.config_digest, *(digest for _, digest, _ in layout.layers)]
     blobs = [f"blobs/sha256/{digest.removeprefix('sha256:')}" for digest in digests]
     legacy = [{"Config": blobs[0], "RepoTags": [image.reference], "Layers": blobs[1:]}]
@@ -222,7 +240,7 @@ def legacy_manifest(layout: Layout, image: Image) -> bytes:
 
 
 def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[BundleFile]:
-    """Yield the files of a layout, and what a Docker with the classic image store looks for in it."""
+    """Yield the files of a layout, including Docker's classic index."""
     index = layout.folder / "index.json"
     named = layout.reference == image.reference
     yield BundleFile(
@@ -239,7 +257,10 @@ def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[Bundl
 
 
 def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[BundleFile]:
-    """Yield inputs by their place in a store, and those that have one under the name that people know; each once."""
+    """Yield inputs by their paths in store/ and sources/.
+
+    Each path is yielded once.
+    """
     seen: set[str] = set()
     for artefact, name in inputs:
         sha256 = artefact.sha256
@@ -250,7 +271,10 @@ def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[Bu
 
 
 def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
-    """Yield our own files in the image, where they are at hand: another version of this program has others."""
+    """Yield the runtime files of the image, if available.
+
+    Another version of this program has other files.
+    """
     if lock.realised and take_runtime(out, lock, store):
         sha256 = lock.realised.runtime
         yield BundleFile(

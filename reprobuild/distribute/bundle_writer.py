@@ -1,4 +1,7 @@
-"""The bytes of a bundle: a tar of which the first member names all others, in one file or in parts."""
+"""The bytes of a bundle: one tar, whole or split.
+
+The first member lists all others.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ _MEGA = 1 << 20
 
 
 class WrittenBundle(Struct, frozen=True, kw_only=True):
-    """What was written: the parts in their order, and sha256 (hex) and size of all of them together."""
+    """The written files in order, their hash and size.
+
+    `sha256` is in hex.
+    """
 
     paths: tuple[Path, ...]
     sha256: str
@@ -39,7 +45,7 @@ class WrittenBundle(Struct, frozen=True, kw_only=True):
 
 
 class _Target:
-    """Takes bytes into one file, or into parts of one size."""
+    """A writer into one file, or into equal parts."""
 
     def __init__(self, path: Path, split: int) -> None:
         self._path, self._split = path, split
@@ -77,7 +83,7 @@ def manifest_of(files: Sequence[BundleFile], more: Mapping[str, Any]) -> bytes:
     """Return the manifest of the files, after `more`.
 
     Raises:
-        DistributionError: no bundle can hold them: the name of one is none.
+        DistributionError: a bundle cannot hold them: a name is not valid.
     """
     listed = []
     for file in files:
@@ -103,12 +109,12 @@ def write_bundle(
         manifest: of `manifest_of`, for these files.
         signature: of the manifest; empty for none.
         epoch: the time of every member.
-        split: how many bytes a part has, 0 for one file.
-        progress: told (bytes so far, bytes in all).
+        split: bytes of a part, 0 for one file.
+        progress: called with (bytes so far, bytes in all).
 
     Raises:
-        DistributionError: a file is not what the manifest says, or there would be too many parts; then nothing
-            is written.
+        DistributionError: a file differs from the manifest, or there would be too many parts; then no bundle is
+            written.
         OSError: there is no room.
     """
     members = members_of(manifest)

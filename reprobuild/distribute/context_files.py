@@ -1,7 +1,7 @@
-"""The context of a folder of results, as it goes into a bundle.
+"""The context of an output directory, for a bundle.
 
-The folder may be of others, and a link in it could lead to any file of the caller. So none is followed, and what the
-lock does not name stays behind.
+The directory may be untrusted, and a link in it could lead to any file of the caller. So links are not
+followed, and files that the lock does not name are left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
 def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, bytes | Path, str]]:
-    """Yield path, content and sha256 of what a bundle holds of a context.
+    """Yield path, content and sha256 of a context's files.
 
-    These are the files that the lock names, and those that this program makes for it, which have no sha256 in a lock.
+    These are the files that the lock names, and those that this program makes for it, without a sha256 in the
+    lock.
 
     Args:
-        out: the folder of results.
+        out: the output directory.
         lock: of it.
-        store: another name of one of its files is not hashed here.
+        store: a file that is a hard link to one of its files is not hashed here.
 
     Raises:
         DistributionError: a file is missing, damaged or too large, or a link leads to it.
@@ -66,7 +67,10 @@ def _bounded(stream: IO[bytes], path: Path) -> bytes:
 
 
 def _is_blob(stream: IO[bytes], sha256: str, store: Store) -> bool:
-    """Tell whether an open file has a sha256; another name of a file of the store is hashed when it is packed."""
+    """Return whether an open file has a sha256.
+
+    A hard link to a file of the store is hashed only when it is packed.
+    """
     if store.has(sha256) and os.path.samestat(os.fstat(stream.fileno()), store.blob(sha256).stat()):
         return True
     digest = hashlib.sha256()

@@ -1,6 +1,7 @@
-"""The files of a bundle that follow from its lock: all below context/, sources/, image/ and store/ must.
+"""The files of a bundle that follow from its lock.
 
-A person executes the context, the sources and the programs of a bundle, and no digest of the image covers them.
+All files below context/, sources/, image/ and store/ must follow from it. A person executes the context, the
+sources and the programs of a bundle, and no digest of the image covers them.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ Members = Mapping[str, Member]
 
 
 def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, image: Image) -> None:
-    """Refuse a file that a person could execute, or an engine load, and that does not follow from the lock.
+    """Refuse files that the lock does not determine.
 
-    The files that reprobuild makes for the context are looked into by `doubtful_files`: each version makes its own.
+    The lock must determine each file that a person could execute, or an engine load. The files that
+    reprobuild makes for the context are checked by `doubtful_files`: each version makes its own.
 
     Args:
-        out: the folder of results.
-        members: what the bundle says to hold, by path; their bytes were compared.
-        lock, layout, image: of the folder.
+        out: the output directory.
+        members: the files in the bundle's manifest, by path; their bytes were compared.
+        lock, layout, image: of the directory.
 
     Raises:
         DistributionError: there is such a file.
@@ -61,7 +63,10 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
 
 
 def _inputs(lock: Lock) -> dict[str, str]:
-    """Return {path: sha256} of what the lock names; empty for what this program makes of it."""
+    """Return {path: sha256} of the files that the lock determines.
+
+    The sha256 is empty for files that this program makes.
+    """
     wanted = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in named_files(lock)}
     wanted |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
     if lock.realised:
@@ -78,9 +83,12 @@ def _layout(layout: Layout) -> dict[str, str]:
 
 
 def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
-    """Yield path and sha256 of each file below the folders whose files a person executes; a link has no sha256."""
+    """Yield path and sha256 of each file for execution.
+
+    They are below fixed directories; a link has no sha256.
+    """
     for top in _WALKED:
-        if (out / top).is_symlink():  # nothing behind it is in the directory
+        if (out / top).is_symlink():  # a link's target is not in the directory
             yield top, "a link"
             continue
         for folder, folders, names in os.walk(out / top):
@@ -97,7 +105,10 @@ def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
 
 
 def doubtful_files(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> set[str]:
-    """Return the paths of programs and texts there that are not those of this reprobuild for the lock."""
+    """Return the programs and texts that differ from ours.
+
+    They are the paths of existing files that differ from those of this reprobuild for the lock.
+    """
     texts = [(PROGRAM, [program()]), (README, list(_readmes(members, lock, image)))]
     texts += [(f"{CONTEXT}/{path}", [content]) for path, content in _own(out, members, lock, store).items()]
     there = ((name, contents) for name, contents in texts if os.path.lexists(out / name))
@@ -105,7 +116,10 @@ def doubtful_files(out: Path, members: Members, lock: Lock, image: Image, store:
 
 
 def _readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:
-    """Yield the texts that a bundle of these members can have: which inputs came along is told by none of them."""
+    """Yield the possible READMEs of a bundle with these members.
+
+    The members do not show which inputs were included.
+    """
     parts = {path.partition("/")[0] for path in members} & {CONTEXT, "reprobuild"}
     parts |= {"sif"} if SIF in members else set()
     for inputs in (set[str](), {"wheels", "debs"}):
@@ -113,7 +127,10 @@ def _readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:
 
 
 def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, bytes]:
-    """Return what this program makes for a context; without the wheels or our own files, texts that no file has."""
+    """Return the files that this program makes for a context.
+
+    Without the wheels or the runtime files, it returns contents that match no file.
+    """
     sizes = {member.sha256: member.size for member in members.values()}
     if not lock.realised or not (out / CONTEXT).is_dir():
         return {}
@@ -121,12 +138,15 @@ def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, byt
         wheel.file.sha256 for wheel in (*lock.wheels, *lock.realised.wheels) if wheel.role == "environment"
     )
     if sizes.keys() >= set(wheels) and take_runtime(out, lock, store):
-        with contextlib.suppress(BuildError):  # the runtime package that the lock names is none
+        with contextlib.suppress(BuildError):  # the lock's runtime package is not a valid one
             return own_files(lock, store, render(lock), sizes)
     return {f"{own_folder(lock)}/{name}": b"\0" for name in OWN}
 
 
 def unread(members: Members) -> tuple[str, ...]:
-    """Return what of a bundle nobody can look into here: an image in one file, and the wheels of reprobuild itself."""
+    """Return the paths of a bundle without a check here.
+
+    They are an image in one file, and the wheels of reprobuild itself.
+    """
     wheels = {"reprobuild/"} if any(path.startswith("reprobuild/") for path in members) else set()
     return tuple(sorted(wheels | ({SIF} & members.keys())))

@@ -1,4 +1,7 @@
-"""The manifest of a bundle as a value: each string of it has a grammar, which `alone/unbundle.py` keeps to, too."""
+"""The manifest of a bundle as a value.
+
+Each string in it has a grammar; `standalone/unbundle.py` uses the same grammars.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ class Names(Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """`bundle.json`: what made the bundle, the digest (hex) of its lock, its image, its parts and its files."""
+    """`bundle.json`: a bundle's origin, lock, image, parts and files.
+
+    `made_by` is the program, and `lock` a digest in hex.
+    """
 
     form: int
     digest: Sha256
@@ -43,7 +49,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 
 def read_manifest(content: bytes) -> Manifest:
-    """Return what the first file of a bundle says.
+    """Return the manifest in the first file of a bundle.
 
     Raises:
         DistributionError: a field of it is missing or has another grammar; the message names the field.

@@ -1,6 +1,8 @@
-"""reprobuild itself and what it needs, as wheels, made again of what is installed: no index has to be asked.
+"""Wheels of reprobuild and its dependencies, from the installed files.
 
-https://packaging.python.org/en/latest/specifications/binary-distribution-format/ and recording-installed-packages/
+They are made from the installed files, without a query to an index.
+https://packaging.python.org/en/latest/specifications/binary-distribution-format/ and
+recording-installed-packages/
 """
 
 from __future__ import annotations
@@ -22,29 +24,31 @@ from reprobuild.errors import DistributionError
 from reprobuild.recipe import render
 
 NAME = "reprobuild"
-# What an installation writes, and no wheel has.
+# Files that an installation writes, and that no wheel has.
 _OF_THE_INSTALLATION = ("INSTALLER", "REQUESTED", "RECORD", "RECORD.jws", "direct_url.json")
 _INSTALL = "install reprobuild with pip into an environment of its own, and bundle with that"
-# What an installer makes of `#!python`: the interpreter's path, or where that is too long or has a blank, three
+# An installer replaces `#!python` by the interpreter's path, or, if that is too long or has a blank, by three
 # lines of a shell that starts it.
 _PYTHON = rb"[^\r\n]*/(?:python|pypy)[\d.]*"
 _SHEBANG = re.compile(rb"\A#!" + _PYTHON + rb"(?=[ \t\r\n]|\Z)")
 _BY_SHELL = re.compile(
     rb"\A#!/bin/sh\r?\n\'\'\'exec\' " + _PYTHON + rb"['\"]* \"\$0\" \"\$@\"\r?\n' \'\'\'(?=\r?\n)"
 )
-_TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 _PACKED = zipfile.ZIP_DEFLATED
-_LEVEL = 1  # some hundred megabytes of machine code: higher ones take five times as long for a tenth less
+_LEVEL = 1  # some hundred megabytes of machine code: higher levels take five times as long for a tenth less
 
 
 def own_wheels(folder: Path) -> list[Path]:
-    """Write the wheels of reprobuild and of all that it needs here, and return them, sorted.
+    """Write the wheels of reprobuild and its dependencies.
+
+    The result is sorted.
 
     Args:
         folder: made for them.
 
     Raises:
-        DistributionError: a distribution is missing, or its files are not known: it was not installed by pip or uv.
+        DistributionError: a distribution is missing, or its files are unknown: it was not installed by pip or uv.
     """
     folder.mkdir(parents=True)
     return sorted(_write(folder, one) for one in _closure())
@@ -89,13 +93,13 @@ def _hash(data: bytes) -> str:
 
 
 def _tag(wheel: str) -> str:
-    """Return the compressed tag that the lines of a WHEEL file are."""
+    """Return the compressed tag of a WHEEL file's lines."""
     tags = [tag.split("-") for tag in Parser().parsestr(wheel).get_all("Tag", [])]
     return "-".join(".".join(dict.fromkeys(part)) for part in zip(*tags, strict=True))
 
 
 def _recorded(one: Distribution, info: str, data: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a distribution by RECORD, without what the installation made."""
+    """Yield a distribution's files by RECORD, without the installation's own."""
     if one.files is None:
         raise DistributionError(f"which files {one.name} has is not known", hint=_INSTALL)
     made = {point.name for point in one.entry_points if point.group.endswith("_scripts")}
@@ -116,12 +120,18 @@ def _recorded(one: Distribution, info: str, data: str) -> Iterator[tuple[str, by
 
 
 def _unplaced(script: bytes) -> bytes:
-    """Return a script as a wheel has it: the installer writes which Python runs it, and here that is ours."""
+    """Return a script as in a wheel, with `#!python` restored.
+
+    The installer writes the interpreter into it, and here that is ours.
+    """
     return _SHEBANG.sub(b"#!python", _BY_SHELL.sub(b"#!python", script))
 
 
 def _own(one: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of reprobuild, wherever it runs from: a checkout has no list of them."""
+    """Yield the files of reprobuild, wherever it runs from.
+
+    A checkout has no list of them.
+    """
     for package in (NAME, "reprobuild_runtime"):
         root = Path(str(files(package)))
         for path in sorted(root.rglob("*")):

@@ -1,6 +1,7 @@
-"""How an image was made: an in-toto Statement with SLSA's provenance.
+"""The provenance of an image: an in-toto Statement of SLSA.
 
-https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance
+https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
+https://slsa.dev/spec/v1.0/provenance
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from reprobuild.store.fetch import artefacts
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 FILE = "provenance.intoto.json"
-# Names by which readers know the form of what follows; nothing is asked there.
+# Names by which readers know the format of a document; these addresses are never requested.
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _PREDICATE = "https://slsa.dev/provenance/v1"
 _BUILD = "urn:reprobuild:build:v1"
@@ -25,7 +26,7 @@ _BUILDER = "urn:reprobuild:builder:"
 
 
 class _Resource(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A thing by its bytes (`digest`: {algorithm: hex}), and where it was found."""
+    """A resource by its digest ({algorithm: hex}), and its source."""
 
     name: str
     digest: dict[str, str]
@@ -33,12 +34,13 @@ class _Resource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def provenance(lock: Lock, image: Image) -> bytes:
-    """Return how an image was made; the same lock and the same image give the same bytes.
+    """Return an image's provenance, reproducible from lock and image.
 
-    Its subjects are the manifest of the image, and the single files that were made of it. The lock decides the image,
-    so it is the only parameter beside the builder. The dependencies are every file that the lock names, those
-    among it that were only used to make it, too. There is no time in it, no machine, and no version of the program
-    but that of the files in the image (by their digest): who builds again can compare bytes. It is not signed.
+    The same lock and the same image give the same bytes. Its subjects are the manifest of the image, and the
+    single files that were made of it. The lock determines the image, so it is the only parameter beside the
+    builder. The dependencies are every file that the lock names, including those only used for the build. It
+    has no time, no machine, and no version of the program except that of the files in the image (by their
+    digest): another build can compare bytes. It is not signed.
 
     Args:
         lock: sealed.

@@ -1,7 +1,8 @@
-"""pull: an image of a registry, and what belongs to it, as a folder of results.
+"""The command `pull`: a registry's image as an output directory.
 
-Nothing is believed. The image is what its digest says; its tree is computed from its layers; `belonging` says which
-lock and which papers are taken. Names of files are ours, whatever a registry calls them.
+It has the attachments, too. All input is untrusted. The image is checked by its digest; its tree is computed
+from its layers; `referrers` decides which lock and which attachments are accepted. File names are ours,
+whatever a registry calls the files.
 """
 
 from __future__ import annotations
@@ -45,23 +46,23 @@ from reprobuild.store.fetch import fetch
 from reprobuild.store.roots import keep
 from reprobuild.store.store import Store
 
-# Stands, with a digest, in a folder that a pull of that image began to fill: what is there is its own.
+# Marks, with a digest, a directory that a pull of that image began to fill: its files are that pull's own.
 _BEGUN = ".pulling-"
 _ANOTHER = "name another folder: `reprobuild pull REF -o OUT`"
 _AGAIN = f"pull again: what came is kept. If it goes wrong in the same way, {OTHER}"
 
 
 class PullResult(Struct, frozen=True, kw_only=True):
-    """What became of a pull.
+    """The result of a pull.
 
     Attributes:
-        out: the folder of results.
+        out: the output directory.
         reference: HOST/NAME@DIGEST.
-        image: as `image.json` has it.
+        image: as in `image.json`.
         brought: the number of blobs that were missing in the store.
-        referrers: what belongs to the image.
-        strangers: how many others say to belong to it; nothing of them was read.
-        origin: who made the lock, as far as is known, and what it means to follow it.
+        referrers: the attachments of the image.
+        strangers: the number of other referrers; they were not read.
+        origin: the maker of the lock, as far as known, and the meaning of trusting it.
     """
 
     out: Path
@@ -74,7 +75,7 @@ class PullResult(Struct, frozen=True, kw_only=True):
 
     @property
     def document(self) -> dict[str, Any]:
-        """What `pull --json` prints."""
+        """The document of `pull --json`."""
         found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, out=str(self.out)))
         return found
 
@@ -82,19 +83,19 @@ class PullResult(Struct, frozen=True, kw_only=True):
 def pull(
     text: str, out: Path, session: RunContext, services: Mapping[str, str], platform: str = ""
 ) -> PullResult:
-    """Bring an image, and what belongs to it, into the store, and write a folder of results.
+    """Fetch an image with attachments into an output directory.
 
     Args:
         text: the reference: HOST/NAME:TAG or HOST/NAME@DIGEST.
-        out: the folder; missing, or empty, or with what was left by an earlier pull of the same image.
-        session: what the program works with.
+        out: the directory; missing, or empty, or with the files of an earlier pull of the same image.
+        session: the context of the run.
         services: the user's own addresses of services.
-        platform: where there are images for several; empty for the only one.
+        platform: selects one of several images; empty for the only one.
 
     Raises:
-        UsageError: the reference is none.
-        DistributionError: the registry cannot be reached, refuses, or gives other things than it says; the image
-            has no lock; `out` holds another image, or what no pull left there.
+        UsageError: the reference is not valid.
+        DistributionError: the registry cannot be reached, refuses, or sends wrong content; the image has no lock;
+            `out` holds another image, or files that no pull left there.
     """
     reference = parse_reference(text, "REF")
     net, hub = open_net(session, services)
@@ -129,7 +130,7 @@ def pull(
     session.say(f"pulled {exact} into {out}: {brought} blobs brought")
     whence = origin(
         str(exact), False, ""
-    )  # a registry names no maker, whoever may write there can attach a lock
+    )  # a registry names no maker, and everyone with write access can attach a lock
     session.say(whence)
     return PullResult(
         out=out, reference=str(exact), image=image, brought=brought, strangers=offers.strangers,
@@ -138,10 +139,10 @@ def pull(
 
 
 def _former(out: Path, digest: str) -> Image | None:
-    """Return the image that a folder states, the one of this pull.
+    """Return the image that a directory states, or None.
 
     Raises:
-        DistributionError: the folder holds anything else than what a pull of this image left: it would be replaced.
+        DistributionError: the directory holds other files than a pull of this image left: they would be replaced.
     """
     former = former_image(out)
     if former is not None and former.manifest != digest:
@@ -153,7 +154,10 @@ def _former(out: Path, digest: str) -> Image | None:
 
 
 def _begin(out: Path, digest: str) -> None:
-    """Mark a folder as one that a pull began to fill; a link in the place of the mark is not followed."""
+    """Mark a directory as begun by a pull.
+
+    A link in the place of the mark is not followed.
+    """
     place = _begun(out, digest)
     try:
         touch_below(out, place.name, mode=0o644)
@@ -166,7 +170,10 @@ def _begun(out: Path, digest: str) -> Path:
 
 
 def _write_image(lock: Lock, found: BaseImage, out: Path, store: Store) -> Image:
-    """Write the layout, the lock and the recipe; return the image, whose tree is computed from the layers."""
+    """Write layout, lock and recipe; return the image.
+
+    Its tree is computed from the layers.
+    """
     reference = name_of(lock)
     blobs = [found.config.sha256, *(layer.file.sha256 for layer in found.layers)]
     link_layout(out / LAYOUT, store, found.digest.removeprefix("sha256:"), blobs, lock.platform, reference)

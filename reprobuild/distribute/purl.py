@@ -1,6 +1,7 @@
-"""Names of packages that other tools know: package URLs, and the addresses that go with them.
+"""Package URLs, and the addresses that go with them.
 
-The types are those of https://github.com/package-url/purl-spec/tree/main/types-doc.
+Other tools know these names. The types are those of
+https://github.com/package-url/purl-spec/tree/main/types-doc.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.lock.python import CondaPackage, Source, Wheel
 from reprobuild.lock.system import BaseImage
 
-# Schemes of addresses that somebody else can ask; a `file:` of the machine that made the lock says nothing there.
+# Schemes of addresses that other machines can reach; a `file:` of the machine that made the lock has no
+# meaning there.
 _SHARED = ("http", "https", "git", "ssh")
-# What RFC 3986 lets an address hold, beside what is in words of any language, which it does not.
+# The characters that RFC 3986 allows in an address; letters outside ASCII are not among them.
 _PLAIN = "!#$%&'()*+,/:;=?@[]~"
 
 
 def address(url: str) -> str:
-    """Return an address as a document for others may hold it, without a login; empty where it is none for them."""
+    """Return an address for a shared document, without a login.
+
+    It is empty for an address that others cannot reach.
+    """
     clean = strip_credentials(url)[0]
     try:
         parts = urllib.parse.urlsplit(clean)
@@ -31,17 +36,17 @@ def address(url: str) -> str:
 
 
 def of_deb(name: str, version: str, architecture: str, distribution: str, release: str) -> str:
-    """Return the name of a system package."""
+    """Return the package URL of a system package."""
     return _purl("deb", distribution, name, version, arch=architecture, distro=release)
 
 
 def of_wheel(wheel: Wheel) -> str:
-    """Return the name of a distribution of Python."""
+    """Return the package URL of a Python distribution."""
     return _purl("pypi", "", wheel.name, wheel.version)
 
 
 def of_conda(package: CondaPackage) -> str:
-    """Return the name of a package of conda."""
+    """Return the package URL of a conda package."""
     channel = strip_credentials(package.channel)[0]
     return _purl(
         "conda",
@@ -55,7 +60,10 @@ def of_conda(package: CondaPackage) -> str:
 
 
 def of_source(source: Source) -> str:
-    """Return the name of a source tree: a commit of a repository, wherever that is."""
+    """Return the package URL of a source tree.
+
+    It names a commit of a repository, if possible with the address.
+    """
     url = address(source.url)
     return _purl(
         "generic", "", source.name, source.commit, vcs_url=f"git+{url}@{source.commit}" if url else ""
@@ -63,7 +71,10 @@ def of_source(source: Source) -> str:
 
 
 def of_image(image: BaseImage) -> str:
-    """Return the name of an image of a registry; the part of its reference before the tag is where it is."""
+    """Return the package URL of an image of a registry.
+
+    The part of its reference before the tag is its location.
+    """
     place = image.reference.partition("@")[0]
     head, slash, last = place.rpartition("/")
     name, _, tag = last.partition(":")
@@ -71,12 +82,12 @@ def of_image(image: BaseImage) -> str:
 
 
 def of_other(name: str, version: str) -> str:
-    """Return the name of something that comes from no index of packages."""
+    """Return the package URL of something without an index."""
     return _purl("generic", "", name, version)
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, **qualifiers: str) -> str:
     said = {key: value for key, value in qualifiers.items() if value}
-    # The library takes blanks and slashes off both ends, and cannot write what is then left of `/`.
+    # The library strips blanks and slashes from both ends, and cannot write the empty rest of `/`.
     shown = name if name.strip().strip("/") else "unnamed"
     return PackageURL(kind, namespace or None, shown, version or None, said or None).to_string()

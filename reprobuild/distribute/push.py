@@ -1,7 +1,8 @@
-"""push: the image of a folder of results to a registry, with what belongs to it.
+"""The command `push`: an output directory's image to a registry.
 
-Blobs first, then the manifest by its digest, then lock, certificate, bill of materials and provenance, and the tag
-last: who asks for the tag finds all of it, whenever this was interrupted.
+Attachments are sent, too. Blobs are sent first, then the manifest by its digest, then lock, verdict file,
+bill of materials and provenance, and the tag last: a client of the tag finds all of it, even if this was
+interrupted.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ _BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
 class AttachedFile(Struct, frozen=True, kw_only=True):
-    """A paper of an image in a registry: its kind, and the digest of its manifest."""
+    """An attachment of a registry's image, with its manifest's digest."""
 
     kind: Kind
     digest: str
 
 
 class PushResult(Struct, frozen=True, kw_only=True):
-    """What became of a push.
+    """The result of a push.
 
     Attributes:
-        reference: by which anybody gets exactly this image: HOST/NAME@DIGEST.
-        tag: that names it, too; empty for none.
-        sent: the number of blobs that went out, and `sent_bytes` how many bytes they have.
+        reference: exact reference of this image: HOST/NAME@DIGEST.
+        tag: another name of it; empty for none.
+        sent: the number of sent blobs, and `sent_bytes` their size.
         there: the number of blobs that the registry had.
-        attached: lock, certificate, bill of materials, provenance.
-        api: the registry lists what belongs to an image itself; else a tag does.
+        attached: lock, verdict file, bill of materials, provenance.
+        api: the registry lists the image's referrers itself; else a tag does.
     """
 
     reference: str
@@ -61,7 +62,7 @@ class PushResult(Struct, frozen=True, kw_only=True):
 
     @property
     def document(self) -> dict[str, Any]:
-        """What `push --json` prints."""
+        """The document of `push --json`."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
@@ -72,7 +73,7 @@ class _Image(Struct):
 
 
 class _Count:
-    """How much went out, which the session's progress is told."""
+    """Counts of sent blobs and bytes, for the progress."""
 
     def __init__(self, session: RunContext) -> None:
         self._session = session
@@ -90,19 +91,21 @@ class _Count:
 def push(
     lock: Lock, image: Image, out: Path, text: str, session: RunContext, services: Mapping[str, str]
 ) -> PushResult:
-    """Bring the image of a folder of results, and what belongs to it, into a registry. Only what is missing travels.
+    """Send an output directory's image and attachments to a registry.
+
+    Only missing blobs are sent.
 
     Args:
-        lock, image: of the folder.
-        out: the folder of results.
+        lock, image: of the directory.
+        out: the output directory.
         text: the reference: HOST/NAME:TAG, HOST/NAME@DIGEST, or both.
-        session: what the program works with.
+        session: the context of the run.
         services: the user's own addresses of services.
 
     Raises:
-        UsageError: the reference is none.
-        DistributionError: its digest is that of another image; the registry cannot be reached, refuses, or is
-            broken; the folder is damaged; something that goes along looks like a secret.
+        UsageError: the reference is not valid.
+        DistributionError: its digest is that of another image; the registry cannot be reached, refuses, or is broken;
+            the directory is damaged; an attachment looks like a secret.
     """
     reference = parse_reference(text, "REF")
     if reference.digest and reference.digest != image.manifest:
@@ -110,7 +113,7 @@ def push(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
             hint="leave the digest out, or push the folder that has it",
         )
-    found = papers(lock, image, out)  # before anything goes out
+    found = papers(lock, image, out)  # before anything is sent
     refuse_secret_files(lock, beside(out, lock, session.store))
     net, hub = open_net(session, services)
     count = _Count(session)
@@ -134,7 +137,10 @@ def push(
 
 
 def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
-    """Return the manifest of a layout, and its blobs: each once, the configuration last."""
+    """Return the manifest of a layout, and its blobs.
+
+    Each blob is listed once, the configuration last.
+    """
     try:
         content = read_plain(layout / "blobs" / "sha256" / checked_hex(image.manifest), LARGEST_JSON)
         manifest = msgspec.json.decode(content, type=_Image)
@@ -149,7 +155,10 @@ def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
 
 
 def _refuse_unnamed(layout: Path, lock: Lock) -> None:
-    """Stop where the image does not name its lock: nobody who pulls it could tell which lock is its own."""
+    """Refuse an image that does not name its lock.
+
+    A machine that pulls it could not identify the right lock.
+    """
     runtime = read_layout(layout).config.get("config") or {}
     if (runtime.get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
         raise DistributionError(
@@ -175,7 +184,10 @@ def _send_blobs(
 def _attach(
     repository: OciRepository, found: list[Attachment], subject: Descriptor, count: _Count
 ) -> tuple[tuple[AttachedFile, ...], bool]:
-    """Attach papers to an image; return them, and whether the registry lists them itself."""
+    """Attach files to an image; return them, and a flag.
+
+    The flag is true if the registry lists referrers itself.
+    """
     count.done(repository.put(EMPTY, digest_of(EMPTY), len(EMPTY)), len(EMPTY))
     made = []
     for paper in found:

@@ -1,4 +1,4 @@
-"""The README of a bundle: what it is, and what to type where it arrives."""
+"""The README of a bundle, with commands for its recipient."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ _PROGRAM = """
 
 
 def render_readme(lock: Lock, image: Image, parts: Collection[str], *, certified: bool) -> str:
-    """Return the text, which follows from its arguments.
+    """Return the text, determined by its arguments.
 
     Args:
-        lock, image: what is in the bundle.
-        parts: of `contents.Part`, those that came along.
-        certified: whether a certificate did.
+        lock, image: those of the bundle.
+        parts: of `bundle_contents.Part`, those in the bundle.
+        certified: whether a verdict file is included.
     """
     head = _HEAD.format(
         reference=image.reference, lock=lock.digest, tree=image.tree, config=image.config, manifest=image.manifest,

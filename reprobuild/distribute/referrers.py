@@ -1,8 +1,8 @@
-"""What says to belong to an image in a registry, and what of it is believed.
+"""The referrers of a registry's image, and their validation.
 
-Anybody who may write to a repository can attach anything to an image in it. The image's own configuration names the
-digest of its lock; a certificate must be of this image, lock and tree, and says what somebody saw on his machine: it is
-not signed. Bill of materials and provenance must be what follows from the lock.
+Everyone who may write to a repository can attach anything to an image in it. The image's own configuration
+names the digest of its lock; a verdict file must be of this image, lock and tree, and reports observations on
+another machine: it is not signed. Bill of materials and provenance must follow from the lock.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from reprobuild.lock.system import BaseImage
 from reprobuild.output.directory import LOCK
 from reprobuild.store.store import Store
 
-# Of one kind; a registry may list any number, and each is a request.
+# Of one kind; a registry may list any number, and each costs a request.
 MOST_OF_A_KIND = 20
-# Each is asked for patiently, which takes a while.
+# Each is requested with retries, and takes a while.
 MOST_FAILED = 3
 _NOT_OURS = (
     "it was pushed by another tool, or copied without what belongs to it: `docker pull` takes it as it is; push it "
@@ -55,14 +55,20 @@ _NOT_OURS = (
 
 
 class ReferrerList(Struct, frozen=True, kw_only=True):
-    """What says to belong to an image, by its kind; `strangers` is the number of all others, which are not read."""
+    """The referrers of an image by kind; others are counted.
+
+    `strangers` is the number of all others, which are not read.
+    """
 
     by_kind: Mapping[Kind, list[Descriptor]]
     strangers: int
 
 
 class FoundReferrer(Struct, frozen=True, kw_only=True):
-    """A paper that was found: its kind, the digest of its manifest, the file that it became, or why none."""
+    """An attachment that was found.
+
+    It has its kind, the digest of its manifest, and its file, or the reason for its absence.
+    """
 
     kind: Kind
     digest: str
@@ -71,7 +77,7 @@ class FoundReferrer(Struct, frozen=True, kw_only=True):
 
 
 class _Found(Struct, frozen=True, kw_only=True):
-    """A paper of a registry, before it is known whether it is believed."""
+    """An attachment of a registry before its validation."""
 
     paper: Attachment
     manifest: str
@@ -86,12 +92,12 @@ class _Config(Struct):
 
 
 def lock_named(repository: OciRepository, found: BaseImage, store: Store) -> str:
-    """Return the digest of the lock that an image's own configuration names; empty where it names none.
+    """Return the lock's digest from an image's configuration, or "".
 
     Args:
-        repository: where the image is.
+        repository: the repository of the image.
         found: the image, whose configuration is in the store.
-        store: has it.
+        store: has the configuration.
 
     Raises:
         DistributionError: the configuration cannot be read.
@@ -107,12 +113,12 @@ def lock_named(repository: OciRepository, found: BaseImage, store: Store) -> str
 
 
 def offers_of(repository: OciRepository, digest: str, named: str) -> ReferrerList:
-    """Ask a registry what says to belong to an image; of each kind so many are looked at.
+    """Return an image's referrers, with a bound for each kind.
 
     Args:
-        repository: where the image is.
+        repository: the repository of the image.
         digest: of its manifest.
-        named: the digest of its lock: what says to be that is looked at first.
+        named: the digest of its lock: referrers that claim to be it come first.
 
     Raises:
         DistributionError, FetchError: see `Repository.referrers`.
@@ -127,10 +133,12 @@ def offers_of(repository: OciRepository, digest: str, named: str) -> ReferrerLis
 
 
 def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subject: str) -> Iterator[_Found]:
-    """Yield the papers of a kind that are for this image. What is broken is passed over: others may be whole.
+    """Yield an image's attachments of a kind; skip broken ones.
+
+    Others may be valid.
 
     Raises:
-        FetchError: so many could not be had that it is not the papers.
+        FetchError: too many attachments failed for an error of single ones.
     """
     failed = 0
     for one in offers.by_kind[kind]:
@@ -149,17 +157,19 @@ def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subje
 
 
 def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, named: str, store: Store) -> Lock:
-    """Return the lock whose digest the image's own configuration names, whoever attached it.
+    """Return the lock whose digest the image's configuration names.
+
+    The uploader does not matter.
 
     Args:
-        repository: where the image is.
-        offers: what says to belong to it.
+        repository: the repository of the image.
+        offers: its referrers.
         digest: of its manifest.
         named: the digest of the lock.
-        store: for what is read.
+        store: for files that are read.
 
     Raises:
-        DistributionError: there is none, or it is of a version that this program does not know.
+        DistributionError: there is none, or its version is unknown to this program.
         FetchError: see `_contents`.
     """
     for one in _contents(repository, "lock", offers, digest) if named else ():
@@ -177,12 +187,13 @@ def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, name
 def write_believed(
     repository: OciRepository, offers: ReferrerList, lock: Lock, image: Image, out: Path
 ) -> tuple[str, tuple[FoundReferrer, ...]]:
-    """Write the papers of an image that can be believed into a folder of results.
+    """Write an image's valid attachments into an output directory.
 
-    No certificate becomes `verdict.json`, which is that of this machine: who attached it may have written anything.
+    No verdict file becomes `verdict.json`, which is that of this machine: its uploader may have written
+    anything.
 
     Returns:
-        The builder of the image, which its provenance tells, and every paper that is for this image.
+        The builder of the image, which its provenance names, and every attachment of this image.
     """
     told: list[FoundReferrer] = []
     builder = NATIVE
@@ -206,9 +217,9 @@ def write_believed(
 
 
 def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
-    """Return the digest of each paper that follows from a lock, and the builder of which it is true, by kind.
+    """Return each valid attachment's digest and builder, by kind.
 
-    They are computed once: a repository can hold many papers.
+    These are the attachments that follow from a lock. They are computed once: a repository can hold many.
     """
     provenances: dict[str, str] = {}
     for name in (NATIVE, *BUILDERS):
@@ -219,7 +230,7 @@ def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
 
 
 def _keep(content: bytes, out: Path) -> str:
-    """Write a certificate under the name of its digest, and return that."""
+    """Write a verdict file under its digest; return the name."""
     name = f"verdict-{hashlib.sha256(content).hexdigest()}.json"
     write_file(out / name, content)
     return name

@@ -1,4 +1,4 @@
-"""The way to a registry: a client with the user's logins, and failures as those of handing over."""
+"""Access to a registry: a client with logins, and errors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from reprobuild.infra.http.client import Net
 
 
 def open_net(session: RunContext, services: Mapping[str, str]) -> tuple[Net, str]:
-    """Return a client with the user's logins for registries, and the address of Docker's own registry.
+    """Return a client with registry logins, and Docker Hub's address.
 
     Args:
-        session: says whether there is a network, and the user's environment.
+        session: has the network settings, and the user's environment.
         services: the user's own addresses, by name.
 
     Raises:
         UsageError: there is no such service.
     """
     hub = read_services(services)["docker-hub"].url
-    # What stands in its place is another host, and gets the login that the user has for that one.
+    # A replacement is another host, and gets the user's login for that one.
     gate = Logins(session.env, read_services({})["docker-hub"].url)
     return Net(
         offline=session.net.offline, gate=gate, hidden=session.net.hidden, netrc=session.net.netrc
@@ -32,7 +32,7 @@ def open_net(session: RunContext, services: Mapping[str, str]) -> tuple[Net, str
 
 @contextlib.contextmanager
 def shipping() -> Iterator[None]:
-    """Let what fails in other rooms be a failure of handing over, with the same words."""
+    """Convert errors of other packages to `DistributionError`."""
     try:
         yield
     except (FetchError, LockError, BuildError) as err:

@@ -1,7 +1,8 @@
-"""The bill of materials of an image: CycloneDX 1.6 in JSON, from the lock alone.
+"""The bill of materials of an image: CycloneDX 1.6 in JSON.
 
-https://cyclonedx.org/docs/1.6/json/. It is written by our own structs, as its bytes are to follow from the lock:
-`cyclonedx-python-lib` 11 adds and orders fields by its release. That library reads and validates it in the tests.
+It uses only the lock. https://cyclonedx.org/docs/1.6/json/. It is written by our own structs, because its
+bytes must follow from the lock: `cyclonedx-python-lib` 11 adds and orders fields by its release. That library
+reads and validates it in the tests.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reprobuild.lock.system import Artefact, dpkg_name
 
 MEDIA_TYPE = "application/vnd.cyclonedx+json"
 FILE = "sbom.cdx.json"
-# Names of serial numbers (RFC 9562, 5.5): one for each digest of a lock.
+# Namespace of serial numbers (RFC 9562, 5.5): one for each digest of a lock.
 _NAMES = uuid.uuid5(uuid.NAMESPACE_URL, "urn:reprobuild:lock")
 
 
@@ -60,15 +61,16 @@ class _Dependency(Struct, frozen=True, rename={"on": "dependsOn"}):
 
 
 def cyclonedx(lock: Lock) -> bytes:
-    """Return what is in the image of a lock, as CycloneDX 1.6; the same lock gives the same bytes.
+    """Return the contents of a lock's image, as CycloneDX 1.6.
 
-    System packages, the packages of an image that the base begins with, distributions of Python, packages of conda,
-    source trees, an interpreter of its own, and our own files: each with the sha256 of its file, where there was one.
-    What was only used to make it is in the provenance. Licenses are not in a lock, so they are not in here.
-    It has no time and no version of the program. Addresses have no logins.
+    The same lock gives the same bytes. Components are system packages, the packages of an image that the base
+    begins with, Python distributions, conda packages, source trees, an interpreter of its own, and the
+    runtime files, each with the sha256 of its file, if there was one. Files only used for the build are in
+    the provenance. Licenses are not in a lock, so they are missing here. It has no time and no version of the
+    program. Addresses have no logins.
 
     Args:
-        lock: sealed or not; only a sealed one tells what its sources became.
+        lock: sealed or not; only a sealed one names the wheels built from its sources.
     """
     root = _Component(
         type="container", ref=f"lock:{lock.digest}", name="frozen-environment", version=f"sha256:{lock.digest}",
@@ -77,7 +79,7 @@ def cyclonedx(lock: Lock) -> bytes:
     found = {one.ref: one for one in _components(lock)}
     components = [found[ref] for ref in sorted(found)]
     document = {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",  # its identifier; nothing is asked there
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",  # its identifier; it is never requested
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{uuid.uuid5(_NAMES, lock.digest)}",
@@ -144,7 +146,10 @@ def _python(lock: Lock) -> Iterator[_Component]:
 
 
 def _source(source: Source) -> _Component:
-    """Return a source tree; its hash is that of a tar of exactly this tree, captured changes and all."""
+    """Return the component of a source tree.
+
+    Its hash is that of a tar of exactly this tree, with captured changes.
+    """
     purl, url = purls.of_source(source), purls.address(source.url)
     return _Component(
         type="application" if not source.installed else "library",
@@ -168,7 +173,10 @@ def _of_hash(name: str, version: str, sha256: str) -> _Component:
 
 
 def _requirements(lock: Lock, found: dict[str, _Component]) -> Iterator[_Dependency]:
-    """Yield what each distribution requires of what is there; what is missing is a conflict, told elsewhere."""
+    """Yield the installed requirements of each distribution.
+
+    A missing one is a conflict, reported elsewhere.
+    """
     built = lock.realised.wheels if lock.realised else ()
     wheels = [wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment"]
     there = {str(canonicalize_name(wheel.name)): purls.of_wheel(wheel) for wheel in wheels}

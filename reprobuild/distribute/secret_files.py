@@ -1,4 +1,7 @@
-"""The last gate for files of sources whose names say that they hold secrets: such as `.env`."""
+"""The last check for secret files in sources.
+
+Their names identify these files, such as `.env`.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from reprobuild.lock.system import Artefact
 from reprobuild.recipe.render import source_file
 from reprobuild.store.store import Store, hash_file
 
-SECRET_FILE = "secret-file"  # the class of the rulings of `lock` that accept one
+SECRET_FILE = "secret-file"  # the kind of the resolutions of `lock` that accept one
 _LARGEST = 16 << 20
 
 
 def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None]) -> None:
-    """Stop where a source has a file that is a secret by its name, and the lock does not accept it.
+    """Refuse a source's secret files without acceptance in the lock.
 
     Args:
-        lock: its rulings say what the user accepted.
-        place_of: the tar of a source, None where it is not at hand.
+        lock: its resolutions record the files that the user accepted.
+        place_of: returns the tar of a source, or None if it is not available.
 
     Raises:
         DistributionError: with source and path; never the text.
@@ -42,7 +45,10 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
 
 
 def beside(out: Path, lock: Lock, store: Store) -> Callable[[Artefact], Path | None]:
-    """Return how to find the tar of a source: in the store, or in the context of a folder of results."""
+    """Return a function that finds the tar of a source.
+
+    It looks in the store, and in the context of an output directory.
+    """
     places = {source.file.sha256: out / "context" / source_file(source) for source in lock.sources}
 
     def place_of(file: Artefact) -> Path | None:
@@ -55,7 +61,7 @@ def beside(out: Path, lock: Lock, store: Store) -> Callable[[Artefact], Path | N
 
 
 def _secret_files(place: Path) -> Iterator[str]:
-    """Yield the paths in the tar of a source that are secrets by their names."""
+    """Yield the paths of secret files in a source's tar."""
     with tarfile.open(place) as tar:
         for member in tar:
             stream = tar.extractfile(member) if secrets.secret_name_of_file(member.name) else None

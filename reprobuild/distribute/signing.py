@@ -1,6 +1,7 @@
-"""Signatures of bundles, by OpenSSH: `ssh-keygen -Y sign`, which is wherever ssh is.
+"""Signatures of bundles by OpenSSH: `ssh-keygen -Y sign`.
 
-https://man.openbsd.org/ssh-keygen.1#Y~4; https://github.com/openssh/openssh-portable/blob/master/PROTOCOL.sshsig
+The program is available with every ssh. https://man.openbsd.org/ssh-keygen.1#Y~4;
+https://github.com/openssh/openssh-portable/blob/master/PROTOCOL.sshsig
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from reprobuild.errors import DistributionError
 from reprobuild.infra import proc
 
 _NO_SIGN = f"{NEW_KEYGEN}, or leave --sign out"
-# What OpenSSH's programs read else of an environment leads to agents, askers and libraries, which nobody needs here.
-_SIGN_SECONDS = 600  # for somebody to type a passphrase, or to touch a key
+# Other variables that OpenSSH's programs read lead to agents, askers and libraries, and are not needed here.
+_SIGN_SECONDS = 600  # for a person to type a passphrase, or to touch a key
 _KEPT = ("PATH", "HOME", "TMPDIR")
 
 
 def sign(content: bytes, key: Path, env: Mapping[str, str]) -> bytes:
-    """Return the signature of bytes by a key; Ed25519 and RSA sign the same bytes alike each time.
+    """Return the signature of bytes by a key.
+
+    Ed25519 and RSA sign the same bytes alike each time.
 
     Args:
-        content: what is signed.
+        content: the bytes to sign.
         key: a private key of ssh, or a public one whose private key the agent has.
         env: the user's environment, with the agent's address.
 
@@ -55,11 +58,13 @@ def sign(content: bytes, key: Path, env: Mapping[str, str]) -> bytes:
 
 
 class _NoKeygenError(DistributionError):
-    """`ssh-keygen` cannot be run."""
+    """An error: `ssh-keygen` cannot be run."""
 
 
 def looking_by(env: Mapping[str, str]) -> Keygen:
-    """Return what starts `ssh-keygen -Y` for a look at a signature: in time, and with little of the environment.
+    """Return a function that verifies signatures by `ssh-keygen -Y`.
+
+    It has a time limit, and passes on only a few variables.
 
     Args:
         env: the user's environment.
@@ -78,9 +83,9 @@ def looking_by(env: Mapping[str, str]) -> Keygen:
         except proc.ProcessFailedError as err:
             if is_too_old(err.stderr):
                 raise Absent(TOO_OLD, NEW_KEYGEN) from None
-            return None  # it was asked a question, and says no
+            return None  # the check failed
         except proc.ProcessTimeoutError as err:
-            # That of `proc` names the files of a folder that is gone by now.
+            # The error of `proc` names the files of a directory that no longer exists.
             raise Refused(
                 str(err), "run it again; `command -v ssh-keygen` names the program that waits"
             ) from None

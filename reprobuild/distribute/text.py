@@ -1,4 +1,4 @@
-"""What is printed of bundles, and of what was pulled."""
+"""Text output on bundles and pulled images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reprobuild.distribute.unbundle import UnbundleResult
 
 
 def render_bundled(done: BundleResult) -> str:
-    """Return what was written, and how it is taken apart."""
+    """Return the summary of a written bundle."""
     first = done.files[0] if len(done.files) == 1 else f"{done.files[0]} and {len(done.files) - 1} more"
     again = (
         "with all its inputs"
@@ -30,7 +30,7 @@ def render_bundled(done: BundleResult) -> str:
 
 
 def render_unbundled(done: UnbundleResult) -> str:
-    """Return what came of a bundle, and what can be done with it."""
+    """Return the summary of an unpacked bundle."""
     out = shlex.quote(done.out)
     against = f" --against {shlex.quote(done.out + '/verdict.json')}" if done.certified else ""
     signed = f"by {done.signer}" if done.signer else "yes, nobody looked by whom" if done.signed else "no"
@@ -47,7 +47,7 @@ def render_unbundled(done: UnbundleResult) -> str:
 
 
 def render_pulled(pulled: PullResult) -> str:
-    """Return what came, and what it can be compared with."""
+    """Return the summary of a pull."""
     check = f"check it here: reprobuild verify {shlex.quote(str(pulled.out))}"
     certificates = [one.file for one in pulled.referrers if one.kind == "certificate" and one.file]
     against = [f"{check} --against {shlex.quote(str(pulled.out / file))}" for file in certificates]

@@ -1,4 +1,7 @@
-"""unbundle: a bundle to a folder of results, and its inputs to a store; every byte is compared."""
+"""The command `unbundle`: a bundle to an output directory.
+
+Its inputs go into a store; every byte is compared.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +40,22 @@ from reprobuild.store.store import DamagedError, Store, hash_file
 
 
 class UnbundleResult(Struct, frozen=True, kw_only=True):
-    """What came of a bundle.
+    """The result of unpacking a bundle.
 
     Attributes:
-        out: the folder of results.
-        new: False where its files stood there already, whole.
-        strangers: paths in that folder that the bundle does not have, or that differ; at most 20.
-        members: how many files the bundle has.
-        inputs: how many inputs of the lock came with it and are in the store.
+        out: the output directory.
+        new: False if its files were there already, complete.
+        strangers: paths in that directory that the bundle does not have, or that differ; at most 20.
+        members: the number of files in the bundle.
+        inputs: the number of the lock's inputs that came with it and are in the store.
         signed: the bundle has a signature.
-        signer: of those asked for, the one who signed; empty where nobody was asked for.
+        signer: the signer among the allowed ones; empty if no signer was required.
         lock, manifest: digests of lock (hex) and image.
-        certified: the certificate of the bundle is in the folder, and is one of this image.
-        doubted: the paths of papers, recipes and programs of it that do not follow from the lock, and of what was not
-            looked into: `image.sif`, `reprobuild/`. The page of the certificate, which is written anew, is among them
-            where another one came.
-        origin: who made the lock, as far as is known, and what it means to follow it.
+        certified: the bundle's verdict file is in the directory, and is one of this image.
+        doubted: the paths of attachments, recipes and programs that do not follow from the lock, and of files
+            that were not checked: `image.sif`, `reprobuild/`. The page of the verdict is written again, and
+            is among them if the bundle had another one.
+        origin: the maker of the lock, as far as known, and the meaning of trusting it.
     """
 
     out: str
@@ -73,25 +76,26 @@ def unbundle(
     file: Path, out: Path, store: Store, env: Mapping[str, str], *, signers: Path | None, say: Callable[[str], None],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> UnbundleResult:  # fmt: skip
-    """Unpack a bundle into a folder of results, which appears whole, and put its inputs into the store.
+    """Unpack a bundle, and put its inputs into the store.
 
-    They go there each time: where `out` stands already and they have left it for another store, from the bundle.
+    The directory appears complete. The inputs are stored each time, from the bundle if `out` exists already
+    and its inputs were moved to another store.
 
     Args:
-        file: the bundle, or what the names of its parts have in common.
-        out: a new folder.
+        file: the bundle, or the common part of the names of its parts.
+        out: a new directory.
         store: takes the inputs, and keeps the lock.
         env: the user's environment, for `ssh-keygen`.
-        signers: a file of allowed signers (ssh-keygen(1)), of whom one must have signed; None to ask for nobody.
-        say: is told each step.
-        progress: told (bytes so far, bytes in all).
+        signers: a file of allowed signers (ssh-keygen(1)), one of whom must have signed; None to skip this
+            check.
+        say: called with each step.
+        progress: called with (bytes so far, bytes in all).
 
     Raises:
-        DistributionError: a part is missing, a copy was cut, a byte is not what it must be, nobody of those
-            asked for signed, or the files do not belong together. What is whole is kept for the next run,
-            but nothing is in `out`.
+        DistributionError: a part is missing, a copy was cut, a byte is wrong, no allowed signer signed, or the files
+            do not belong together. Complete files are kept for the next run, but `out` stays empty.
     """
-    told, out = str(out), out.absolute()  # where it is the working directory, another takes its place
+    told, out = str(out), out.absolute()  # if it is the working directory, another takes its place
     with _opened(file, signers, env) as found:
         stated = read_manifest(found.manifest)
         if found.signature and not signers:
@@ -169,7 +173,7 @@ def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterato
 
 
 def _refuse_other(stated: Manifest, lock: Lock, image: Image) -> None:
-    """Stop where the manifest of a bundle tells of another lock or image than its files are."""
+    """Refuse a bundle whose manifest names another lock or image."""
     names = (image.reference, image.tree, image.config, image.manifest)
     told = stated.image
     if (stated.lock, told.reference, told.tree, told.config, told.manifest) != (lock.digest, *names):
@@ -183,27 +187,27 @@ def _sha256(path: Path) -> str:
 
 
 def _drop(tree: Path, inputs: Sequence[Member], store: Store) -> None:
-    """Remove inputs that the store has from a folder of results, and the folders that get empty by that.
+    """Remove stored inputs and empty directories from an output directory.
 
-    The user may have made a store of that very folder (`--store OUT/store`): then all of it stays.
+    The user may have made a store of that very directory (`--store OUT/store`): then all of it stays.
     """
     if store.root.resolve().is_relative_to(tree.resolve()):
         return
     for member in inputs:
         (tree / member.path).unlink(missing_ok=True)
     folders = {tree / folder for member in inputs for folder in PurePosixPath(member.path).parents[:-1]}
-    for folder in sorted(folders, reverse=True):  # what is below comes first
-        with contextlib.suppress(OSError):  # something else is in it, or it is gone already
+    for folder in sorted(folders, reverse=True):  # inner directories come first
+        with contextlib.suppress(OSError):  # it has another file, or is gone already
             folder.rmdir()
 
 
 def _take(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> bool:
-    """Bring a file into the store, by hard link where both are on one file system.
+    """Add a file to the store, if possible hard-linked.
 
-    Return whether the store has it: False where it is neither there nor at `path`.
+    Return whether the store has it: False if it is neither there nor at `path`.
     """
     try:
-        store.verified(sha256, "an input")  # the copy at hand goes: that of the store must be whole
+        store.verified(sha256, "an input")  # the copy at hand is removed later, so check that of the store
         return True
     except DamagedError:
         say(f"in the store an input was damaged: {sha256}; that of the bundle takes its place")
@@ -222,7 +226,7 @@ def _take(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> 
 
 
 class _Input(Sink):
-    """An input that goes into the store when all its bytes came, and were right."""
+    """A sink that stores an input after verification."""
 
     def __init__(self, part: Path, sha256: str, store: Store) -> None:
         self._part, self._sha256, self._store = part, sha256, store
@@ -240,7 +244,7 @@ class _Input(Sink):
 
 
 def _read(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
-    """Bring inputs into the store from the bundle.
+    """Add inputs to the store from the bundle.
 
     Raises:
         Refused: with the name of each member that is damaged.
@@ -248,7 +252,7 @@ def _read(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
     wanted = {member.sha256 for member in inputs}
     with store.scratch() as folder:
 
-        def take(member: Member) -> Sink | None:  # where a link stands, the bytes stood before
+        def take(member: Member) -> Sink | None:  # the bytes of a link came with an earlier member
             fits = member.sha256 in wanted and not member.link
             return _Input(folder / "input", member.sha256, store) if fits else None
 

@@ -1,4 +1,7 @@
-"""What of a folder of results that came from others is believed: what follows from its lock and its layers."""
+"""Validation of an output directory received from someone else.
+
+Its contents must follow from its lock and its layers.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +30,17 @@ HOSTILE = "whoever made this bundle made it wrong, or to harm: ask for another o
 
 
 def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lock, Image]:
-    """Return lock and image of a folder of results whose files belong together.
+    """Return lock and image of a consistent output directory.
 
     The tree is computed from the layers, and the image must name the lock in its label.
 
     Args:
-        out: the folder.
-        members: what the bundle says to hold, by path.
-        certificate: its certificate, where it has one, came along, and must be one of this image.
+        out: the directory.
+        members: the files in the bundle's manifest, by path.
+        certificate: the verdict file, if any, came with the bundle, and must be one of this image.
 
     Raises:
-        DistributionError: they do not.
+        DistributionError: the files do not belong together.
     """
     try:
         lock, image = read_image(out)
@@ -63,7 +66,10 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
 
 
 def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
-    """Refuse an image that an engine would take for another one. An index is compared whole: parsers differ."""
+    """Refuse an image that an engine could take for another.
+
+    An index is compared as a whole: parsers differ.
+    """
     if image.reference != own_name(lock.digest):
         raise DistributionError(
             f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
@@ -91,9 +97,10 @@ def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
 
 
 def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> tuple[str, ...]:
-    """Return the paths of papers, recipes and programs there that do not follow from the lock.
+    """Return the attachments, recipes and programs not from the lock.
 
-    Another version of this program may have written them in its own way, so they are no reason to refuse the rest.
+    Another version of this program may have written them in its own way, so they are not a reason to refuse
+    the rest.
     """
     ours = {name: text.encode() for name, text in render(lock).items()}
     ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
@@ -103,14 +110,15 @@ def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store
 
 
 def own_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
-    """Replace the page of a folder by that of the certificate beside it; return whether it was another.
+    """Replace a directory's page by that of its verdict.
 
-    A browser does whatever stands in a page, and its author may be whoever sent the folder.
+    Return whether it was another page. A browser runs any code in a page, and the page may come from the
+    sender of the directory.
 
     Args:
-        out: a folder of results that `check_results` took.
+        out: an output directory that `check_results` accepted.
         lock, image: of it.
-        remove: a page without a certificate of this image goes; else it stays.
+        remove: remove a page without a verdict of this image; else it stays.
     """
     place = out / REPORT
     if not place.exists():
@@ -128,7 +136,7 @@ def own_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
 
 
 def _certificate(out: Path, lock: Lock, image: Image) -> Verdict | None:
-    """Return the verdict there, None where there is no certificate of this image."""
+    """Return the verdict of this image, or None."""
     if not (out / VERDICT).exists():
         return None
     with open_plain(out / VERDICT, links=False)[0] as stream:

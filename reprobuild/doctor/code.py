@@ -1,4 +1,7 @@
-"""The CUDA code of an image, from its lock, its certificate, and the wheel of torch where a store has that."""
+"""The CUDA code of an image.
+
+It is found by the image's lock and verdict, and by the wheel of torch if a store has it.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,17 @@ _VERSION = re.compile(r"\d{1,3}\.\d{1,3}")
 
 
 def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> CudaTarget | None:
-    """Return what CUDA code an image has; None where it has none. `cuda` is empty where its version is not known.
+    """Return the CUDA code of an image, or None.
+
+    `cuda` is empty if its version is unknown.
 
     Args:
         lock: of the image.
-        verdict: its certificate, whose fingerprints say whether torch was built with CUDA.
+        verdict: its verdict file, whose fingerprints record whether torch was built with CUDA.
         store: a wheel of torch in it is read.
 
     Raises:
-        BuildError: the wheel of torch is hostile or damaged.
+        BuildError: the wheel of torch is malicious or damaged.
     """
     found = compiled_of(lock, store)
     if found or "torch" not in distributions(lock):
@@ -44,7 +49,7 @@ def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> CudaTarget |
         return CudaTarget(what=what, cuda=f"{label[1]}.{label[2]}")
     if _VERSION.fullmatch(told.get("cuda.version", "")):
         return CudaTarget(what=what, cuda=told["cuda.version"])
-    # conda's torch for CUDA needs conda's runtime library, which would have been found.
+    # conda's torch for CUDA needs conda's runtime library, and `compiled_of` would have found that.
     of_conda = torch is None and conda is not None
     without = of_conda or version.endswith("+cpu") or told.get("cuda_build") == "false"
     return None if without else CudaTarget(what=what, cuda="")

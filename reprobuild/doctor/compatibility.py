@@ -1,7 +1,8 @@
-"""Whether a machine will run one image, from its lock and certificate alone. Pure: facts in, findings out.
+"""The check if a machine will run an image. Pure.
 
-Architecture, engine, processor, driver and GPUs, glibc, disks, fabric; and what of the certificate's platform is
-another here, so that other digests are to be expected.
+It uses only the image's lock and verdict file: facts in, findings out. It covers architecture, engine,
+processor, driver and GPUs, glibc, disks, fabric, and each difference from the verdict's platform that leads
+to other digests.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from reprobuild.store.fetch import artefacts
 from reprobuild.verify.determinism.document import flat
 from reprobuild.verify.verdict import Verdict
 
-# glibc from 2.34 on makes threads by clone3, which Docker's own profile before 20.10.10 refuses in a way that glibc
-# takes for final: https://github.com/moby/moby/issues/42680
+# glibc from 2.34 on makes threads by clone3. Docker's own profile before 20.10.10 refuses it with an error
+# that glibc takes for final: https://github.com/moby/moby/issues/42680
 _CLONE3, _DOCKER = (2, 34), (20, 10, 10)
-# Variables by which a frozen image could name a device or an interface of the machine that it came from, and whether
-# each names the one, the other, or both: `ucx_info -c -f` says of UCX_NET_DEVICES that `all` is any, its default.
+# Variables by which a frozen image could name a device or an interface of its original machine, and whether
+# each names the one, the other, or both. According to `ucx_info -c -f`, the default `all` of UCX_NET_DEVICES
+# means any.
 _NAMES_DEVICE = {"NCCL_IB_HCA": (True, False), "UCX_NET_DEVICES": (True, True), "NCCL_SOCKET_IFNAME": (False, True),
                  "GLOO_SOCKET_IFNAME": (False, True), "TP_SOCKET_IFNAME": (False, True)}  # fmt: skip
 _ANY = {("UCX_NET_DEVICES", "all")}
@@ -42,13 +44,15 @@ _VERBS = ("libibverbs1", "ibverbs-providers")
 
 
 def judge_fit(lock: Lock, verdict: Verdict | None, host: Host, compiled: CudaTarget | None) -> Diagnosis:
-    """Judge whether the image of a lock will run on a machine as it ran where its certificate was made.
+    """Judge whether a lock's image will run on a machine.
+
+    The standard is its run on the machine of the verdict.
 
     Args:
         lock: of the image.
-        verdict: its certificate, None where there is none at hand.
+        verdict: its verdict file, None if it is not available.
         host: the machine.
-        compiled: the CUDA code of the image, as far as it is known; None where it has none.
+        compiled: the CUDA code of the image, as far as it is known; None if it has none.
     """
     return Diagnosis(
         findings=(
@@ -186,7 +190,10 @@ def _drivers(compiled: CudaTarget, told: str, verdict: Verdict | None, host: Hos
 
 
 def _ran_on(verdict: Verdict | None) -> set[str]:
-    """Return the compute capabilities of the GPUs on which an image was checked and gave equal bytes."""
+    """Return the compute capabilities of the GPUs with identical results.
+
+    These are the GPUs of the verdict on which the determinism test gave identical bytes.
+    """
     smokes = (
         [one for one in verdict.smoke if one.device == "cuda" and one.verdict == "identical"]
         if verdict
@@ -197,7 +204,10 @@ def _ran_on(verdict: Verdict | None) -> set[str]:
 
 
 def needed(lock: Lock) -> tuple[int, int]:
-    """Return the bytes of the image's layers, packed, and of all its files, both about as `preflight` reckons them."""
+    """Return the bytes of packed layers, and of files.
+
+    Both are estimates similar to those of `preflight`.
+    """
     wheels = sum(wheel.file.size for wheel in lock.wheels)
     debs = sum(deb.file.size for deb in lock.base.packages)
     debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
@@ -242,7 +252,7 @@ def _fabric(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
             continue
         here = (*(host.fabric.devices if devices else ()), *(host.fabric.interfaces if interfaces else ()))
         names = [part.strip().partition(":")[0] for part in setting.value.lstrip("=").split(",")]
-        # NCCL takes the beginning of a name; `^` leaves those out that follow.
+        # NCCL matches the beginning of a name; `^` excludes the names that follow.
         absent = [name for name in names if name and not any(one.startswith(name) for one in here)]
         if absent and not setting.value.startswith("^"):
             yield DoctorFinding(

@@ -1,4 +1,7 @@
-"""Whether a machine will do: what it lacks to make images, or to run one that is still elsewhere."""
+"""The diagnosis of a machine.
+
+It is about the ability to make images, or to run an image that is still elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ __all__ = ["diagnose", "read_subject"]
 def diagnose(
     host: Host, services: Mapping[str, Service], *, offline: bool = False, netrc: Netrc | None = None
 ) -> Diagnosis:
-    """Judge a machine for every verb.
+    """Judge a machine for every command.
 
     Args:
         host: its facts.
@@ -48,14 +51,16 @@ def diagnose(
 
 
 def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
-    """Return the lock of an image, and its certificate where that lies beside it.
+    """Return an image's lock, and the verdict beside it.
+
+    The verdict is None if it is not there.
 
     Args:
-        place: a folder of results, of which reprobuild.lock and verdict.json are read, or the lock itself.
+        place: an output directory, of which reprobuild.lock and verdict.json are read, or the lock itself.
 
     Raises:
-        LockError: there is no lock, or a damaged one.
-        UsageError: the certificate is damaged, or of another lock.
+        LockError: the lock is missing or damaged.
+        UsageError: the verdict file is damaged, or of another lock.
     """
     path = place / LOCK if place.is_dir() else place
     lock = read_lock(path)

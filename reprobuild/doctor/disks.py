@@ -1,4 +1,4 @@
-"""The folders that are written to, and the file systems below them."""
+"""The directories that are written to, and their file systems."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from reprobuild.errors import EngineError
 
 
 def default_folders(env: Mapping[str, str], store: Path, results: Path) -> dict[str, Path]:
-    """Return the folders that are written to by their role: ours, and those of our own for Apptainer.
+    """Return our directories by role, including ours for Apptainer.
 
-    Docker and podman tell theirs: see `engine_folders`.
+    Docker and podman report theirs: see `engine_folders`.
     """
     home = Path(env.get("HOME", "/"))
     return {
@@ -29,7 +29,9 @@ def default_folders(env: Mapping[str, str], store: Path, results: Path) -> dict[
 
 
 def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[str, Path]:
-    """Return where Docker and podman keep images, by their names; nothing of what is not known, or elsewhere.
+    """Return the image directories of Docker and podman, by name.
+
+    An unknown directory, or one on another machine, is left out.
 
     Args:
         answering: the names of engines that answer.
@@ -38,7 +40,8 @@ def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[s
     found: dict[str, Path] = {}
     with contextlib.suppress(EngineError):
         if docker.NAME in answering and env.get("DOCKER_HOST", "unix:").startswith("unix:"):
-            # A daemon that is asked through a socket may be in another container, or around this one: then none exists.
+            # A daemon behind a socket may be in another container, or around this one: then none of its
+            # directories exists here.
             places = [Path(place) for place in docker_images.folders(env) if place]
             if place := next(filter(_exists, places), None):
                 found[docker.NAME] = place
@@ -49,11 +52,13 @@ def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[s
 
 
 def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
-    """Return the disk of each folder, or of the first of its parents that is there.
+    """Return the disk of each directory.
+
+    For a missing directory it is that of its nearest existing parent.
 
     Args:
         folders: by their role.
-        root: where /proc is.
+        root: the parent of /proc.
     """
     kinds = _mounts(root)
     found = []
@@ -75,12 +80,15 @@ def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # below a folder that may not be entered
+    except OSError:  # below a directory that may not be entered
         return False
 
 
 def _mounts(root: Path) -> dict[str, str]:
-    """Return {mount point: file system} as proc_pid_mountinfo(5) has it; a later mount hides an earlier one."""
+    """Return {mount point: file system} of proc_pid_mountinfo(5).
+
+    A later mount hides an earlier one.
+    """
     try:
         lines = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,7 @@
-"""Whether a machine has an engine that runs containers, and gives them its GPUs. Pure: facts in, findings out."""
+"""The check of a machine's engines and their GPUs. Pure.
+
+Facts in, findings out.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from reprobuild.engines.gpu import AMD, NVIDIA
 
 
 def judge_engines(host: Host) -> Iterator[DoctorFinding]:
-    """Yield a finding for each engine that is there, and one where none answers.
+    """Yield a finding for each engine, or their absence.
 
-    An engine that does not answer is a problem only where no other does.
+    An engine that does not answer is a problem only if no other does.
     """
     for engine in host.engines:
         if engine.version:
@@ -30,7 +33,10 @@ def judge_engines(host: Host) -> Iterator[DoctorFinding]:
 
 
 def _an_engine(host: Host) -> str:
-    """Return which engine to get: what sites with modules have, else podman, which needs neither daemon nor root."""
+    """Return the advice on the engine to install.
+
+    It is Apptainer on sites with modules, else podman, because podman needs neither daemon nor root.
+    """
     if any(engine.program for engine in host.engines):
         return "mend what is above, or get another: " + install("podman", host)
     return install("apptainer" if host.modules or host.scheduler else "podman", host)
@@ -71,7 +77,10 @@ def _of_podman(host: Host) -> str:
 
 
 def _subordinate(host: Host) -> Iterator[DoctorFinding]:
-    """Yield what podman without root lacks to unpack images, whose files belong to many users."""
+    """Yield a finding if rootless podman lacks subordinate ids.
+
+    It needs them to unpack images with files of many users.
+    """
     state: State = "warning" if len(host.answering) > 1 else "problem"
     missing = "newuidmap" not in host.programs
     if not missing and host.subordinate:
@@ -98,7 +107,7 @@ def _give_ids(host: Host) -> str:
 
 
 def judge_gpus(host: Host) -> Iterator[DoctorFinding]:
-    """Yield whether there are GPUs, and engines can give them to containers."""
+    """Yield findings on GPUs and their use in containers."""
     if not host.vendors:
         yield DoctorFinding(name="gpu", state="ok", seen="none: images run on the processor")
     if AMD in host.vendors:
@@ -132,7 +141,7 @@ def judge_gpus(host: Host) -> Iterator[DoctorFinding]:
 
 
 def _tell(host: Host) -> str:
-    """Return what tells the engines of the GPUs."""
+    """Return the commands that make the GPUs known to engines."""
     commands = []
     if host.has_engine("docker"):
         commands += ["nvidia-ctk runtime configure --runtime=docker", "systemctl restart docker"]

@@ -1,4 +1,7 @@
-"""What to do, in the words of this machine: its package manager, its modules, and whether the user is root."""
+"""Remedies for this machine: package manager, modules and root.
+
+Commands use the machine's package manager and modules, and `sudo` for a user other than root.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from reprobuild.doctor.model import Host
 
 
 class _Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The name of a package for each manager, and of a site's module; `otherwise` is said where there is none."""
+    """The names of a package, by manager and module.
+
+    `otherwise` is the advice for a manager without the package.
+    """
 
     apt: str = ""
     dnf: str = ""
@@ -31,11 +37,13 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def install(name: str, host: Host) -> str:
-    """Return what brings a package of the table to a machine: a command where its manager has the package.
+    """Return the command or advice that installs a package.
+
+    It is a command if the machine's manager has the package.
 
     Args:
-        name: as `remedies.toml` has it.
-        host: where it is to be installed.
+        name: as in `fixes.toml`.
+        host: the machine to install it on.
     """
     package = _table().package[name]
     there = getattr(package, host.manager, "") if host.manager else ""
@@ -52,12 +60,15 @@ def install(name: str, host: Host) -> str:
 
 
 def as_root(command: str, host: Host) -> str:
-    """Return a command as the user of that machine has to type it; Homebrew refuses root."""
+    """Return a command, with `sudo` if the user needs it.
+
+    Homebrew refuses root.
+    """
     return command if host.root or host.manager == "brew" else f"sudo {command}"
 
 
 def managers() -> tuple[str, ...]:
-    """Return the package managers that are known."""
+    """Return the names of the known package managers."""
     return tuple(_table().manager)
 
 

@@ -1,4 +1,7 @@
-"""The facts of this machine, gathered: the one place of the doctor that looks at it. Nothing is set or changed."""
+"""The facts of this machine, collected without changes.
+
+In the doctor only this module examines the machine.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.infra import proc
 from reprobuild.infra.sandbox.namespaces import can_layer, check_namespaces
 
-# Programs of package managers, the first that is there counts. Homebrew may be beside another one.
+# Programs of package managers; the first one found counts. Homebrew may be beside another one.
 _MANAGERS = {"apt-get": "apt", "dnf": "dnf", "yum": "yum", "zypper": "zypper", "apk": "apk", "pacman": "pacman",
              "brew": "brew"}  # fmt: skip
 _SETTINGS = (
@@ -41,12 +44,13 @@ ROOT = Path("/")
 
 
 def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = ROOT) -> Host:
-    """Return what this machine is.
+    """Return the facts of this machine.
 
     Args:
         env: the user's environment.
-        folders: the folders that are written to, by their role (`Disk.role`); those of engines that answer are added.
-        root: where /etc, /proc, /sys and /dev are.
+        folders: the directories that are written to, by their role (`Disk.role`); those of engines that
+            answer are added.
+        root: the parent of /etc, /proc, /sys and /dev.
     """
     programs = frozenset(name for name in PROGRAMS if proc.which(name, env))
     # Each may wait for a daemon or a driver.
@@ -81,7 +85,7 @@ def _engine(name: str, env: Mapping[str, str]) -> EngineFound:
 
 
 def _complaint(name: str, program: str, env: Mapping[str, str]) -> str:
-    """Return the last line of what an engine's program says where the engine does not answer."""
+    """Return an unavailable engine's last error line."""
     try:
         argv = [program, "version" if name == apptainer.NAME else "info"]
         proc.run(argv, env=env, purpose=f"ask {name} how it is", timeout=_SECONDS)
@@ -98,7 +102,10 @@ def _short(text: str) -> str:
 
 
 def _squashfs(env: Mapping[str, str]) -> str:
-    """Return the version of mksquashfs, a complaint where it is too old, nothing where it is absent."""
+    """Return the version of mksquashfs, an error, or "".
+
+    It is an error if the version is too old, and "" if the program is missing.
+    """
     if not proc.which("mksquashfs", env):
         return ""
     try:
@@ -121,7 +128,10 @@ def _namespaces(root: Path) -> Namespaces:
 
 
 def _text(path: Path) -> str:
-    """Return a small file of the system, nothing where it is not there or not to be read."""
+    """Return the text of a small system file.
+
+    It is empty if the file is missing or unreadable.
+    """
     with contextlib.suppress(OSError, ValueError), path.open(errors="replace") as stream:
         return stream.read(1 << 20)
     return ""
@@ -142,7 +152,7 @@ def _in_container(root: Path) -> bool:
 
 
 def _user() -> str:
-    """Return the user's name, or the number where no file and no service knows it."""
+    """Return the user's name, else the number."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_name
     return str(os.geteuid())
@@ -158,10 +168,10 @@ def _cpus() -> int:
 
 
 def _memory(root: Path) -> int:
-    """Return the memory of the machine, or what the control groups leave of it that this process is in.
+    """Return the memory of the machine or control group.
 
-    A job's own group is far below the root, and each of those above it may have a limit, too: cgroups(7), cgroup-v2 and
-    cgroup-v1/memory of the kernel's documentation.
+    The result is in bytes. A job's own group is far below the root, and each group above it may have a limit,
+    too: cgroups(7), cgroup-v2 and cgroup-v1/memory of the kernel's documentation.
     """
     found = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
     whole = int(found[1]) << 10 if found else 0
@@ -170,7 +180,10 @@ def _memory(root: Path) -> int:
 
 
 def _limits(root: Path) -> Iterator[Path]:
-    """Yield the files that may limit this process's memory: of its groups and all above them, in both versions."""
+    """Yield the files that may limit this process's memory.
+
+    They are those of its groups and all groups above them, in both versions.
+    """
     places = [(_UNIFIED, ""), (_MEMORY_V1, "")]  # in a container its own group may be the root
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, place = (*line.split(":", 2), "", "")[:3]
@@ -207,7 +220,10 @@ def _docker(env: Mapping[str, str], root: Path) -> str:
 
 
 def _subordinate(root: Path, user: str) -> bool | None:
-    """Tell whether files give the user subordinate ids; None where /etc/nsswitch.conf asks a service (subid(5))."""
+    """Return whether files give the user subordinate ids.
+
+    The result is None if /etc/nsswitch.conf names a service (subid(5)).
+    """
     source = re.search(r"^subid:\s*(.+)$", _text(root / "etc/nsswitch.conf"), re.MULTILINE)
     if source and source[1].split() != ["files"]:
         return None

@@ -1,4 +1,9 @@
-"""What of a machine will do for making, checking and running images. Pure: facts in, findings out."""
+"""The check of a machine for images. Pure.
+
+It is about making, testing and running them.
+
+Facts in, findings out.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,16 @@ from reprobuild.doctor.fixes import as_root, install
 from reprobuild.doctor.model import SANDBOX, Disk, DoctorFinding, Host
 
 GB = 1e9
-_LEAST, _ROOM = 2 * GB, 20 * GB  # of a disk: nothing fits; a small environment with CUDA takes the second
+_LEAST, _ROOM = 2 * GB, 20 * GB  # bytes of a disk: too little for anything; a small environment with CUDA
 _MEMORY = 2 << 30
 _LOCKED = 1 << 30
 _PACKAGES = {"hostname": "hostname", "sh": "coreutils"}
-# Rootless podman has no storage there: https://github.com/containers/podman/blob/main/rootless.md
+# Rootless podman cannot store images there: https://github.com/containers/podman/blob/main/rootless.md
 _NETWORK_DISKS = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs", "9p")
 
 
 def judge_system(host: Host) -> Iterator[DoctorFinding]:
-    """Yield what there is to say of the operating system."""
+    """Yield the finding on the operating system."""
     told = " ".join(filter(None, (host.distribution or host.system, host.kernel, host.machine)))
     if host.system == "Linux":
         yield DoctorFinding(name="system", state="ok", seen=told)
@@ -30,7 +35,10 @@ def judge_system(host: Host) -> Iterator[DoctorFinding]:
 
 
 def judge_sandbox(host: Host) -> Iterator[DoctorFinding]:
-    """Yield whether `build` has what isolates the programs of packages."""
+    """Yield a finding on the sandbox that `build` needs.
+
+    The sandbox isolates the programs of packages.
+    """
     missing = [name for name in SANDBOX if name not in host.programs]
     if missing:
         packages = dict.fromkeys(_PACKAGES.get(name, "util-linux") for name in missing)
@@ -61,7 +69,10 @@ def judge_sandbox(host: Host) -> Iterator[DoctorFinding]:
 
 
 def _allow_namespaces(host: Host) -> str:
-    """Return how to allow namespaces: by the setting that forbids them, where there is one."""
+    """Return the advice on allowing namespaces.
+
+    It names the setting that forbids them, if there is one.
+    """
     forbids = {
         "kernel.unprivileged_userns_clone": ("0", "1"),
         "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
@@ -82,7 +93,7 @@ def _allow_namespaces(host: Host) -> str:
 
 
 def judge_programs(host: Host) -> Iterator[DoctorFinding]:
-    """Yield what of the programs is there that single steps ask for."""
+    """Yield findings on the programs that single steps need."""
     if "apt-get" in host.programs:
         yield DoctorFinding(name="apt", state="ok", seen="apt-get is there")
     else:
@@ -111,7 +122,7 @@ def judge_programs(host: Host) -> Iterator[DoctorFinding]:
 
 
 def judge_disks(host: Host) -> Iterator[DoctorFinding]:
-    """Yield what there is to say of the folders that are written to."""
+    """Yield findings on the directories that are written to."""
     for disk in host.disks:
         if disk.role in ("docker", "podman", "apptainer") and not host.has_engine(disk.role):
             continue
@@ -146,7 +157,7 @@ def judge_disks(host: Host) -> Iterator[DoctorFinding]:
 
 
 def unknown_disk(role: str, size: str = "images") -> DoctorFinding:
-    """Return what there is to say where nobody tells which disk it is."""
+    """Return the finding on a role whose disk is unknown."""
     return DoctorFinding(
         name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
         meaning=f"whether there is room for {size} is not known",
@@ -156,9 +167,9 @@ def unknown_disk(role: str, size: str = "images") -> DoctorFinding:
 
 
 def unwritable(disk: Disk) -> DoctorFinding | None:
-    """Return what there is to say of a folder that the user may not write to, None where he may, or need not.
+    """Return the finding on an unwritable directory, else None.
 
-    Into Docker's own its daemon writes, which would not answer if it could not.
+    Docker's own directory is written by its daemon, so the user needs no access to it.
     """
     if disk.role == "docker" or (disk.writable and not disk.readonly):
         return None
@@ -179,7 +190,7 @@ def _elsewhere(disk: Disk) -> str:
 
 
 def judge_resources(host: Host) -> Iterator[DoctorFinding]:
-    """Yield what there is to say of memory and control groups."""
+    """Yield findings on memory and control groups."""
     told = f"{host.cpus} processors, {host.memory / GB:.0f} GB of memory"
     if 0 < host.memory < _MEMORY:
         yield DoctorFinding(
@@ -209,7 +220,10 @@ def judge_resources(host: Host) -> Iterator[DoctorFinding]:
 
 
 def judge_fabric(host: Host) -> Iterator[DoctorFinding]:
-    """Yield what there is to say of InfiniBand and RoCE, which jobs on several nodes talk by."""
+    """Yield the finding on InfiniBand and RoCE.
+
+    Jobs on several nodes use them for communication.
+    """
     fabric = host.fabric
     if not fabric.devices:
         yield DoctorFinding(

@@ -1,7 +1,7 @@
-"""Values of the doctor: what a machine is, as plain facts, and what is found of it.
+"""Values of the doctor: facts of a machine, and findings.
 
-Facts are gathered in one place (`host`) and judged by functions that read nothing else, so that a machine which does
-not exist is judged like any other.
+Facts are collected in one place (`host`) and judged by functions that read no other data, so a fictitious
+machine is judged like any other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ State = Literal["ok", "not-asked", "warning", "unknown", "problem"]
 
 
 class EngineFound(Struct, frozen=True, kw_only=True):
-    """One engine: its version where it answers, and else its program and what that complains of, where it is there."""
+    """An engine: its version, or its program and error.
+
+    An engine with a version answers. `program` and `complaint` are empty if the program is missing.
+    """
 
     name: str
     version: str = ""
@@ -26,9 +29,9 @@ class EngineFound(Struct, frozen=True, kw_only=True):
 
 
 class Disk(Struct, frozen=True, kw_only=True):
-    """A folder that is written to: what for, and the file system that holds it.
+    """A written directory: its role and file system.
 
-    `free` is in bytes; `kind` is the kernel's name of the file system, empty where it is not told.
+    `free` is in bytes; `kind` is the kernel's name of the file system, empty if unknown.
     """
 
     role: Literal["store", "temporary", "results", "docker", "podman", "apptainer"]
@@ -41,9 +44,10 @@ class Disk(Struct, frozen=True, kw_only=True):
 
 
 class Namespaces(Struct, frozen=True, kw_only=True):
-    """Whether the caller may make namespaces (`complaint` is empty), and mount an overlay in them.
+    """The caller's ability to make namespaces, and overlays in them.
 
-    `settings` are those of the kernel that may forbid it, by name, where the kernel has them.
+    `complaint` is empty if namespaces are possible. `settings` are the existing settings of the kernel that
+    may forbid them, by name.
     """
 
     complaint: str = ""
@@ -52,9 +56,10 @@ class Namespaces(Struct, frozen=True, kw_only=True):
 
 
 class Fabric(Struct, frozen=True, kw_only=True):
-    """InfiniBand and RoCE: devices of the kernel, their nodes for programs, and the memory that may be locked.
+    """InfiniBand and RoCE: kernel devices, their nodes, and lockable memory.
 
-    `locked` is in bytes, -1 for no limit. `interfaces` are the names of all network interfaces.
+    `locked` is the memory that may be locked, in bytes, -1 for no limit. `interfaces` are the names of all
+    network interfaces.
     """
 
     devices: tuple[str, ...] = ()
@@ -64,15 +69,15 @@ class Fabric(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """One machine, as its own programs and files tell it.
+    """A machine, as its own programs and files describe it.
 
-    `system`, `machine` and `kernel` are what `uname` says; `manager` is its package manager, empty for none that is
-    known; `modules` tells whether `module load` is there; `container` whether this is one;
-    `systemd` whether it runs services. `programs` are those of
-    `PROGRAMS` that are on PATH. `memory` is in bytes, 0 where not known; `cgroup` is "2", "1", "hybrid" or "". `docker`
-    says what its socket is: "there", "refused", "absent", or "elsewhere" where DOCKER_HOST is set. `subordinate` tells
-    whether the user has subordinate ids, None where a directory service knows. `vendors` are whose GPUs there are,
-    and `cdi` whether engines are told of NVIDIA's. `scheduler` is "slurm" or empty.
+    `system`, `machine` and `kernel` are from `uname`; `manager` is its package manager, empty if unknown;
+    `modules` is true if `module load` is available, `container` if the machine is a container, `systemd` if
+    systemd runs services. `programs` are those of `PROGRAMS` that are on PATH. `memory` is in bytes, 0 if
+    unknown; `cgroup` is "2", "1", "hybrid" or "". `docker` is the state of its socket: "there", "refused",
+    "absent", or "elsewhere" if DOCKER_HOST is set. `subordinate` is true if the user has subordinate ids,
+    None if a directory service decides. `vendors` are the vendors of its GPUs, and `cdi` is true if engines
+    have a description of NVIDIA's. `scheduler` is "slurm" or empty.
     """
 
     system: str = "Linux"
@@ -110,24 +115,24 @@ class Host(Struct, frozen=True, kw_only=True):
         return tuple(engine for engine in self.engines if engine.version)
 
     def has_engine(self, name: str) -> bool:
-        """Tell whether an engine answers."""
+        """Return whether an engine answers."""
         return any(engine.name == name for engine in self.answering)
 
     def disk(self, role: str) -> Disk | None:
-        """Return the disk of that role."""
+        """Return the disk with this role, or None."""
         return next((disk for disk in self.disks if disk.role == role), None)
 
 
-# What is looked for on PATH. The first row is what the sandbox of a build is made of.
+# The programs to look for on PATH. The first row is for the sandbox of a build.
 SANDBOX = ("unshare", "mount", "hostname", "sh")
 PROGRAMS = (*SANDBOX, "git", "apt-get", "newuidmap", "nvidia-ctk", "runc")
 
 
 class DoctorFinding(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at: what was seen, what follows from it, and what to do.
+    """A finding: the fact, its meaning, and the fix.
 
-    `unknown` is what could not be judged, `not-asked` what the user left out. A finding that is `ok` has no meaning
-    and no fix.
+    `unknown` is a fact that could not be judged, `not-asked` one that the user left out. A finding that is
+    `ok` has no meaning and no fix.
     """
 
     name: str
@@ -138,19 +143,19 @@ class DoctorFinding(Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """All findings, in the order in which they are told."""
+    """All findings, in the order of the report."""
 
     findings: tuple[DoctorFinding, ...]
 
     @property
     def state(self) -> State:
-        """The gravest state among them."""
+        """The most serious state among the findings."""
         order: tuple[State, ...] = ("problem", "unknown", "warning", "ok")
         states = {finding.state for finding in self.findings}
         return next((state for state in order if state in states), "ok")
 
     @property
     def exit_code(self) -> int:
-        """6 where something will not do, 9 where something could not be judged, else 0."""
+        """The exit code: 6 for a problem, 9 for an unknown, else 0."""
         codes = {"problem": EngineError.exit_code, "unknown": InconclusiveError.exit_code}
         return codes.get(self.state, 0)

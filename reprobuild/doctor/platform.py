@@ -1,6 +1,7 @@
-"""What of the platform in a certificate is another on a machine. Pure: facts in, findings out.
+"""The check of a machine against a verdict's platform. Pure.
 
-Which facts change results is `verify.platform`'s to say: here are those that a machine tells without the image.
+Facts in, findings out. `verify.platform` decides which facts change results; this module has only those that
+a machine reports without the image.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from reprobuild.verify.determinism.platform import explains
 from reprobuild.verify.verdict import Deviation, Verdict
 
 _SHOWN = 200
-# What each level of ATen's kernels asks of a processor, the highest first:
+# Processor flags that each level of ATen's kernels needs, the highest first:
 # https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/DispatchStub.cpp
 _LEVELS = {"AVX512": {"avx512vl", "avx512bw", "avx512dq", "fma"}, "AVX2": {"avx2", "fma"}}
 
 
 def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
-    """Yield which facts are others than the certificate's, and what that means for its digests."""
+    """Yield the facts that differ from the verdict's.
+
+    Each finding states the consequence for digests.
+    """
     if verdict is None:
         yield DoctorFinding(
             name="certificate", state="unknown", seen="there is none beside the lock",
@@ -32,7 +36,7 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
     for smoke in verdict.smoke:
         then, now = dict(flat(smoke.fingerprint)), facts(host)
         if smoke.device == "cuda" and not host.gpus.found:
-            continue  # that the GPU is missing is said already
+            continue  # the missing GPU is reported already
         shared = sorted(then.keys() & now.keys())
         compared |= bool(shared)
         for name in shared:
@@ -58,7 +62,10 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
 
 
 def facts(host: Host) -> Mapping[str, str]:
-    """Return what a fingerprint has that a machine tells without the image, by the fingerprint's names."""
+    """Return the machine's facts, by the fingerprint's names.
+
+    They are those of a fingerprint that a machine reports without the image.
+    """
     found = {"machine": host.machine, "cpu_model": host.cpu}
     if host.machine == "x86_64" and host.flags:
         found["cpu_capability"] = next((name for name, needs in _LEVELS.items() if needs <= host.flags), "")

@@ -1,4 +1,7 @@
-"""Whether the services answer that no machine configures: each is asked once, all side by side, for headers alone."""
+"""The check if the services without configuration answer.
+
+Each is requested once, in parallel, for headers only.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,17 @@ from reprobuild.infra.http.netrc import Netrc
 from reprobuild.infra.http.redaction import told_address
 from reprobuild.infra.http.retry import RetryPolicy
 
-SECONDS = 8.0  # in all: looking up a name has no limit of its own, and may take minutes without a network
+SECONDS = 8.0  # in all: a name lookup has no limit of its own, and may take minutes without a network
 _MANNERS = RetryPolicy(connect=4, read=5, tries=1, longest=0)
 _MEANING = "what only it has can neither be locked nor fetched here"
 _FIX = "let it through the firewall or proxy, or name a mirror with `--service NAME=URL`"
 
 
 def address(service: Service) -> str:
-    """Return the address to ask: up to the first placeholder; of an image's name, that of its registry."""
+    """Return the address to request.
+
+    It ends at the first placeholder; for an image's name it is that of the registry.
+    """
     fixed = service.url.partition("{")[0]
     if "://" not in fixed:
         return f"https://{fixed.partition('/')[0]}/v2/"
@@ -34,7 +40,7 @@ def address(service: Service) -> str:
 
 
 def not_probed(services: Mapping[str, Service]) -> DoctorFinding:
-    """Return the finding where the user wants no network to be used."""
+    """Return the finding for a diagnosis without network."""
     return DoctorFinding(
         name="services",
         state="not-asked",
@@ -45,11 +51,11 @@ def not_probed(services: Mapping[str, Service]) -> DoctorFinding:
 def probe(
     services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None
 ) -> Iterator[DoctorFinding]:
-    """Ask every service, and yield a finding for each, in order.
+    """Request every service, and yield the findings in order.
 
     Args:
         services: by name.
-        seconds: after which whoever has not answered counts as silent.
+        seconds: the time after which a service counts as silent.
         netrc: the user's logins.
     """
     net = Net(manners=_MANNERS, distances=distances(services), netrc=netrc)
@@ -63,7 +69,7 @@ def probe(
     def ask(url: str) -> None:
         came.put((url, _ask(net, url)))
 
-    for url in asked:  # not by a pool, which would wait for those that hang when the program ends
+    for url in asked:  # not by a pool, because at exit it would wait for hanging requests
         threading.Thread(target=ask, args=(url,), daemon=True).start()
     answers: dict[str, str] = {}
     end = time.monotonic() + seconds
@@ -89,10 +95,13 @@ def _finding(name: str, url: str, complaint: str) -> DoctorFinding:
 
 
 def _ask(net: Net, url: str) -> str:
-    """Return nothing where somebody is there, else the complaint. A page that is not there is an answer, too."""
+    """Return "" if a server answers, else its complaint.
+
+    A page that is not found is an answer, too.
+    """
     try:
         net.probe(url)
-    except ForbiddenError as err:  # a proxy says so, as may a service that has no such page
+    except ForbiddenError as err:  # a proxy answers so, as may a service that has no such page
         return str(err)
     except (NotFoundError, AccessDeniedError):
         return ""

@@ -1,4 +1,7 @@
-"""What a person reads of a diagnosis: one line for each finding, what follows from it, what to do, and a last line."""
+"""The text of a diagnosis.
+
+It has a line for each finding, its meaning, its fix, and a last line.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from reprobuild.report.difference import safe
 
 _TEXTS = ("name", "seen", "meaning", "fix")
 _LONGEST = 600
-_MANY = 4  # findings that say the same are told as one
+_MANY = 4  # a group of so many equal findings is printed as one
 _STATE, _COLUMN, _NARROWEST = 11, 24, 60
 _ENDS: dict[State, str] = {
     "problem": "it will not do as it is",
@@ -33,7 +36,10 @@ _WORDS: dict[State, Callable[[int], str]] = {
 
 
 def without_logins(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis without the logins of addresses: a path of the user may look like one."""
+    """Return a diagnosis without the logins of addresses.
+
+    A path of the user may look like such an address.
+    """
 
     def cut(finding: DoctorFinding) -> DoctorFinding:
         texts = {name: secrets.without_logins(getattr(finding, name)) for name in _TEXTS}
@@ -46,8 +52,8 @@ def render_diagnosis(diagnosis: Diagnosis, what: str, width: int = 100) -> str:
     """Return the lines of a diagnosis.
 
     Args:
-        diagnosis: what was found.
-        what: the question, in the words of the last line: "this machine", "this machine for frozen".
+        diagnosis: the findings.
+        what: the subject of the last line: "this machine", "this machine for frozen".
         width: of the terminal, in columns.
     """
     found = _together(diagnosis.findings)
@@ -67,7 +73,10 @@ def _advice(finding: DoctorFinding) -> tuple[str, ...]:
 
 
 def _together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
-    """Return the findings, a long row of alike ones as one: without a network that is every service."""
+    """Return the findings, with long runs of similar ones merged.
+
+    Without a network every service gives the same finding.
+    """
     told: list[DoctorFinding] = []
     for _, group in itertools.groupby(findings, lambda one: (*_advice(one), one.name.partition(" ")[0])):
         row = list(group)
@@ -85,7 +94,10 @@ def _together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
 
 
 def _lines(finding: DoctorFinding, column: int, width: int, *, alone: bool) -> Iterator[str]:
-    """Yield the lines of one finding; what the next one says, too, is left to that."""
+    """Yield the lines of one finding.
+
+    Advice that the next finding repeats is left to that one.
+    """
     parts = [("", f"{finding.state:<{_STATE}}{safe(finding.name):<{column}}  ", finding.seen)]
     if alone:
         parts += [(" " * _STATE, "", finding.meaning), (" " * _STATE, "fix: ", finding.fix)]

@@ -1,10 +1,10 @@
-"""Apptainer (or SingularityCE), through its command line, with a SIF that we write ourselves.
+"""Apptainer or SingularityCE as an engine, through its command line.
 
-Apptainer has no store of images: a SIF for each image lies in the user's cache folder (`Cache`). A container
-gets the isolation that Apptainer can give: its own /tmp and process numbers, no variable, folder or network of the
-host. Unlike Docker's, it runs as the calling user, and what it writes beside /tmp, /var/tmp, the home of a user who
-is not root, and mounted folders goes into memory, of which the site's settings grant some (`sessiondir max size` in
-apptainer.conf).
+It runs a SIF that we write ourselves. Apptainer has no store of images: a SIF for each image lies in the
+user's cache directory (`Cache`). A container gets the isolation that Apptainer can give: its own /tmp and
+process numbers, no variable, directory or network of the host. Unlike Docker's, it runs as the calling user.
+Its writes outside /tmp, /var/tmp, mounted directories and the home of a user other than root go into memory,
+limited by the site's settings (`sessiondir max size` in apptainer.conf).
 
 https://apptainer.org/docs/user/latest/cli/apptainer_exec.html
 """
@@ -37,13 +37,14 @@ from reprobuild.infra.proc.errors import ProcessTimeoutError
 from reprobuild.infra.proc.signals import SignalForwarding
 
 NAME = "apptainer"
-# A program, the oldest version that leaves variables unevaluated (`--no-eval`), and what its own variables begin with.
+# A program, the oldest version that leaves variables unevaluated (`--no-eval`), and the prefix of its
+# variables.
 PROGRAMS = {"apptainer": ((1, 1), "APPTAINER"), "singularity": ((3, 10), "SINGULARITY")}
 ANSWER_SECONDS = 60  # on a node that is busy, with its programs on a network disk
 DEFINITION = "# A SIF that reprobuild made of an OCI layout, to run it.\n"
 TAIL_LINES = 20
 FATAL, FATAL_CODE = "FATAL:", 255
-# Of its own settings those that say where it works; all others change what a container is.
+# Of its own settings those with its working directories; all others change the container.
 _SETTINGS = {
     f"{prefix}_{name}" for _, prefix in PROGRAMS.values() for name in ("TMPDIR", "CACHEDIR", "CONFIGDIR")
 }
@@ -54,13 +55,13 @@ _INSTALL = "install Apptainer 1.1 or newer, or choose another engine with --engi
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return the version of the program on PATH, or None when there is none."""
+    """Return the version of the program on PATH, or None."""
     found = _program(env)
     return found and found[1]
 
 
 def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the program to use and its version."""
+    """Return the program's name and version, or None."""
     for name in PROGRAMS:
         with contextlib.suppress(EngineError):
             answer = run_program([name, "version"], env=env, purpose="run containers", timeout=ANSWER_SECONDS)
@@ -71,10 +72,10 @@ def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def usable_program(env: Mapping[str, str]) -> str:
-    """Return the program to use.
+    """Return the name of a usable program.
 
     Raises:
-        EngineError: there is none, or it is too old.
+        EngineError: it is missing or too old.
     """
     found = _program(env)
     if found is None:
@@ -90,7 +91,10 @@ def usable_program(env: Mapping[str, str]) -> str:
 
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Write a SIF of an OCI layout into the cache; one that is there and whole is left as it is."""
+    """Write an OCI layout as a SIF into the cache.
+
+    An intact SIF that is already there stays.
+    """
     usable_program(env)
     cache = Cache.of(env)
     image = read_layout(layout)
@@ -118,7 +122,7 @@ def _check_squashfs(env: Mapping[str, str]) -> None:
 
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
-    """Run a container to its end; nothing of it remains."""
+    """Run a container to its end, and remove it."""
     streams = Streams()
     with _folder() as folder:
         code = _follow(reference, task, env, folder, streams.take)
@@ -129,21 +133,27 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container and hand on its output as it comes; nothing of it remains."""
+    """Run a container, and pass on its output.
+
+    The output goes to `sink` as it arrives. The container is removed afterwards.
+    """
     with _folder() as folder:
         return _follow(reference, task, env, folder, sink, SignalForwarding())
 
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """Give a folder for what a container writes; also what forbids even its owner to look is removed."""
+    """Yield a directory for a container's files, and remove it.
+
+    Directories that even their owner may not read are removed, too.
+    """
     folder = Path(tempfile.mkdtemp(prefix="reprobuild-"))
     try:
         for name in ("work", "outputs"):
             (folder / name).mkdir()
         yield folder
     finally:
-        with contextlib.suppress(OSError):  # what the container did is what is told
+        with contextlib.suppress(OSError):  # the container's result is the one to report
             remove(folder)
 
 
@@ -187,7 +197,10 @@ def _follow(
 
 
 def _refused(stderr: bytes, task: Task) -> None:
-    """Raise what Apptainer says of itself; a command may have exited with the same code."""
+    """Raise Apptainer's own error, if it reported one.
+
+    A command may have exited with the same code.
+    """
     said = [line for line in stderr.decode(errors="replace").splitlines() if line.startswith(FATAL)]
     if not said:
         return
@@ -206,12 +219,12 @@ def _refused(stderr: bytes, task: Task) -> None:
 
 
 def _arguments(image: Path, kept: CachedSif, task: Task, folder: Path) -> list[str]:
-    """Return what follows the program's name."""
+    """Return the arguments after the program's name."""
     mounts = [*task.volumes, *([(str(folder / "outputs"), task.outputs)] if task.outputs else [])]
     network = {"none": ("--net", "--network", "none"), "host": ()}.get(
         task.network, ("--net", "--network", task.network)
     )
-    # Root's home is the image's own; another user's is not in it, and is an empty folder.
+    # Root's home is in the image; any other home is not, and becomes an empty directory.
     home = ("--no-home",) if os.geteuid() == 0 else ()
     folder_of_start = task.workdir if task.workdir and task.bypass else kept.workdir
     return [
@@ -231,7 +244,10 @@ def _mount(source: str, target: str, *, read_only: bool) -> str:
 
 
 def _limited(task: Task) -> list[str]:
-    """Return words that start a program with the limits that were asked for; without any it has the caller's."""
+    """Return the words that start a program with limits.
+
+    The limits are the task's. Without limits it has the caller's.
+    """
     asked = limits_of_caller(msgspec.structs.replace(task, generous=False))
     options = [f"--{one.name}={_word(one.soft)}:{_word(one.hard)}" for one in asked]
     return ["prlimit", *options, "--"] if options else []
@@ -250,9 +266,10 @@ def _check_user(user: str) -> None:
 
 
 def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the program; a container sees of it what has the program's prefix.
+    """Return the environment of the program.
 
-    Proxies would be handed to the container, and with them a password in their address.
+    A container sees its variables that have the program's prefix. Proxies would be passed to the container,
+    and with them a password in their address.
     """
     own = tuple(prefix for _, prefix in PROGRAMS.values())
     prefix = PROGRAMS[program][1]
@@ -273,9 +290,10 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
 
 
 def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it, or keep them where they belong.
+    """Return or keep the container's output files.
 
-    No link is followed.
+    The result is {relative path: content}. With `kept` the files are moved there, and the result is empty. No
+    link is followed.
     """
     if kept:
         keep_folder(folder, kept)

@@ -1,8 +1,8 @@
-"""The SIFs that are made for Apptainer, in the user's cache folder.
+"""The SIFs for Apptainer, in the user's cache directory.
 
-Of each image `MANIFEST.sif` and `MANIFEST.json` (`CachedSif`), with MANIFEST the hex of its manifest digest; of each
-name `names/HASH` with that hex, since a name can hold what a file's name cannot. All is made under one lock and
-renamed into place; a file that is not what its `CachedSif` says is made again.
+Each image has `MANIFEST.sif` and `MANIFEST.json` (`CachedSif`), with MANIFEST the hex of its manifest digest. Each
+name has `names/HASH` with that hex, since a file name cannot hold every image name. All files are written
+under one file lock and renamed into place; a file that differs from its `CachedSif` is made again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ _LARGEST = 1 << 16
 
 
 class CachedSif(Struct, frozen=True, kw_only=True):
-    """A SIF: the digests of the image ("sha256:...") and of the file (hex), and the folder a command starts in."""
+    """A SIF in the cache, with its digests.
+
+    `manifest` and `config` are the image's digests ("sha256:..."), `sha256` is the file's (hex); a command
+    starts in the directory `workdir`.
+    """
 
     manifest: Digest
     config: Digest
@@ -44,16 +48,16 @@ class CachedSif(Struct, frozen=True, kw_only=True):
 
 
 class Cache(Struct, frozen=True):
-    """The folder of SIFs."""
+    """The cache directory of SIFs."""
 
     folder: Path
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Cache:
-        """Return the cache of the user, made where it is missing.
+        """Return the user's cache, with its directory made.
 
         Raises:
-            EngineError: others can write there, so that they could change what is run.
+            EngineError: others can write there, and so could change the image that is run.
         """
         above = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
         cache = cls((above / FOLDER).absolute())
@@ -76,7 +80,7 @@ class Cache(Struct, frozen=True):
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other process from changing the folder meanwhile."""
+        """Take the file lock of the cache directory."""
         descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -85,7 +89,10 @@ class Cache(Struct, frozen=True):
             os.close(descriptor)
 
     def find(self, reference: str) -> CachedSif | None:
-        """Return the image of a name, without a look at its file; None where there is none that can be read."""
+        """Return the image with a name, or None.
+
+        Its file is not checked. None also means an unreadable record.
+        """
         try:
             return self._kept(read_plain(self._name(reference), _LARGEST).decode())
         except (OSError, UnicodeDecodeError):
@@ -112,7 +119,10 @@ class Cache(Struct, frozen=True):
         return self.folder / f"{kept.manifest.partition(':')[2]}.sif"
 
     def whole(self, kept: CachedSif) -> bool:
-        """Tell whether the SIF has the bytes that were written; all of it is read."""
+        """Return whether the SIF has the bytes that were written.
+
+        The whole file is read.
+        """
         try:
             return self.file(kept).stat().st_size == kept.size and _sha256(self.file(kept)) == kept.sha256
         except OSError:
@@ -120,9 +130,12 @@ class Cache(Struct, frozen=True):
 
     @contextlib.contextmanager
     def made(self, image: Layout) -> Iterator[Path]:
-        """Give a folder to write `image.sif` to, and keep that; under the lock."""
+        """Yield a directory for `image.sif`, and keep that file.
+
+        The caller holds the file lock.
+        """
         part = self.folder / f"new{PART}"
-        shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
         part.mkdir()
         digest = image.manifest.partition(":")[2]
         try:
@@ -139,7 +152,10 @@ class Cache(Struct, frozen=True):
             shutil.rmtree(part, ignore_errors=True)
 
     def call(self, reference: str, manifest: str) -> None:
-        """Give an image a name; the image that had it goes, where it has no other. Under the lock."""
+        """Name an image, and remove an image without names.
+
+        The former image of the name is removed if it has no other name. The caller holds the file lock.
+        """
         former = self.find(reference)
         digest = manifest.partition(":")[2]
         self._write(self._name(reference), digest.encode())

@@ -1,4 +1,4 @@
-"""GPUs in containers of Apptainer: what brings them there, which are seen, and whether any came.
+"""GPUs in containers of Apptainer: options, variables and a check.
 
 https://apptainer.org/docs/user/latest/gpu.html
 """
@@ -13,7 +13,7 @@ from reprobuild.errors import EngineError
 from reprobuild.infra.proc import stream
 
 LOOK_SECONDS = 60
-# What a job on a shared node was given: https://slurm.schedmd.com/gres.html#GPU_Management
+# The GPUs of a job on a shared node: https://slurm.schedmd.com/gres.html#GPU_Management
 _OF_THE_JOB = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", gpu.AMD_VISIBLE, "HIP_VISIBLE_DEVICES")
 _NOTHING = 9
 _LOOK = {
@@ -24,14 +24,19 @@ _LOOK = {
 
 
 def bring_options(gpus: str) -> list[str]:
-    """Return the options of `apptainer run` and `exec` for `Task.gpus`."""
+    """Return the options of `apptainer run` and `exec` for GPUs.
+
+    They are chosen by `Task.gpus`.
+    """
     return ["--rocm" if gpu.vendor(gpus) == gpu.AMD else "--nv"] if gpus else []
 
 
 def visible(gpus: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that say which GPUs a container sees: those asked for, else those of the caller's job.
+    """Return the variables that select a container's visible GPUs.
 
-    Indices are in the order of the bus, as the other engines have them, and not of speed, which is CUDA's default.
+    They are those of the task, else those of the caller's job. Indices are in the order of the bus, as in the
+    other engines, and not of speed, which is CUDA's default.
+
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables
     """
     if not gpus:
@@ -45,10 +50,12 @@ def visible(gpus: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_gpus(command: Sequence[str], image: Path, gpus: str, env: Mapping[str, str]) -> None:
-    """Look for the GPU's nodes and the driver in a container, by a shell: without any, Apptainer goes on regardless.
+    """Check that a container has GPU nodes or drivers.
+
+    The check uses a shell. Apptainer itself continues without them.
 
     Args:
-        command: begins a container, up to its options.
+        command: the start of a container command, up to its options.
         env: the environment of the program.
 
     Raises:
@@ -75,7 +82,7 @@ def check_gpus(command: Sequence[str], image: Path, gpus: str, env: Mapping[str,
 
 
 def _why(said: bytes) -> str:
-    """Return what Apptainer warned of, as "While finding nv bind points: ..."."""
+    """Return Apptainer's warning, such as "While finding nv bind points: ..."."""
     lines = [line.partition(":") for line in said.decode(errors="replace").splitlines()]
     found = [rest.strip() for _, _, rest in lines if "bind points" in rest or "Could not find any" in rest]
     return f"; {found[0]}" if found else ""

@@ -1,7 +1,8 @@
-"""Docker, through its API. The only place that knows the SDK.
+"""Docker as an engine, through its API.
 
-Image identity differs by store: the classic store names an image by its config digest, the containerd
-store by its manifest digest (https://docs.docker.com/engine/storage/containerd/).
+These modules alone use the SDK. The identity of an image differs by store: the classic store names an image
+by its config digest, the containerd store by its manifest digest
+(https://docs.docker.com/engine/storage/containerd/).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from reprobuild.infra.proc.signals import SignalForwarding, handed_on
 
 NAME = "docker"
 API_SECONDS = 600
-ANSWER_SECONDS = 20  # for a daemon to say who it is
+ANSWER_SECONDS = 20  # for a daemon to report its version
 CHUNK = 1 << 20
 LIMITS_HINT = "the daemon may not raise limits that far: ask for less with --limit, or leave it out"
 # While an answer is read in pieces, the SDK lets exceptions of urllib3 through.
@@ -52,7 +53,9 @@ _LOST: tuple[type[Exception], ...] = (
 
 @contextlib.contextmanager
 def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[docker.DockerClient]:
-    """Give a client of the daemon that the environment leads to; `seconds` bound each wait for an answer.
+    """Yield a client of the daemon that the environment names.
+
+    `seconds` bound each wait for an answer.
 
     Raises:
         EngineError: the daemon does not answer, refuses, or goes away.
@@ -84,7 +87,7 @@ def _brief(err: BaseException) -> str:
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return the daemon's version, or None when none answers."""
+    """Return the daemon's version, or None if no daemon answers."""
     try:
         with connected(env, ANSWER_SECONDS) as client:
             return str(client.version()["Version"])
@@ -93,7 +96,10 @@ def version(env: Mapping[str, str]) -> str | None:
 
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Load an OCI layout; a daemon with the classic image store gets a `docker save` archive instead."""
+    """Load an OCI layout into the daemon.
+
+    A daemon with the classic image store gets a `docker save` archive instead.
+    """
     with connected(env) as client:
         with contextlib.suppress(docker.errors.ImageNotFound):
             if client.images.get(reference).id in digests:
@@ -115,7 +121,10 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
 
 def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
-    """Hand on an image of the daemon as the tar of `docker save`, as it comes."""
+    """Write an image of the daemon as a tar.
+
+    The format is that of `docker save`. `write` gets each piece as it arrives.
+    """
     with connected(env) as client:
         try:
             image = client.images.get(reference)
@@ -129,12 +138,15 @@ def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str
 
 
 def has_containerd_store(info: Mapping[str, Any]) -> bool:
-    """Tell from the answer of `/info` whether the daemon keeps images as containerd does."""
+    """Return whether `/info` shows a containerd image store."""
     return any("containerd" in str(value) for pair in info.get("DriverStatus") or () for value in pair)
 
 
 def _write_layout_tar(layout: Path, reference: str, stream: IO[bytes]) -> None:
-    """Write a layout as a tar whose index names this reference alone, whatever that of the directory names."""
+    """Write a layout as a tar, indexed under one name.
+
+    The index in the directory may have other names.
+    """
     index = named_index(read_layout(layout), reference)
     with tarfile.open(fileobj=stream, mode="w|") as tar:
         tar.add(layout / "oci-layout", arcname="./oci-layout")
@@ -149,10 +161,10 @@ def _write_docker_archive(layout: Path, reference: str, stream: IO[bytes]) -> No
 
 
 def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None]:
-    """Yield what a function writes, as it is written.
+    """Yield a function's written bytes as it writes them.
 
-    Where it fails, its exception is raised here instead of the end, so that the daemon never sees a whole
-    stream. To be closed: the function is then stopped by a broken pipe.
+    If the function fails, its exception is raised here instead of the end, so that the daemon never sees a
+    complete stream. The caller must close the generator: the function is then stopped by a broken pipe.
     """
     reading, writing = os.pipe()
 
@@ -168,25 +180,26 @@ def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None
 
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
-    """Run a container to its end, and remove it whatever happens."""
+    """Run a container to its end, and always remove it."""
 
     def work(client: docker.DockerClient, pool: Executor, gpus: Mapping[str, Any]) -> Finished:
         with _container(client, reference, task, gpus) as container:
             return _run(container, task, pool)
 
-    # The container goes before the thread that reads its output, which ends with it.
+    # The container is removed before the thread that reads its output, because the thread ends with it.
     with ThreadPoolExecutor(1) as pool, connected(env) as client:
         return with_gpus(client, task.gpus, lambda gpus: work(client, pool, gpus))
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container and hand on its output as it comes; the container is removed whatever happens.
+    """Run a container, and pass on its output.
 
-    A daemon that may not raise limits (in a container itself) gives its own in the place of generous ones.
+    The output goes to `sink` as it arrives. The container is always removed. A daemon that may not raise
+    limits (inside a container) applies its own instead of generous ones.
     """
     try:
         return _attach(reference, task, env, sink)
-    except EngineError as err:  # nothing has run: limits are set before the command
+    except EngineError as err:  # the command has not run yet: limits are set before it
         if not (task.generous and REFUSED in str(err)):
             raise
     return _attach(reference, msgspec.structs.replace(task, generous=False), env, sink)
@@ -209,10 +222,13 @@ def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> i
 
 
 def _hearing(container: str, env: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Hand on signals to a container that runs, each by a connection of its own: the other is being read from."""
+    """Pass signals to a running container.
+
+    Each signal uses its own connection, because the other one is busy with the output.
+    """
 
     def send(signum: int) -> None:
-        # Where it has just ended, the daemon refuses.
+        # The daemon refuses if the container has just ended.
         with contextlib.suppress(EngineError), connected(env, ANSWER_SECONDS) as client:
             cast(Any, client.api).kill(container, int(signum))
 
@@ -223,10 +239,10 @@ def _hearing(container: str, env: Mapping[str, str]) -> AbstractContextManager[N
 
 
 class _Output:
-    """The output of a container, attached to before it starts; read once, until it ends.
+    """The output of a container, attached before its start.
 
-    Not from the log of the daemon: that is text for some log drivers, and not to be had from others. The
-    SDK's own iterator never closes the connection.
+    It is read once, until the container ends. The log of the daemon is not used: some log drivers keep only
+    text, others give no access. The SDK's own iterator never closes the connection.
     """
 
     def __init__(self, container: Container) -> None:
@@ -293,7 +309,11 @@ def _read(output: _Output, streams: Streams) -> None:
 
 
 def _outputs(container: Container, task: Task) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
+    """Return or keep the container's output files.
+
+    The result is {relative path: content}. With `task.kept` the files are written there, and the result is
+    empty.
+    """
     chunks, _ = container.get_archive(task.outputs, chunk_size=CHUNK)
     if task.kept:
         keep_tar(cast("IO[bytes]", Pieces(chunks)), task.kept)

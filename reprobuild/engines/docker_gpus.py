@@ -1,4 +1,4 @@
-"""How Docker is asked for GPUs."""
+"""Requests for GPUs in Docker's API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[str, Any]], T]) -> T:
-    """Do the work with the first way of asking for GPUs that the daemon knows; nothing ran where it refuses one."""
+    """Run the work with the first accepted GPU request.
+
+    The daemon must know the kind of request. If it refuses a request, the work has not run yet.
+    """
     *others, last = gpu_options(client, gpus)
     for options in others:
         try:
@@ -27,10 +30,12 @@ def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[st
 
 
 def gpu_options(client: docker.DockerClient, gpus: str) -> list[dict[str, Any]]:
-    """Return the ways to ask for GPUs, the one of `docker run --gpus` first.
+    """Return the possible GPU requests, in order of preference.
 
-    A daemon that looks for specifications of CDI (from 25 on, where its settings or its version say so) names
-    their folders. https://docs.docker.com/reference/cli/dockerd/#configure-cdi-devices
+    That of `docker run --gpus` is first. A daemon that uses specifications of CDI (from 25 on, if its
+    settings or its version enable it) lists their directories.
+
+    https://docs.docker.com/reference/cli/dockerd/#configure-cdi-devices
     """
     if not gpus:
         return [{}]

@@ -1,4 +1,7 @@
-"""What a builder asks of Docker's API: which images and what cache there are, an image out, both removed."""
+"""Images and build cache of Docker, listed, saved and removed.
+
+The builder uses these functions.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,20 @@ CONTAINERD = "/var/lib/containerd"
 
 
 def keeps_layouts(env: Mapping[str, str]) -> bool:
-    """Tell whether the daemon has containerd's image store, and so can write OCI layouts itself."""
+    """Return whether the daemon can write OCI layouts itself.
+
+    It can if it has containerd's image store.
+    """
     with connected(env) as client:
         return has_containerd_store(client.info())
 
 
 def folders(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where the daemon may keep images on its machine, the likeliest folder first.
+    """Return the possible image directories of the daemon, likeliest first.
 
-    `DockerRootDir` of https://docs.docker.com/reference/api/engine/ (`GET /info`). With containerd's image store they
-    are below it where dockerd runs that containerd itself, else in the folder of the system's containerd, whose
-    default is here: dockerd does not tell it.
+    `DockerRootDir` of https://docs.docker.com/reference/api/engine/ (`GET /info`). With containerd's image
+    store the images are below it if dockerd runs that containerd itself, else in the directory of the
+    system's containerd. dockerd does not report that directory, so its default is used here.
     """
     with connected(env) as client:
         info = client.info()
@@ -36,7 +42,7 @@ def folders(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def image_ids(env: Mapping[str, str]) -> set[str]:
-    """Return the ids of all images, also of those without a name."""
+    """Return the ids of all images, including unnamed ones."""
     with connected(env) as client:
         return set(cast(Any, client.api).images(quiet=True, all=True))
 
@@ -59,9 +65,9 @@ def remove_image(image: str, env: Mapping[str, str]) -> None:
 
 
 def cache_ids(env: Mapping[str, str]) -> set[str]:
-    """Return the ids of the records of the daemon's build cache.
+    """Return the ids of the daemon's build cache records.
 
-    The type of what is counted is not known to Docker before 23, which then also counts volumes.
+    Docker before 23 does not know the type parameter, and then also counts volumes.
     """
     with connected(env) as client:
         return {record["ID"] for record in _disk_use(client).get("BuildCache") or ()}
@@ -75,7 +81,10 @@ def _disk_use(client: docker.DockerClient) -> dict[str, Any]:
 
 
 def remove_cache(ids: Iterable[str], env: Mapping[str, str]) -> int:
-    """Remove records of the build cache, and return how many remain: a record is kept while others need it."""
+    """Remove build cache records, and return the number that remain.
+
+    A record stays as long as others need it.
+    """
     left = set(ids)
     with connected(env) as client:
         while left:

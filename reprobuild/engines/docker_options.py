@@ -1,4 +1,4 @@
-"""What a task asks of a container, in the words of Docker's API."""
+"""A task's options of a container, for Docker's API."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from reprobuild.engines.model import Task, identity
 def container_options(
     client: docker.DockerClient, task: Task, visible: Mapping[str, str]
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the options of a container, but for GPUs and command.
+    """Return the options of a container without GPUs and command.
 
     Args:
         client: of the daemon, which may be a user's own.
-        task: what is to run.
-        visible: variables that say which GPUs are seen.
+        task: the task to run.
+        visible: variables that select the visible GPUs.
     """
     own = bool(task.user or task.generous) and _rootless(client)
     user = user_of(task.user, own=own)
@@ -32,7 +32,7 @@ def container_options(
             Mount(target=inside, source=host, type="bind", read_only=inside in task.read_only)
             for host, inside in task.volumes
         ],
-        # A user's own daemon cannot raise what the user may not have.
+        # A user's own daemon cannot raise limits above the user's.
         "ulimits": [
             Ulimit(name=one.name, soft=one.soft, hard=one.hard)
             for one in (task.limits if own else limits(task))
@@ -46,7 +46,10 @@ def container_options(
 
 
 def user_of(user: str, *, own: bool) -> str:
-    """Return the user in the container for `Task.user`; in one of a user's `own` daemon, root is that user."""
+    """Return the user in the container for `Task.user`.
+
+    In a container of a user's `own` daemon, root is that user.
+    """
     if user != "caller":
         return user
     return "" if own or os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"

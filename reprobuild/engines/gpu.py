@@ -1,7 +1,7 @@
-"""GPUs: what a user asks for, whether this machine has any, and what engines say where they cannot give one.
+"""GPUs: the user's request, this machine's devices, and engines' errors.
 
-Nothing here starts a program or changes a setting: what is there is read from device nodes and from /proc and
-/sys. Whether a container really has the GPU is asked inside it.
+This module starts no program and changes no setting: devices are read from device nodes and from /proc and
+/sys. A check inside the container finds out if it really has the GPU.
 
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
 https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
@@ -17,17 +17,18 @@ from reprobuild.errors import EngineError, UsageError
 
 ALL = "all"
 NVIDIA, AMD = "nvidia", "amd"
-# Which GPUs a process of ROCm sees, by index or UUID: https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html
+# The visible GPUs of a ROCm process, by index or UUID:
+# https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html
 AMD_VISIBLE = "ROCR_VISIBLE_DEVICES"
 # An index, "GPU-UUID", "MIG-UUID", "0:1" (a part of a GPU), or a name of CDI ("vendor.com/class=name").
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+)?")
-NO_DRIVER = "could not select device driver"  # Docker, which then may still know the GPU by CDI
+NO_DRIVER = "could not select device driver"  # Docker's error; it may then still know the GPU by CDI
 WITHOUT = "or leave the GPU out with --gpu none"
 _CDI = (
     "install the NVIDIA Container Toolkit, which describes the GPUs to engines: "
     f"`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`; {WITHOUT}"
 )
-# What engines say, and what helps.
+# Errors of engines, and their remedies.
 REMEDIES: tuple[tuple[str, str], ...] = (
     (
         NO_DRIVER,
@@ -46,35 +47,42 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     ("/dev/dri", f"load the driver of AMD's GPUs (amdgpu), which makes /dev/dri; {WITHOUT}"),
 )
-MACHINE = Path("/")  # where /dev, /proc and /sys are
+MACHINE = Path("/")  # the parent of /dev, /proc and /sys
 
 
 def vendors(root: Path | None = None) -> tuple[str, ...]:
-    """Return whose GPUs this machine has: "nvidia", "amd", both in this order, or none.
+    """Return the vendors of this machine's GPUs.
+
+    The result is a tuple of "nvidia" and "amd", in this order; it may be empty.
 
     Args:
-        root: the folder that holds dev, proc and sys; else that of this machine.
+        root: the directory that holds dev, proc and sys; else that of this machine.
     """
     root = root or MACHINE
     return tuple(name for name, there in ((NVIDIA, _has_nvidia(root)), (AMD, _has_amd(root))) if there)
 
 
 def present(root: Path | None = None) -> bool:
-    """Return whether this machine has a GPU that engines may give to containers."""
+    """Return whether this machine has a GPU for containers."""
     return bool(vendors(root))
 
 
 def _has_nvidia(root: Path) -> bool:
-    """Look for nodes of GPUs, for those that the driver knows (whose nodes may not be made yet), and for WSL's."""
+    """Return whether the machine has NVIDIA GPUs.
+
+    It looks for device nodes, for GPUs that the driver knows (their nodes may not be made yet), and for WSL's
+    device.
+    """
     nodes = (*root.glob("dev/nvidia[0-9]*"), *root.glob("proc/driver/nvidia/gpus/*"))
     wsl = (root / "dev/dxg").exists() and any(root.glob("usr/lib/wsl/lib/libcuda.so*"))
     return bool(nodes) or wsl
 
 
 def _has_amd(root: Path) -> bool:
-    """Look for the node of the compute driver, and for a GPU that it knows: a CPU is one of its nodes, too.
+    """Return whether the compute driver knows an AMD GPU.
 
-    https://docs.kernel.org/gpu/amdgpu/driver-core.html (KFD); `gpu_id` is 0 for a CPU.
+    A CPU is one of its nodes, too. https://docs.kernel.org/gpu/amdgpu/driver-core.html (KFD); `gpu_id` is 0
+    for a CPU.
     """
     if not (root / "dev/kfd").exists():
         return False
@@ -89,15 +97,16 @@ def _has_amd(root: Path) -> bool:
 
 
 def amd_devices() -> dict[str, str]:
-    """Return {node of this machine: node in a container} of AMD's compute driver and its GPUs."""
+    """Return {host node: container node} of AMD's driver and GPUs."""
     nodes = (MACHINE / "dev/kfd", MACHINE / "dev/dri")
     return {str(path): f"/{path.relative_to(MACHINE)}" for path in nodes}
 
 
 def amd_groups() -> tuple[str, ...]:
-    """Return the numbers of the groups that own those nodes, which are `video` and `render` by name.
+    """Return the group numbers of AMD's nodes, without root's.
 
-    Numbers, since an image may know no group of these names, or others under them.
+    By name these are `video` and `render`. Numbers are used, since an image may lack these groups, or have
+    other numbers for them.
     """
     found = set()
     for path in (MACHINE / "dev/kfd", *MACHINE.glob("dev/dri/*")):
@@ -107,10 +116,12 @@ def amd_groups() -> tuple[str, ...]:
 
 
 def requested(option: str, root: Path | None = None) -> str:
-    """Return the `Task.gpus` that `--gpu auto|all|none|ID[,ID...]` means on this machine.
+    """Return the `Task.gpus` for the option `--gpu`.
+
+    Its value is `auto|all|none|ID[,ID...]`, for this machine.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: the value is not one of these.
     """
     if option == "none" or (option == "auto" and not present(root)):
         return ""
@@ -127,34 +138,38 @@ def requested(option: str, root: Path | None = None) -> str:
 
 
 def ids(gpus: str) -> tuple[str, ...]:
-    """Return the ids in `Task.gpus`; none of them means all."""
+    """Return the ids in `Task.gpus`, empty for all."""
     return () if gpus == ALL else tuple(gpus.split(","))
 
 
 def cdi_names(gpus: str) -> tuple[str, ...]:
-    """Return the names by which CDI knows the GPUs of `Task.gpus`; a name of CDI stays as it is."""
+    """Return the CDI names of the GPUs of `Task.gpus`.
+
+    A name of CDI stays as it is.
+    """
     kind = f"{NVIDIA}.com/gpu"
     return tuple(name if "=" in name else f"{kind}={name}" for name in ids(gpus) or (ALL,))
 
 
 def by_cdi(gpus: str) -> bool:
-    """Return whether `Task.gpus` itself speaks of CDI."""
+    """Return whether `Task.gpus` contains a CDI name."""
     return "=" in gpus
 
 
 def vendor(gpus: str) -> str:
-    """Return whose GPUs `Task.gpus` means here: AMD's where the machine has no others, else NVIDIA's.
+    """Return the vendor of the GPUs of `Task.gpus`.
 
-    Without any it is NVIDIA's, too: the engine then says what is missing.
+    It is AMD if the machine has only AMD's, else NVIDIA. Without GPUs it is NVIDIA, too: the engine then
+    reports the missing part.
     """
     return AMD if vendors() == (AMD,) and not by_cdi(gpus) else NVIDIA
 
 
 def remedy(said: str) -> str:
-    """Return what helps where an engine said this of a GPU, or nothing."""
+    """Return the remedy for an engine's GPU error, or ""."""
     return next((hint for words, hint in REMEDIES if words in said), "")
 
 
 def refusal(what: str, said: str, hint: str) -> EngineError:
-    """Return the error of an engine: with what helps where it speaks of a GPU, else with `hint`."""
+    """Return an engine's error, with a GPU remedy or `hint`."""
     return EngineError(what, hint=remedy(said) or hint)

@@ -1,7 +1,8 @@
-"""Limits of resources that a container gets: those that are asked for, and what training needs besides.
+"""Resource limits of a container, requested or generous for training.
 
-RDMA registers memory that must not be swapped, and compiled kernels have deep stacks: what NVIDIA gives to its own
-containers. https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem
+RDMA registers memory that must not be swapped, and compiled kernels have deep stacks: the generous limits are
+those of NVIDIA's containers.
+https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from reprobuild.engines.model import Limit, Task
 from reprobuild.errors import EngineError
 
 GENEROUS = (Limit(name="memlock", soft=-1, hard=-1), Limit(name="stack", soft=64 << 20, hard=-1))
-REFUSED = "error setting rlimit"  # runc and crun, before anything of the container has run
+REFUSED = "error setting rlimit"  # runc and crun report it before any command of the container
 _CAP_SYS_RESOURCE = 24
 _NUMBERS = {
     "memlock": resource.RLIMIT_MEMLOCK, "stack": resource.RLIMIT_STACK, "nofile": resource.RLIMIT_NOFILE,
@@ -22,16 +23,21 @@ _NUMBERS = {
 
 
 def limits(task: Task) -> list[Limit]:
-    """Return the limits of a container whose engine may give any."""
+    """Return the limits of a container as the task asks.
+
+    Its engine may set any limit.
+    """
     asked = {limit.name: limit for limit in task.limits}
     return [*(one for one in GENEROUS if task.generous and one.name not in asked), *task.limits]
 
 
 def limits_of_caller(task: Task) -> list[Limit]:
-    """Return the limits of a container that is a child of this process: no higher than its own hard ones.
+    """Return the limits of a container, bounded by the caller's.
+
+    The container is a child of this process, so its limits are at most the hard limits of the process.
 
     Raises:
-        EngineError: one that is asked for is higher.
+        EngineError: a requested limit is higher.
     """
     found = []
     for limit in limits(task):
@@ -47,14 +53,17 @@ def limits_of_caller(task: Task) -> list[Limit]:
 
 
 def may_raise() -> bool:
-    """Tell whether this process may raise its own limits, by its capabilities (capabilities(7))."""
+    """Return whether this process may raise its own limits.
+
+    Its capabilities decide (capabilities(7)).
+    """
     status = Path("/proc/self/status").read_text().splitlines()
     found = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
     return bool(int(found, 16) >> _CAP_SYS_RESOURCE & 1)
 
 
 def hard_limit(name: str) -> int:
-    """Return the hard limit of this process, -1 for none."""
+    """Return the hard limit of this process, -1 for unlimited."""
     return _number(resource.getrlimit(_NUMBERS[name])[1])
 
 

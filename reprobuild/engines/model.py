@@ -1,4 +1,7 @@
-"""What every engine offers: a module with these functions, listed in the registry of this package."""
+"""The interface of an engine: a module with these functions.
+
+The registry of this package lists the engines.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from msgspec import Struct
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """How a container ended: exit code, both streams, and the files below its output folder by name.
+    """The result of a container: code, streams and files.
 
-    Those that were put into a folder of the host (`Task.kept`) are not among them. The streams are cut as `Streams`
-    says.
+    The code is its exit code. `outputs` has the files below its output directory by name, without those that
+    were put into a directory of the host (`Task.kept`). `Streams` describes how the streams are cut.
     """
 
     code: int
@@ -23,7 +26,7 @@ class Finished(Struct, frozen=True, kw_only=True):
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """A limit of a resource by its name in limits.conf(5); -1 is none."""
+    """A resource limit, named as in limits.conf(5); -1 is unlimited."""
 
     name: str
     soft: int
@@ -31,18 +34,18 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What to run in a container, without network unless one is named.
+    """A task for a container, by default without network.
 
-    `arguments` follow the image's entrypoint, or replace it where `bypass` is true. `outputs` names a
-    folder inside the container that is made before the start and read afterwards; empty for none. Its regular
-    files go into memory, or into the folder `kept` of the host, which is empty before.
-    `volumes` are (folder of the host, folder in the container). `timeout` is in seconds; 0 for none.
-    `workdir` is the folder it starts in, empty for the image's; Apptainer goes there only with `bypass`.
-    `gpus` is empty for none, "all", or ids separated by commas: indices, UUIDs, MIG ids, names of CDI.
-    `read_only` are those of its volumes, by their folder in the container, that are not written to. `user` is empty
-    for the image's, "caller" for who calls this program (so that files in volumes are his), else "UID:GID".
-    `shared_memory` is the size of /dev/shm in bytes. `generous` raises limits as far as training needs, `limits` are
-    those that were asked for. The values of the variables in `hidden` must stand on no command line.
+    `arguments` follow the image's entrypoint, or replace it if `bypass` is true. `outputs` names a directory
+    inside the container that is made before the start and read afterwards; it may be empty. Its regular files
+    go into memory, or into the directory `kept` of the host, which is empty before. `volumes` are (directory
+    of the host, directory in the container). `timeout` is in seconds; 0 is unlimited. `workdir` is the
+    directory it starts in, empty for the image's; Apptainer uses it only with `bypass`. `gpus` is empty for
+    no GPU, "all", or ids separated by commas: indices, UUIDs, MIG ids, names of CDI. `read_only` are the
+    read-only volumes, by their directory in the container. `user` is empty for the image's, "caller" for the
+    caller of this program (who then owns new files in volumes), else "UID:GID". `shared_memory` is the size
+    of /dev/shm in bytes. `generous` raises limits as far as training needs, `limits` are the requested ones.
+    The values of the variables in `hidden` must not appear on a command line.
     """
 
     arguments: tuple[str, ...]
@@ -64,7 +67,9 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 def identity(user: str) -> dict[str, str]:
-    """Return variables for a user that the image may not know, so that programs find a name, and a home to write to.
+    """Return variables for a user unknown to the image.
+
+    Programs then find a name, and a home to write to.
 
     Args:
         user: "UID:GID", empty for the image's.
@@ -76,10 +81,10 @@ def identity(user: str) -> dict[str, str]:
 
 
 class Streams:
-    """The output of a container, kept up to a bound: a program may print without end.
+    """The output of a container, up to a bound.
 
-    Of standard output the beginning is kept, and one byte more than `LARGEST` where there was more; of standard error
-    the end.
+    A program may print without end. The beginning of standard output is kept, with one byte more than
+    `LARGEST` if there was more; the end of standard error is kept.
     """
 
     LARGEST = 32 << 20
@@ -88,7 +93,7 @@ class Streams:
         self.held = {1: bytearray(), 2: bytearray()}
 
     def take(self, stream: int, data: bytes) -> None:
-        """Take a piece of a stream (1 standard output, 2 standard error)."""
+        """Add a piece of a stream (1 stdout, 2 stderr)."""
         kept = self.held[stream]
         if stream == 1:
             kept += data[: self.LARGEST + 1 - len(kept)]
@@ -98,12 +103,12 @@ class Streams:
             del kept[: -self.LARGEST]
 
     def of(self, stream: int) -> bytes:
-        """Return what is kept of a stream."""
+        """Return the kept bytes of a stream."""
         kept = self.held[stream]
         return bytes(kept if stream == 1 else kept[-self.LARGEST :])
 
 
-# Takes a stream's number (1 standard output, 2 standard error) and bytes as they come.
+# Takes a stream's number (1 standard output, 2 standard error) and bytes as they arrive.
 Sink = Callable[[int, bytes], None]
 
 
@@ -113,11 +118,13 @@ class Engine(Protocol):
     NAME: str
 
     def version(self, env: Mapping[str, str]) -> str | None:
-        """Return the version of the engine that answers, or None when none does."""
+        """Return the version of the engine, or None if unavailable."""
         ...
 
     def load(self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Put an OCI layout into the engine under a reference; return False when it was there already.
+        """Load an OCI layout into the engine under a reference.
+
+        Return False if the engine had it already.
 
         Args:
             digests: the config and manifest digests (`sha256:...`), by either of which an engine may know it.
@@ -129,5 +136,8 @@ class Engine(Protocol):
         ...
 
     def attach(self, reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-        """Run a container, hand on its output as it comes, remove it, and return its exit code."""
+        """Run a container, and return its exit code.
+
+        Its output goes to `sink` as it arrives; the container is removed.
+        """
         ...

@@ -1,7 +1,8 @@
-"""Files that a container wrote, read from its tar or put into a folder of this machine: they may be gigabytes.
+"""Files that a container wrote, read or moved.
 
-What a container writes is hostile: only regular files are taken, links are not followed, and a name that leads out of
-the folder, or that no person could read, is refused.
+They are read from its tar, or moved into a directory of this machine. They may be gigabytes, and are
+untrusted: only regular files are taken, links are not followed, and a name that leads out of the directory,
+or is not printable, is refused.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _STRANGE = "let the command write it under a plain name"
 
 
 class Pieces:
-    """A file to be read from its start to its end, of the pieces of an answer."""
+    """A file object over an answer's pieces, read once."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer only at the end."""
+        """Return exactly `size` bytes, fewer only at the end."""
         found = [self._rest]
         there = len(self._rest)
         while there < size and (piece := next(self._pieces, None)) is not None:
@@ -47,12 +48,13 @@ class Pieces:
 
 
 def keep_tar(stream: IO[bytes], folder: Path) -> None:
-    """Write the regular files of a tar, which is read once from its start to its end, below a folder.
+    """Write the regular files of a tar below a directory.
 
-    Their names lose the first part, that of the folder they were read from.
+    The tar is read once from its start to its end. Names lose the first part, that of the directory they were
+    read from.
 
     Raises:
-        EngineError: a name is hostile, the tar is damaged, or the folder cannot take a file.
+        EngineError: a name is unsafe, the tar is damaged, or the directory cannot take a file.
     """
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -68,10 +70,12 @@ def keep_tar(stream: IO[bytes], folder: Path) -> None:
 
 
 def keep_folder(source: Path, folder: Path) -> None:
-    """Move the regular files below one folder into another, which may be on another file system.
+    """Move the regular files of a directory into another directory.
+
+    The two may be on different file systems.
 
     Raises:
-        EngineError: a name is hostile, the folders are too deep, or the folder cannot take a file.
+        EngineError: a name is unsafe, the directories are too deep, or the directory cannot take a file.
     """
     for path, above, number in _written(source):
         with _possible(folder, path):
@@ -79,7 +83,10 @@ def keep_folder(source: Path, folder: Path) -> None:
 
 
 def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield what `files_below` does, and say in the words of a container why it cannot."""
+    """Yield the items of `files_below`, with converted errors.
+
+    The errors are about the container.
+    """
     try:
         yield from files_below(folder)
     except OSError as err:
@@ -87,7 +94,10 @@ def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _room_for(size: int, folder: Path) -> None:
-    """Refuse a file before it fills the disk of this machine: one of holes is as long as its command likes."""
+    """Refuse a file that exceeds the disk's free space.
+
+    A sparse file can have any length.
+    """
     free = shutil.disk_usage(folder).free
     if size > free:
         raise EngineError(
@@ -98,7 +108,7 @@ def _room_for(size: int, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _possible(folder: Path, name: str) -> Iterator[None]:
-    """Say in the words of a container why a file cannot be kept."""
+    """Convert file errors into errors about the container."""
     strange = EngineError(f"a container wrote a file with a strange name: {ascii(name)[:200]}", hint=_STRANGE)
     if not name.isprintable():
         raise strange
@@ -113,7 +123,10 @@ def _possible(folder: Path, name: str) -> Iterator[None]:
 
 
 def folder_tar(path: str) -> bytes:
-    """Return a tar with one empty folder, which everybody may write to: a container's own, for its results."""
+    """Return a tar with one empty directory, writable by everyone.
+
+    A container writes its outputs there.
+    """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         info = tarfile.TarInfo(path.strip("/"))
@@ -123,7 +136,9 @@ def folder_tar(path: str) -> bytes:
 
 
 def read_files(stream: IO[bytes]) -> dict[str, bytes]:
-    """Return the regular files of a tar of one folder, by their path relative to it.
+    """Return the regular files of a tar by relative path.
+
+    The tar has one directory.
 
     Raises:
         EngineError: they are too large together, or the tar is damaged.
@@ -144,7 +159,7 @@ def read_files(stream: IO[bytes]) -> dict[str, bytes]:
 
 
 def spool_small(pieces: Iterable[bytes], spool: IO[bytes]) -> None:
-    """Write the pieces of a tar that `read_files` is to read.
+    """Write the pieces of a tar for `read_files`.
 
     Raises:
         EngineError: it is too large.
@@ -157,7 +172,9 @@ def spool_small(pieces: Iterable[bytes], spool: IO[bytes]) -> None:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Return the regular files below a folder, by their path relative to it. No link is followed.
+    """Return the regular files below a directory by relative path.
+
+    No link is followed.
 
     Raises:
         EngineError: they are too large together, or too deep.
@@ -173,10 +190,12 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 
 
 def refuse_large(size: int) -> None:
-    """Refuse files for the memory of this process that have more bytes than any list of a capture.
+    """Refuse a size above that of a capture's lists.
+
+    The files are for the memory of this process. `size` is in bytes.
 
     Raises:
-        EngineError: so it is.
+        EngineError: the size is above the bound.
     """
     if size > LARGEST:
         raise EngineError(

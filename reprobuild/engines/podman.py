@@ -1,8 +1,8 @@
-"""podman, through its command line.
+"""Podman as an engine, through its command line.
 
-Its API would need `podman system service`, a process that a user does not have running and that would have to
-be looked after; the command line is there wherever podman is, and means the same for root and for any user.
-The user's settings of podman are used as they are.
+Its API would need `podman system service`, a process that users do not run, and that this program would have
+to supervise. The command line is always there, and means the same for root and for any user. The user's
+settings of podman are used as they are.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from reprobuild.infra.untrusted.regular_files import holds
 
 NAME = "podman"
 ANSWER_SECONDS = 60  # the first call of a user makes the storage
-BEGINS_SECONDS = 10  # in which a container that has begun to write can be sent signals
+BEGINS_SECONDS = 10  # after the first output, in which a container accepts signals
 UNWELL = "`podman info` tells whether podman itself is well"
 SIGNALLED = "start the command again; `podman ps --all --external` lists what an interrupted one left"
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return podman's version, or None where it is absent or cannot work."""
+    """Return podman's version, or None if it is unusable."""
     try:
         argv = ["podman", "info", "--format", "{{.Version.Version}}"]
         said = proc.run(argv, env=env, purpose="ask podman for its version", timeout=ANSWER_SECONDS)
@@ -47,7 +47,9 @@ def version(env: Mapping[str, str]) -> str | None:
 
 
 def folder(env: Mapping[str, str]) -> str:
-    """Return where podman keeps images on this machine (podman-info(1)), nothing where it is a client of another.
+    """Return podman's image directory on this machine (podman-info(1)).
+
+    It is empty if podman is a client of another machine.
 
     Raises:
         EngineError: it does not answer.
@@ -61,10 +63,10 @@ def call(
     env: Mapping[str, str], *arguments: str | Path, purpose: str, stdin: bytes | None = None,
     cwd: Path | None = None, timeout: float = 3600,
 ) -> str:  # fmt: skip
-    """Run podman to its end and return what it printed, without white space around it.
+    """Run podman to its end, and return its stripped output.
 
     Raises:
-        EngineError: it failed; the hint names the known remedy, where there is one.
+        EngineError: it failed; the hint names the known remedy, if there is one.
     """
     argv = ["podman", *map(str, arguments)]
     try:
@@ -75,7 +77,10 @@ def call(
 
 
 def explained(code: int, stderr: str, what: str) -> EngineError:
-    """Return the error for what podman said, with the remedies for what its runtimes refuse on some machines."""
+    """Return the error for podman's message, with a known remedy.
+
+    The runtimes of podman refuse some options on some machines.
+    """
     if code < 0:
         return EngineError(f"podman was ended by signal {-code}", hint=SIGNALLED)
     if "cgroups in hybrid mode not supported" in stderr:  # crun 1.8
@@ -94,7 +99,10 @@ def explained(code: int, stderr: str, what: str) -> EngineError:
 
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Load an OCI layout, from its folder; podman knows an image by the digest of its configuration."""
+    """Load an OCI layout from its directory.
+
+    Podman knows an image by the digest of its configuration.
+    """
     if _image_id(reference, env) in digests:
         return False
     name = f"reprobuild-{uuid.uuid4().hex}"
@@ -111,12 +119,15 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
         call(env, "tag", found.removeprefix("sha256:"), reference, purpose="name the image")
     finally:
         with contextlib.suppress(EngineError):
-            call(env, "rmi", name, purpose="remove a name")  # and the image, where it has no other
+            call(env, "rmi", name, purpose="remove a name")  # and the image, if it has no other name
     return True
 
 
 def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
-    """Make the directory that podman loads: it takes its path for the name of the image, or what its index states."""
+    """Make the directory that podman loads.
+
+    Podman takes the directory's path for the name of the image, or the name in its index.
+    """
     found = read_layout(layout)
     if holds(layout / "index.json", named_index(found, reference)):
         (folder / name).symlink_to(layout.absolute())
@@ -128,7 +139,7 @@ def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
 
 
 def _image_id(reference: str, env: Mapping[str, str]) -> str:
-    """Return `sha256:...`, or nothing where podman has no such image."""
+    """Return the image's id `sha256:...`, or "" if unknown."""
     try:
         argv = ["podman", "image", "inspect", "--format", "{{.Id}}", reference]
         return (
@@ -142,7 +153,7 @@ def _image_id(reference: str, env: Mapping[str, str]) -> str:
 
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
-    """Run a container to its end, and remove it whatever happens."""
+    """Run a container to its end, and always remove it."""
     streams = Streams()
     with _container(reference, task, env) as container:
         if task.outputs:
@@ -154,9 +165,10 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container and hand on its output as it comes; the container is removed whatever happens.
+    """Run a container, and pass on its output.
 
-    Where generous limits are refused, which is before the command, it gets those of podman's settings.
+    The output goes to `sink` as it arrives. The container is always removed. If generous limits are refused,
+    which is before the command, it gets those of podman's settings.
     """
     try:
         return _attach(reference, task, env, sink)
@@ -175,9 +187,12 @@ def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> i
 
 
 class _Telling:
-    """Sends signals to what runs in a container, one after the other, by `podman kill`.
+    """A sender of signals to a container by `podman kill`.
 
-    `podman start` would hand them on, too, but may lose what comes while the container begins (seen on a busy machine).
+    Signals are sent one after the other.
+
+    `podman start` would pass them on, too, but may lose signals while the container begins (seen on a busy
+    machine).
     """
 
     def __init__(self, container: str, env: Mapping[str, str]) -> None:
@@ -207,7 +222,10 @@ class _Telling:
 
 
 def _kill(container: str, env: Mapping[str, str]) -> None:
-    """End what runs in a container; `podman start`, which hands on what it is told, would itself be all that ends."""
+    """End the command of a container.
+
+    Ending `podman start`, which passes signals on, would leave the container running.
+    """
     with contextlib.suppress(EngineError):  # it has just ended
         call(env, "kill", container, purpose="end a container")
 
@@ -235,14 +253,16 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
     try:
         yield container
     finally:
-        with contextlib.suppress(EngineError):  # what went wrong before is the news
+        with contextlib.suppress(EngineError):  # the earlier error is the one to report
             call(env, "rm", "--force", "--volumes", "--time", "0", container, purpose="remove a container")
 
 
 def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
-    """Return options and variables for GPUs: names of CDI, or the nodes of AMD's with the groups that own them.
+    """Return options and variables for the GPUs of a container.
 
-    A user's own groups are no others in a container, but can be kept as they are (with crun alone).
+    They are names of CDI, or AMD's nodes with the groups that own them. A user's own groups are not the same
+    in a container, but can be kept as they are (only with crun).
+
     https://docs.podman.io/en/stable/markdown/podman-run.1.html#device-host-device-container-device-permissions
     """
     if not gpus:
@@ -258,7 +278,10 @@ def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
 def _start(
     container: str, task: Task, env: Mapping[str, str], sink: Sink, handing: proc.SignalForwarding | None = None
 ) -> int:  # fmt: skip
-    """Start a container, hand on its output, and return its exit code."""
+    """Start a container, and return its exit code.
+
+    Its output goes to `sink`.
+    """
     tail = bytearray()
 
     def keep(stream: int, data: bytes) -> None:
@@ -279,7 +302,7 @@ def _start(
         ) from None
     if 0 <= code < 125:
         return code
-    # podman uses these codes for its own failures, too; only the container's own count if it has run.
+    # Podman uses these codes for its own failures, too; the container's own code counts only if it has run.
     argv = ["container", "inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", container]
     status, _, theirs = call(env, *argv, purpose="ask how a container ended").partition(" ")
     if code < 0 or status not in ("exited", "stopped"):
@@ -290,7 +313,11 @@ def _start(
 
 
 def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
+    """Return or keep the container's output files.
+
+    The result is {relative path: content}. With `task.kept` the files are written there, and the result is
+    empty.
+    """
     with tempfile.TemporaryFile(dir=task.kept) as spool:
 
         def keep(stream: int, data: bytes) -> None:

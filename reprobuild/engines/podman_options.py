@@ -1,4 +1,4 @@
-"""What a task asks of a container, as options of `podman create`."""
+"""A task's options of a container, for `podman create`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from reprobuild.engines.limits import hard_limit, limits, limits_of_caller, may_
 from reprobuild.engines.model import Limit, Task, identity
 from reprobuild.errors import EngineError
 
-# Variables that would change podman itself: they are given on its command line, all others by its
-# environment, where no other user of the machine can read them.
+# Variables that would change podman itself are given on its command line, all others by its environment,
+# because other users of the machine cannot read that.
 OF_PODMAN = re.compile(
     r"LD_.*|GO[A-Z]+|_?CONTAINERS?_.*|STORAGE_.*|BUILDAH_.*|REGISTRY_.*|REGISTRIES_.*|PODMAN_.*|XDG_.*|DOCKER_.*|SSL_.*"
     r"|LISTEN_.*|NOTIFY_SOCKET|DBUS_.*|TMPDIR|HOME|PATH|USER|SHELL|LANG|LC_.*|[Hh][Tt][Tt][Pp].*|[A-Za-z]+_(proxy|PROXY)"
@@ -22,19 +22,21 @@ OF_PODMAN = re.compile(
 def container_options(
     task: Task, visible: Mapping[str, str], env: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str], bytes | None]:
-    """Return options, the environment of podman, and what it reads on standard input, if anything.
+    """Return options, podman's environment, and its standard input.
 
-    The latter are variables in a file's form: hidden ones with a name that podman itself would look at.
+    Standard input, if any, has variables in a file's form: hidden ones with a name that podman itself would
+    interpret.
 
     Args:
-        task: what is to run.
-        visible: variables that say which GPUs are seen.
+        task: the task to run.
+        visible: variables that select the visible GPUs.
         env: the user's environment.
 
     Raises:
-        EngineError: a hidden variable of such a name has several lines; a limit is more than the caller may have.
+        EngineError: a hidden variable of such a name has several lines; a limit is more than the caller may
+            have.
     """
-    # Without the proxies of the host, which podman hands on unless told otherwise, and without a log.
+    # Without the proxies of the host, which podman passes on by default, and without a log.
     options = ["--pull", "never", "--network", task.network, "--log-driver", "none", "--http-proxy=false"]
     options += ["--shm-size", f"{task.shared_memory}b"]
     user = _user(task.user)
@@ -64,12 +66,17 @@ def container_options(
 
 
 def _user(user: str) -> str:
-    """Return the user in the container; for who is not root, root in a container is the caller already."""
+    """Return the user in the container.
+
+    For a user other than root, root in the container is already the caller.
+    """
     return "" if user == "caller" else user
 
 
 def _limits(task: Task) -> list[Limit]:
-    """Return the limits of a container; where one is given, podman forgets those of its settings, and asks for its own.
+    """Return the limits of a container, with podman's defaults added.
+
+    If one is given, podman ignores its settings, and requests its own.
 
     https://docs.podman.io/en/stable/markdown/podman-run.1.html#ulimit-option
     """
@@ -83,7 +90,10 @@ def _limits(task: Task) -> list[Limit]:
 
 
 def _own() -> list[Limit]:
-    """Return what a container may have of files and processes; podman lowers its own number of processes to pid_max."""
+    """Return the process's limits for files and processes.
+
+    Podman lowers its own number of processes to pid_max.
+    """
     files, processes = hard_limit("nofile"), hard_limit("nproc")
     most = int(Path("/proc/sys/kernel/pid_max").read_text())
     processes = most if processes == -1 else min(most, processes)

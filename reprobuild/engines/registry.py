@@ -1,4 +1,7 @@
-"""Engines: what runs containers. One module each, of the shape in `model.Engine`."""
+"""The registry of engines, one module each.
+
+Each module has the interface of `model.Engine`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import cast
 from reprobuild.engines.model import Engine
 from reprobuild.errors import EngineError
 
-# A literal registry; a module is imported when it is asked for, since the SDK of one takes 0.2 s.
+# A literal registry; a module is imported only when needed, since the SDK of one takes 0.2 s.
 ENGINES: Mapping[str, str] = {
     "docker": "reprobuild.engines.docker",
     "podman": "reprobuild.engines.podman",
@@ -20,15 +23,15 @@ HINT = "start one, point DOCKER_HOST at one, or ask `reprobuild doctor` what is 
 
 
 def find_engine(name: str | None, env: Mapping[str, str], *, hint: str = HINT) -> Engine:
-    """Return the engine of that name, or the first that answers.
+    """Return the named engine, or the first that answers.
 
     Args:
         name: None for any.
         env: the user's environment.
-        hint: what to do where none answers.
+        hint: the remedy if no engine answers.
 
     Raises:
-        EngineError: it is not known, or none answers.
+        EngineError: its name is unknown, or none answers.
     """
     names = [name] if name else list(ENGINES)
     for candidate in names:

@@ -1,8 +1,8 @@
-"""The name of an image in an engine: which one a directory that others handed over can give.
+"""The name that an image may have in an engine.
 
-An engine takes a name from a layout without a question. `docker.io/library/python:3.11` would from then on be the image
-of whoever made the layout, and `localhost/myapp:latest` hides what the user built with Podman. So a name counts only
-where it follows from the lock.
+An engine takes a name from a layout without a question. `docker.io/library/python:3.11` would from then on be
+the image of the layout's author, and `localhost/myapp:latest` would hide the user's own Podman image. So a
+name counts only if it follows from the lock.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from reprobuild.image.oci.write import MANIFEST, index_json, platform_of
 
 
 def own_name(lock: str) -> str:
-    """Return the name that follows from the digest (hex) of a lock."""
+    """Return the image name for a lock's digest (hex)."""
     return f"reprobuild:{lock[:12]}"
 
 
 def local_name(reference: str, lock: str, say: Callable[[str], None]) -> str:
-    """Return the name under which an image of others is loaded; say so where it is another than the image's own.
+    """Return the engine's name for a received image.
+
+    It is logged if it differs from the image's own name.
 
     Args:
-        reference: that the image states.
+        reference: the name that the image states.
         lock: the digest (hex) of its lock.
-        say: is told.
+        say: called with the message.
     """
     if reference == own_name(lock):
         return reference
@@ -35,12 +37,14 @@ def local_name(reference: str, lock: str, say: Callable[[str], None]) -> str:
 
 
 def named_index(layout: Layout, reference: str, platform: str = "") -> bytes:
-    """Return the index of a layout, as this program writes it, that gives its image this name and no other.
+    """Return a layout's index with one name for its image.
+
+    It has the form that this program writes.
 
     Args:
-        layout: that was read.
+        layout: a layout that was read.
         reference: the name.
-        platform: `os/architecture[/variant]`; empty for what the configuration of the image states.
+        platform: `os/architecture[/variant]`; empty for that of the image's configuration.
     """
     size = layout.blob(layout.manifest.removeprefix("sha256:")).stat().st_size
     manifest = {"mediaType": MANIFEST, "digest": layout.manifest, "size": size}

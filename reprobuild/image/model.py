@@ -1,4 +1,4 @@
-"""The value of a built image, as image.json has it."""
+"""The value of a built image, as in image.json."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LAYOUT = "image"
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
+    """A built image.
 
-    `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too. `builder` is its name in the registry, `lock`
-    the digest of the sealed lock, in hex.
-    `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
-    not asked for.
+    `layout` is the name of the layout's directory in the output directory; digests are "sha256:...". `tree`
+    covers everything that a program in it can see (see `image.tree_digest`), and is the same for every
+    builder; `manifest` depends on the versions of reprobuild and zstd, too. `builder` is its name in the
+    registry, `lock` the digest of the sealed lock, in hex. `sif` and `sqsh` are the digests of `image.sif`
+    and `image.sqsh` beside the layout, empty if they were not requested.
     """
 
     layout: FileName

@@ -1,4 +1,4 @@
-"""The tree digest: what a program in the container can see, as one sha256.
+"""The tree digest: everything visible in a container, as sha256.
 
 The digest is taken over lines, each JSON without spaces, non-ASCII escaped, ended by `\\n`:
 
@@ -7,16 +7,16 @@ The digest is taken over lines, each JSON without spaces, non-ASCII escaped, end
    char, block, fifo; mode the lower 12 bits, 511 (0777) for every symlink; target the text of a symlink,
    else ""; xattrs sorted pairs [name, hex value]; content the sha256 (hex) of a file, else ""; device
    [major, minor] of char and block, else [0, 0]. A hard link is a file with its target's mode, owner,
-   attributes and content, so a builder that copies gives the same line. A directory that no layer writes but
-   that stands above a path is root's and 0755; so is the root. Bytes of a path that are not UTF-8 are the
-   surrogates of PEP 383.
+   attributes and content, so a builder that copies gives the same line. A parent directory that no layer
+   writes is root's and 0755; so is the root. Bytes of a path that are not UTF-8 are the surrogates of
+   PEP 383.
 2. one object with sorted keys: Cmd, Entrypoint, Env (sorted), ExposedPorts (sorted), StopSignal, User,
-   Volumes (sorted), WorkingDir; what is absent is [] or "", and WorkingDir is "/". An Env with a name twice is
-   sorted by names alone, and the values of a name keep their order. Healthcheck is in it where it starts a
-   program: engines run it in the container.
+   Volumes (sorted), WorkingDir; an absent value is [] or "", and WorkingDir is "/". An Env with a name
+   twice is sorted by names alone, and the values of a name keep their order. Healthcheck is in it if it
+   starts a program: engines run it in the container.
 
-Times are not in it (all are the epoch), nor the sizes of directories, nor how files are split into layers.
-Labels are not, because no program in the container sees them and builders add their own.
+Times are not in it (all are the epoch), nor the sizes of directories, nor the division into layers. Labels
+are not, because no program in the container sees them and builders add their own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tree_digest(tree: Mapping[str, TarEntry], config: Mapping[str, Any]) -> str:
     """Return the tree digest as "sha256:" and hex.
 
     Args:
-        tree: what `merge` returned.
+        tree: the result of `merge`.
         config: the `config` object of the image configuration.
     """
     digest = hashlib.sha256()
@@ -53,7 +53,10 @@ def tree_digest(tree: Mapping[str, TarEntry], config: Mapping[str, Any]) -> str:
 
 
 def differing(one: Tree, other: Tree) -> list[str]:
-    """Return the paths at which two trees differ, sorted, the root as ""."""
+    """Return the paths at which two trees differ, sorted.
+
+    The root is "".
+    """
     return sorted(
         path
         for path in {*one, *other}
@@ -62,7 +65,10 @@ def differing(one: Tree, other: Tree) -> list[str]:
 
 
 def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an image configuration that decides what runs and how, in one form."""
+    """Return the runtime part of an image configuration.
+
+    It decides the command and its environment, and has one form.
+    """
     check = config.get("Healthcheck")
     return {
         **({"Healthcheck": check} if _runs(check) else {}),
@@ -78,11 +84,14 @@ def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _runs(check: Any) -> bool:
-    """Tell whether a health check starts a program; [] takes that of the base, and an image stands for itself."""
+    """Return whether a health check starts a program.
+
+    [] takes that of the base, and an image has no base here.
+    """
     return bool(check) and not (isinstance(check, dict) and check.get("Test") in (None, [], ["NONE"]))
 
 
-# The same bytes as `_json` for what is plain, in half the time: ASCII without quotes, backslashes or controls.
+# The same bytes as `_json` for plain paths, in half the time: ASCII without quotes, backslashes or controls.
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")
 _FAST = msgspec.json.Encoder()
 

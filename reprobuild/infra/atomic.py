@@ -1,7 +1,7 @@
-"""Files and folders that appear whole or not at all, and go away when their process is killed.
+"""Atomic writes of files and directories, with clean-up.
 
-What is unfinished stands in a private folder beside its place, on which its process holds a lock. A process
-that makes such a folder removes those whose lock nobody holds any more.
+An unfinished file is in a private directory beside its final path, and its process holds a file lock on that
+directory. A process that makes such a directory removes those without a lock: their processes were killed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from pathlib import Path
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import lock
 
-# No room, or none that may be written to: the user can mend it, and the next run goes on.
+# No space, or no write permission: the user can solve it, and the next run continues.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 PREFIX = ".reprobuild-"
-PATIENCE = 5.0  # seconds; a process of ours holds the lock for milliseconds
+PATIENCE = 5.0  # seconds; our processes hold the file lock for milliseconds
 _POLL = 0.01
 
 
 @contextlib.contextmanager
 def naming(place: Path) -> Iterator[None]:
-    """Give an `OSError` that names no file the name of a place: writing to a full disk tells none."""
+    """Name a path in each `OSError` that names no file.
+
+    An error of writing to a full disk names none.
+    """
     try:
         yield
     except OSError as err:
@@ -37,7 +40,9 @@ def naming(place: Path) -> Iterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file; whoever reads it finds the former content or the new one.
+    """Write a file atomically.
+
+    Readers find the former content or the new one.
 
     Raises:
         OSError: it cannot be written; it names the file.
@@ -50,16 +55,16 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
-    """Give an empty folder of one's own in a folder, and remove it afterwards.
+    """Yield an empty private directory, and remove it afterwards.
 
-    Those of killed processes, whose names begin with `prefix`, too, are removed first.
+    Directories of killed processes whose names begin with `prefix` are removed first.
 
     Args:
-        parent: made where it is missing.
-        prefix: of the names; nothing else in `parent` may begin with it.
+        parent: made if it is missing.
+        prefix: of the names; no other name in `parent` may begin with it.
 
     Raises:
-        OSError: there is no room, or no right to write; it names a file.
+        OSError: there is no space, or no permission to write; it names a file.
     """
     with naming(parent):
         parent.mkdir(parents=True, exist_ok=True)
@@ -72,17 +77,17 @@ def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
         with naming(parent):
             yield folder
     finally:
-        with contextlib.suppress(OSError):  # what the block met is what is told
+        with contextlib.suppress(OSError):  # the error of the block is the one to report
             remove(folder)
         os.close(holder)
 
 
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Give an empty folder that takes the place of `target` when the block ends well.
+    """Yield an empty directory that replaces `target` after success.
 
     Raises:
-        OSError: there is no room, or no right to write; what stood at `target` is there as before.
+        OSError: there is no space, or no permission to write; `target` is as before.
     """
     with private_folder(target.parent, f"{PREFIX}{target.name}.") as own:
         part, old = own / "new", own / "old"
@@ -100,16 +105,17 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]:
-    """Return a new folder with the descriptor that holds its lock, and those whose lock nobody held.
+    """Return a new locked directory, and the abandoned ones.
 
-    While the lock of the parent is held, no folder is between its making and its locking.
+    The lock is held by a descriptor. While the parent is locked, every directory in it is locked since its
+    creation.
     """
     above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         alone = _locked(above)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        if not (lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no locks
+        if not (lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no file locks
             return folder, holder, []
         others = [path for path in parent.iterdir() if path.name.startswith(prefix) and path != folder]
         return folder, holder, [pair for path in others if (pair := _abandoned(path)) is not None]
@@ -118,7 +124,10 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]
 
 
 def _locked(number: int) -> bool:
-    """Lock a directory, and tell whether that was possible: whoever may read it can hold its lock for ever."""
+    """Lock a directory, and return whether that was possible.
+
+    Every process that may read it can hold its lock forever.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -134,10 +143,13 @@ def _locked(number: int) -> bool:
 
 
 def _abandoned(path: Path) -> tuple[int, Path] | None:
-    """Return what is the caller's own and has no lock, with a lock on it; a pipe of that name is not waited for."""
+    """Return an abandoned path of the caller, locked, or None.
+
+    A pipe of that name is not waited for.
+    """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # it went away meanwhile, or is not ours
+    except OSError:  # removed meanwhile, or not ours
         return None
     if os.fstat(number).st_uid == os.geteuid() and lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
         return number, path

@@ -1,4 +1,4 @@
-"""How one thread ends what others are doing."""
+"""A cancellation token that threads share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 
 
 class CancelledError(Exception):
-    """Another thread wants no more of this."""
+    """Raised when another thread cancelled the operation."""
 
 
 class CancelToken:
-    """A word that several threads obey: those that wait, and those that read what does not come."""
+    """A thread-safe cancellation token.
+
+    It ends waits, and reads from slow connections.
+    """
 
     def __init__(self) -> None:
         self._said = threading.Event()
@@ -20,25 +23,31 @@ class CancelToken:
         self._ends: list[Callable[[], None]] = []
 
     def say(self) -> None:
-        """End it all."""
+        """Cancel all operations that use the token."""
         with self._guard:
             self._said.set()
             for end in self._ends:
                 end()
 
     def check(self, _: int = 0) -> None:
-        """Raise `CancelledError` where the word was said. The number is for those who tell how many bytes came."""
+        """Raise `CancelledError` if the token was cancelled.
+
+        The number is ignored, for use as a progress callback with bytes.
+        """
         if self._said.is_set():
             raise CancelledError
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, unless the word is said: then raise `CancelledError`."""
+        """Sleep, and raise `CancelledError` upon cancellation."""
         self._said.wait(max(0.0, seconds))
         self.check()
 
     @contextlib.contextmanager
     def ending(self, end: Callable[[], None]) -> Iterator[None]:
-        """Let `end` be called, by the other thread and without an error, when the word is said in this block."""
+        """Call `end` if the token is cancelled within this block.
+
+        The other thread calls it; it must not raise.
+        """
         with self._guard:
             self.check()
             self._ends.append(end)

@@ -1,7 +1,8 @@
-"""Directories that others could write to, walked and removed by descriptor: a link that takes a place leads nowhere.
+"""Walks and removal of directories by descriptor, safe against links.
 
-Between the look at a path and its use, another process can put a link there. So each directory is opened from the
-one above it, without following a link (openat(2)), and rights are changed of what was opened.
+Others could write to these directories. Between the check of a path and its use, another process can put a
+link there. So each directory is opened from its parent, without following a link (openat(2)), and permissions
+are changed through descriptors.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _DEEPEST = 100  # each level holds a descriptor, and processes may have 1024
 
 
 def remove(path: Path) -> None:
-    """Remove a file or directory, also one whose directories were left without the right to enter them.
+    """Remove a file or directory, even without permissions on it.
 
     Raises:
-        OSError: something of it cannot be removed; the rest is gone.
+        OSError: a part of it cannot be removed; the rest is gone.
     """
     with contextlib.suppress(FileNotFoundError):
         above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -36,12 +37,13 @@ def remove(path: Path) -> None:
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield each regular file below a directory: its relative path, the descriptors of its directory and of itself.
+    """Yield each regular file below a directory.
 
-    The caller gets all rights over the caller's own files and directories on the way. No link is followed.
+    Each has a relative path, the descriptor of its directory, and its own. The caller's own files and
+    directories on the way get all permissions for the owner. No link is followed.
 
     Raises:
-        OSError: there is no such directory, or its directories stand too deep in each other.
+        OSError: there is no such directory, or its directories are nested too deep.
     """
     number = os.open(folder, _DIRECTORY)
     try:
@@ -72,7 +74,10 @@ def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int
 
 
 def _open_file(above: int, name: str) -> int | None:
-    """Return the descriptor of a regular file, or None for what else stands there; a pipe is not waited for."""
+    """Return the descriptor of a regular file, else None.
+
+    A pipe is not waited for.
+    """
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
         facts = os.fstat(place)
@@ -87,10 +92,12 @@ def _open_file(above: int, name: str) -> int | None:
 
 @contextlib.contextmanager
 def opened(above: int, name: str) -> Iterator[int]:
-    """Give the descriptor of a directory in an open one; where it is the caller's own, with all rights over it.
+    """Yield the descriptor of a directory in an open one.
+
+    If it is the caller's own, it gets all permissions for the owner.
 
     Raises:
-        OSError: it is a link, no directory, or closed to the caller.
+        OSError: it is a link, not a directory, or closed to the caller.
     """
     number = _open(above, name)
     try:
@@ -118,7 +125,7 @@ def _open(above: int, name: str) -> int:
 def _remove_directory(above: int, name: str, depth: int, top: int | None) -> None:
     with opened(above, name) as number:
         _empty(number, depth, number if top is None else top)
-        while depth == 0 and _holds_something(number):  # from too deep below
+        while depth == 0 and _holds_something(number):  # directories moved up from too deep a level
             _empty(number, depth, number)
     os.rmdir(name, dir_fd=above)
 
@@ -129,7 +136,10 @@ def _holds_something(number: int) -> bool:
 
 
 def _empty(number: int, depth: int, top: int) -> None:
-    """Remove all that an open directory has; what lies too deep is moved to the top, which comes again."""
+    """Remove the contents of an open directory.
+
+    A directory at too deep a level is moved to the top, to be removed in a later round.
+    """
     failed: OSError | None = None
     with os.scandir(number) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

@@ -1,8 +1,8 @@
-"""Locks between processes, where the file system has them, and the name of this machine, where it has not.
+"""File locks between processes, and the name of this machine.
 
-`flock` is kept by the kernel and goes away with its process, however that ends. On NFS it reaches other machines
-only with a lock daemon; with the mount option `nolock` it silently reaches none. So what is unfinished carries
-the machine's name, too, and where a lock is refused, nothing unfinished is shared.
+The kernel holds `flock`, and releases it when its process ends in any way. On NFS it reaches other machines
+only with a lock daemon; with the mount option `nolock` it silently reaches none. So an unfinished file has
+the machine's name, too, and if a lock is refused, no unfinished file is shared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _POLL = 0.1
 
 @functools.cache
 def machine() -> str:
-    """Return a short name of this machine, for file names; another one has another."""
+    """Return a short name of this machine, for file names.
+
+    Other machines have other names.
+    """
     parts = [os.uname().nodename]
     with contextlib.suppress(OSError):  # absent in small containers
         parts.append(Path("/etc/machine-id").read_text())
@@ -31,14 +34,16 @@ def machine() -> str:
 
 @contextlib.contextmanager
 def alone(path: Path, halt: CancelToken) -> Iterator[bool]:
-    """Wait until no other process of this kind is here; give whether that is known.
+    """Take an exclusive lock on `path`; yield False without locks.
+
+    It waits for other processes, and yields True; it yields False if the file system cannot lock.
 
     Args:
-        path: the file of the lock. It is removed at the end: those who wait notice.
-        halt: ends the waiting.
+        path: the file of the lock. It is removed at the end, and waiting processes notice that.
+        halt: cancels the wait.
 
     Raises:
-        CancelledError: so it was said.
+        CancelledError: the wait was cancelled.
         OSError: the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,16 +73,19 @@ def _locked(path: Path, halt: CancelToken) -> int | None:
                 return number
         except FileNotFoundError:
             pass
-        os.close(number)  # it was removed while this process waited: others meet at a new one
+        os.close(number)  # removed while this process waited: the others use a new one
 
 
 def _wait(number: int, halt: CancelToken) -> bool:
-    """Lock an open file as soon as nobody else has, and tell whether that was possible."""
+    """Lock an open file once it is free.
+
+    Return whether that was possible.
+    """
     while True:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            halt.sleep(_POLL)  # flock itself would wait as long as the other lives
+            halt.sleep(_POLL)  # flock itself would wait as long as the other process lives
         except OSError:
             return False
         else:
@@ -85,7 +93,10 @@ def _wait(number: int, halt: CancelToken) -> bool:
 
 
 def lock(number: int, kind: int) -> bool:
-    """Lock an open file (`fcntl.LOCK_SH`, ...), and tell whether that was possible; some file systems have no locks."""
+    """Lock an open file, and return whether that was possible.
+
+    The kind is `fcntl.LOCK_SH` or another one; some file systems have no locks.
+    """
     try:
         fcntl.flock(number, kind)
     except OSError:

@@ -1,4 +1,4 @@
-"""What must hold between the fields of a lock, beyond the grammar of each."""
+"""Consistency checks between the fields of a lock."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _HINT = (
 
 
 def check_consistency(lock: Lock) -> None:
-    """Refuse a lock whose parts would stand in each other's place.
+    """Refuse a lock with contradictory or duplicate items.
 
     Raises:
-        ValueError: the file of a wheel has the name of no wheel or of another project's; two wheels of the image have
-            files of one name; two items of a sequence have one name, or two sources one place; a source has the place
-            of another name. The message names the field.
+        ValueError: the file of a wheel has no valid wheel name, or the name of another project; two wheels of the image
+            have files of one name; two items of a sequence have one name, or two sources one path; a source has the
+            path of another name. The message names the field.
     """
     _check_items(lock, "$")
     built = lock.realised.wheels if lock.realised else ()
@@ -38,15 +38,15 @@ def check_consistency(lock: Lock) -> None:
     _check_unique((wheel.file.filename for wheel in environment), "wheels: two files are named")
     _check_unique((source.path for source in lock.sources), "sources: two stand in")
     for number, source in enumerate(lock.sources):
-        if source.path != f"/src/{source.name}":  # so none stands in another: the name is one step of a path
+        if source.path != f"/src/{source.name}":  # a single path step, so sources do not nest
             raise ValueError(f"{source.path} is no place of {source.name} - at `$.sources[{number}].path`")
 
 
 def readable(lock: Lock) -> Lock:
-    """Return the canonical lock, after reading it as a file of it is read.
+    """Return the canonical lock, checked by a round trip through JSON.
 
     Raises:
-        LockError: a value is one that no lock can hold, so that no program could read its file.
+        LockError: a lock cannot hold one of the values, so that no program could read its file.
     """
     lock = canonical(lock)
     try:
@@ -67,7 +67,10 @@ def _check_name(wheel: Wheel, path: str) -> None:
 
 
 def _check_items(struct: Struct, path: str) -> None:
-    """Refuse two items of one name in any sequence: which of them counts is no part of what locks are compared by."""
+    """Refuse two items of one name in any sequence.
+
+    The comparison of locks finds items by name, so a duplicate would not be compared.
+    """
     for name in struct.__struct_fields__:
         value = getattr(struct, name)
         if isinstance(value, Struct):

@@ -1,6 +1,6 @@
-"""What differs between two values: one change; and the inputs in which two locks differ, likeliest culprit first.
+"""Differences between two locks, the most likely cause first.
 
-Two environments of any kind are compared in the room `environments`.
+`Change` is one difference of two values. The package `environments` compares two environments of any kind.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
 from reprobuild.lock.system import Deb, EnvVar, ImagePackage, dpkg_name
 from reprobuild.snapshot.parsers.conda_names import on_pypi
 
-# Kinds in the order in which they explain different numbers or speed: the chapter's case was LD_PRELOAD.
+# The order in which kinds explain different numbers or speed: in the chapter's case it was LD_PRELOAD.
 ORDER = ("interpreter", "environment", "python", "conda", "source", "system", "realised", "other")
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One difference. `one` and `other` are None where that side has nothing; secrets have no values."""
+    """One difference between two values.
+
+    `one` and `other` are None if that side has no value. Secrets have no values.
+    """
 
     kind: str
     name: str
@@ -30,9 +33,9 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 def compare_locks(one: Lock, other: Lock) -> list[Change]:
-    """Return every difference of two locks that can change the image, by input.
+    """Return each difference of two locks that can change the image.
 
-    A field that no line of an input tells has its own line, of the kind "other" and named by its path.
+    A field that no line of an input covers has its own line, of the kind "other" and named by its path.
     """
     changes = [
         *_maps("interpreter", _interpreter(one), _interpreter(other)),
@@ -67,7 +70,10 @@ def _maps(kind: str, one: Mapping[str, str], other: Mapping[str, str]) -> Sequen
 
 
 def _interpreter(lock: Lock) -> dict[str, str]:
-    """Return the Python of a lock; of the base's own packages and conda's the rest is told elsewhere."""
+    """Return the Python version and build of a lock.
+
+    Other lines cover the packages of the base and of conda.
+    """
     build = lock.interpreter.file
     return {
         "python": lock.interpreter.version + (f" {build.filename} sha256:{build.sha256}" if build else "")
@@ -79,7 +85,7 @@ def _settings(lock: Lock) -> dict[str, str]:
 
 
 def _wheels(lock: Lock) -> dict[str, str]:
-    """Return the wheels by name; builds may need several versions of one."""
+    """Return the wheels by name; builds may need several versions."""
     found: dict[str, list[str]] = {}
     for wheel in lock.wheels:
         name = f"{wheel.name}{' (build)' * (wheel.role == 'build')}"
@@ -106,7 +112,10 @@ def _packages(lock: Lock) -> dict[str, str]:
 
 
 def realised(lock: Lock) -> dict[str, str]:
-    """Return {what was run once: sha256 of what came out}, empty where the lock is not sealed."""
+    """Return the sha256 of each realised output, by its description.
+
+    The result is empty if the lock is not sealed.
+    """
     if lock.realised is None:
         return {}
     names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *lock.realised.wheels)}
@@ -122,7 +131,7 @@ def realised(lock: Lock) -> dict[str, str]:
 
 
 def rest(lock: Lock) -> dict[str, str]:
-    """Return what a lock decides of the image beyond its inputs."""
+    """Return the fields that decide the image beyond its inputs."""
     return {
         "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
         "profile": lock.profile, "seed": str(lock.seed),
@@ -130,11 +139,11 @@ def rest(lock: Lock) -> dict[str, str]:
     }  # fmt: skip
 
 
-# --- what no such line tells -------------------------------------------------------------------
+# --- fields without a line ----------------------------------------------------------------------
 
-# Kind and name of a line, here or in the room `environments`.
+# Kind and name of a line, here or in the package `environments`.
 _Line = tuple[str, str]
-# Fields of an item that its line tells, "" for an item that one lock alone has. Each other field has a line of its own.
+# Fields of an item that its line covers, "" for an item of one lock only. Each other field has its own line.
 _TOLD: dict[type[Struct], frozenset[str]] = {
     Wheel: frozenset({"", "version", "file"}),
     Sdist: frozenset({"", "version", "file"}),
@@ -159,12 +168,12 @@ _IMAGE = (("recipe", "base image"), ("other", "base image"))
 
 
 def unstated(one: Lock, other: Lock, lines: Collection[_Line]) -> Iterator[FieldChange]:
-    """Yield each field in which two locks differ and that no line tells.
+    """Yield each differing field of two locks without a line.
 
     Args:
         one: a lock.
         other: another one.
-        lines: kind and name of each difference that is told by a line.
+        lines: kind and name of each difference that already has a line.
     """
     names: dict[str, list[_Line]] = {}
     for sha256, more in (*_artefacts(one), *_artefacts(other)):
@@ -175,7 +184,7 @@ def unstated(one: Lock, other: Lock, lines: Collection[_Line]) -> Iterator[Field
 
 
 def _artefacts(lock: Lock) -> Iterator[tuple[str, tuple[_Line, ...]]]:
-    """Yield the sha256 of all that has bytecode, with the lines that can tell of it."""
+    """Yield each artefact's sha256 with the lines that can cover it."""
     built = lock.realised.wheels if lock.realised else ()
     for wheel in (*lock.wheels, *built):
         more = ("realised", f"wheel of {wheel.name}"), ("realised", f"bytecode of {wheel.name}")
@@ -189,7 +198,7 @@ def _python(name: str, kind: str = "python") -> tuple[_Line, ...]:
 
 
 def _lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
-    """Yield the lines that tell of a field, if they are there."""
+    """Yield the lines that cover a field, if they exist."""
     place, item = change.place, change.item
     if place.startswith("base.image"):
         yield from _IMAGE

@@ -1,4 +1,7 @@
-"""The distributions that the image's Python has, whatever brings them: wheels, what was built, conda's packages."""
+"""Distributions of the image's Python, from all sources.
+
+They come from wheels, from builds and from packages of conda.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,19 @@ from reprobuild.lock.python import Wheel
 
 
 def environment_wheels(lock: Lock) -> tuple[Wheel, ...]:
-    """Return the wheels that are installed into the image: those of an index, and those that were built."""
+    """Return the wheels to install into the image, locked or built."""
     built = lock.realised.wheels if lock.realised else ()
     return tuple(wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment")
 
 
 def distributions(lock: Lock) -> dict[str, frozenset[str]]:
-    """Return the locked versions of each distribution of the image's Python, by its name in the form of PEP 503.
+    """Return the locked versions of each distribution in the image.
 
-    The set is empty where the lock does not tell the version: conda calls its packages by versions of its own, and a
-    source has one when it is built. What pip installed over a package of conda is pip's alone. Distributions of the
-    base's packages are for the system's own Python, which is another.
+    The keys are names in the form of PEP 503.
+
+    The set is empty if the lock does not have the version: conda has its own version numbers for its packages, and a
+    source gets one when it is built. What pip installed over a package of conda is pip's alone. Distributions of the
+    base's packages are for the system's own Python, so they are left out.
     """
     found: dict[str, set[str]] = {
         str(canonicalize_name(name)): set() for package in lock.conda for name in package.distributions

@@ -1,4 +1,7 @@
-"""The fields in which two locks differ: a walk over every part, so that a new field cannot be forgotten."""
+"""Comparison of two locks, field by field.
+
+The walk covers every part, so that a new field cannot be forgotten.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from reprobuild.lock.model import BuildRecord, Lock, canonical
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Wheel
 from reprobuild.lock.system import Artefact, Deb, EnvVar
 
-# Fields that may differ without a word, and why. Each other field of a lock is compared.
+# Fields that may differ without a report, and why. Each other field of a lock is compared.
 SILENT: dict[tuple[type[Struct], str], str] = {
     (Lock, "decisions"): "kept for people; the fields that decide the image say what came of them",
     (Lock, "rulings"): "say what became of captured lines; the fields that decide the image say the same",
@@ -35,18 +38,18 @@ SILENT: dict[tuple[type[Struct], str], str] = {
 }
 SECRET = "(secret)"
 ANOTHER = "another value, which is not shown"
-# Characters of one value, and of all of them, that are searched for secrets; more are only counted.
+# The most characters of one value, and of all, to search for secrets. Of longer values only the length is shown.
 LONGEST = 4096
 MOST = 1 << 20
 
 
 class FieldChange(Struct, frozen=True, kw_only=True):
-    """One field that differs.
+    """One field with different values in two locks.
 
-    `path` is its path with the names of items, as `sources[mylib].building.requires`. `item` is the outermost item of
-    a sequence that holds it, of the first lock where both have one; `place` is the path of that sequence without names
-    and `field` the path below the item, empty for the item itself. Without an item, `place` is the whole path. `one`
-    and `other` are the values without secrets, None where that lock has none.
+    `path` is its path with the names of items, as `sources[mylib].building.requires`. `item` is the outermost item of a
+    sequence that holds it, of the first lock if both have one; `place` is the path of that sequence without names and
+    `field` the path below the item, empty for the item itself. Without an item, `place` is the whole path. `one` and
+    `other` are the values without secrets, None if that lock has no value.
     """
 
     path: str
@@ -58,7 +61,7 @@ class FieldChange(Struct, frozen=True, kw_only=True):
 
 
 class _Place(Struct, frozen=True):
-    """Where the walk is."""
+    """A position of the walk."""
 
     eyes: _Eyes
     path: str = ""
@@ -85,7 +88,10 @@ class _Place(Struct, frozen=True):
 
 
 def field_changes(one: Lock, other: Lock) -> Iterator[FieldChange]:
-    """Yield each field in which two locks differ, but for those of `SILENT`, in the order of the fields."""
+    """Yield each differing field of two locks, in field order.
+
+    The fields of `SILENT` are left out.
+    """
     yield from _walk(canonical(one), canonical(other), _Place(_Eyes()))
 
 
@@ -118,7 +124,10 @@ def _is_silent(kind: type[Struct], name: str, values: tuple[Any, Any]) -> bool:
 
 
 def _same_file(one: Artefact | None, other: Artefact | None, place: _Place) -> bool:
-    """Tell whether two files differ in their address alone; conda's packages are unpacked with theirs."""
+    """Return whether two files differ in their address alone.
+
+    Files of conda always count as different, because packages are unpacked with their address.
+    """
     if one is None or other is None or isinstance(place.item, CondaPackage):
         return False
     return (one.filename, one.sha256, one.size) == (other.filename, other.sha256, other.size)
@@ -151,7 +160,10 @@ def _without(items: list[Struct], others: list[Struct]) -> list[Struct]:
 
 
 class _Eyes:
-    """Makes values fit to be shown. The search for secrets takes time, so it reads no endless text."""
+    """Converts values to text for display.
+
+    The search for secrets takes time, so the amount of text is limited.
+    """
 
     def __init__(self) -> None:
         self._left = MOST
@@ -161,14 +173,14 @@ class _Eyes:
         return secrets.redact(text) if self._affords(text) else f"({len(text)} characters)"
 
     def setting(self, setting: EnvVar) -> str:
-        """Return the value of a variable."""
+        """Return the text of a variable's value, without secrets."""
         if not self._affords(setting.value):
             return f"({len(setting.value)} characters)"
         hidden = secrets.secret_variable(setting.name, setting.value)
         return SECRET if hidden else secrets.redact(setting.value)
 
     def text(self, value: Any) -> str:
-        """Return a value in one line."""
+        """Return a value as one line of text."""
         if isinstance(value, Artefact):
             origin = f" from {self.redact(value.url)}" if value.url else ""
             return f"{value.filename}, {value.size} bytes, sha256:{value.sha256}{origin}"

@@ -1,4 +1,4 @@
-"""A lock as a file."""
+"""Lock files: reading and writing."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, encode
 
 VERSION = 2
-NAME = "reprobuild.lock"  # in a folder of results
+NAME = "reprobuild.lock"  # in an output directory
 LARGEST = 64 << 20  # some thousand packages take 2 MB
 _AGAIN = "make it again with `reprobuild lock DIR`"
 _CHANGED = "; if somebody handed it over, it was changed since, or made to harm"
 
 
 class _Header(Struct):
-    """What a lock of any version begins with."""
+    """The version of a lock of any version."""
 
     version: int
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file. Each string has its grammar, so that no value can act as something else later.
+    """Read a lock file and check every value.
+
+    Each string has a grammar, so that no value can act as something else later.
 
     Raises:
-        LockError: it is absent, not a lock, of a version that this program does not know, or holds a value that this
-            program would not write; the message names the field.
+        LockError: it is absent, not a lock, of an unknown version, or holds a value that this program would not write;
+            the message names the field.
     """
     try:
         raw = read_plain(path, LARGEST)
@@ -56,7 +58,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def _unread(path: Path, err: OSError) -> LockError:
-    """Return what to say where no bytes could be read."""
+    """Return the error for a lock that cannot be read."""
     if isinstance(err, (FileNotFoundError, NotADirectoryError)):
         return LockError(f"there is no lock at {path}", hint="make one with `reprobuild lock DIR`")
     if isinstance(err, IsADirectoryError):
@@ -72,15 +74,17 @@ def _unread(path: Path, err: OSError) -> LockError:
 
 
 def write_lock(lock: Lock, path: Path) -> None:
-    """Write the canonical form, whole or not at all."""
+    """Write the canonical form of a lock atomically."""
     write_file(path, encode(lock))
 
 
 def write_new_lock(lock: Lock, path: Path) -> None:
-    """Write a lock that was made of a snapshot, unless it holds a secret: the last of several gates.
+    """Write a new lock, unless it holds a secret.
+
+    This is the last of several checks for secrets.
 
     Raises:
-        LockError: with the field, and the rule that found it; never the value.
+        LockError: a secret was found. The message has the field and the rule, but not the value.
     """
     text = encode(lock)
     if found := secrets.find(text, most=1):
@@ -93,7 +97,10 @@ def write_new_lock(lock: Lock, path: Path) -> None:
 
 
 def _field(lock: Lock) -> str:
-    """Return the first field that holds a secret of its own, as errors of a reader name it."""
+    """Return the first field that holds a secret of its own.
+
+    It has the form that a reader's errors have.
+    """
     for field, value in _strings("$", msgspec.to_builtins(lock)):
         if secrets.find(value.encode("utf-8", "surrogateescape"), most=1):
             return f", `{field}`,"

@@ -1,4 +1,4 @@
-"""What tells the items of a sequence of a lock apart."""
+"""Keys of the items in a lock's sequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reprobuild.lock.model import BuildRecord, Bytecode
 from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
 from reprobuild.lock.system import Deb, EnvVar, ImagePackage
 
-# By the type of the items. Items of other types have their place.
+# By the type of the items. The position identifies items of other types.
 _KEYS: dict[type[Struct], Callable[[Any], str]] = {
     Wheel: lambda it: it.name + ", build" * (it.role == "build"),
     Sdist: lambda it: it.name,
@@ -26,13 +26,13 @@ _KEYS: dict[type[Struct], Callable[[Any], str]] = {
 
 
 def key_of(item: Struct) -> str | None:
-    """Return the key by which items are compared, None for those that have their place."""
+    """Return the key for comparing an item; None for positional items."""
     found = next((key for kind, key in _KEYS.items() if isinstance(item, kind)), None)
     return found(item) if found else None
 
 
 def identity(item: Struct) -> str | None:
-    """Return what no two items of a sequence share, None for those that have their place.
+    """Return an item's unique key; None for positional items.
 
     Builds may import several versions of one project, so the file tells wheels of role `build` apart.
     """

@@ -1,4 +1,4 @@
-"""Lock: all that decides an image, and its one canonical form."""
+"""The lock's data model and its canonical form."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from reprobuild.lock.system import Base, BaseImage, EnvVar
 
 Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
 
-# Kinds of rulings that stand for no captured line: they say what several lines tell together.
+# Kinds of resolutions without a captured line: each sums up several lines.
 OF_NO_LINE = ("cuda", "release")
 
 
 class Resolution(Struct, frozen=True, kw_only=True):
-    """What became of one captured line.
+    """The resolution of one captured line.
 
     `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...);
     `captured` is the line of a freeze, without credentials, for the comparison with the image's own.
@@ -51,25 +51,33 @@ class Resolution(Struct, frozen=True, kw_only=True):
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """The user's own check: a command to run in the image, and the files below `{out}` it must repeat."""
+    """The user's own command, and the output files to compare.
+
+    The files are below `{out}`; each run must repeat them.
+    """
 
     command: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
 
 class Bytecode(Struct, frozen=True, kw_only=True):
-    """The compiled modules of one artefact (wheel or source tar), as a tar with the sha256 `tar`."""
+    """The compiled modules of one artefact (wheel or source tar).
+
+    `tar` is the sha256 of a tar of them.
+    """
 
     artefact: Sha256
     tar: Sha256
 
 
 class BuildRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a project became a wheel: what it was, once; never asked when the image is made, but for `parts`.
+    """A record of one project's build into a wheel.
 
-    `wheel` is the sha256 of what came out, `tools` the first lines in which compilers tell their versions, `variables`
-    what was set. An editable project may be run from files that only its build makes (compiled modules): `parts` is
-    the sha256 of a tar of these, which is laid over its source; `files` are their paths below the source.
+    Only `parts` is used when the image is made.
+
+    `wheel` is the sha256 of the output, `tools` the version lines of the compilers, `variables` the variables that were
+    set. An editable project may be run from files that only its build makes (compiled modules): `parts` is the sha256
+    of a tar of these, which is laid over its source; `files` are their paths below the source.
     """
 
     name: ProjectName
@@ -81,11 +89,14 @@ class BuildRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RealisedOutputs(Struct, frozen=True, kw_only=True):
-    """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256.
+    """The outputs of realising a lock, each by sha256.
 
-    `runtime` is the tar of the runtime package that goes into the image: with another reprobuild's, the
-    same lock would give another image. `interpreter` is the tar of a standalone interpreter or of conda's packages,
-    in their place in the image; empty where the interpreter is the base's own. `builds` has one entry for each wheel.
+    They are the base tree as a tar, wheels of sources, and bytecode.
+
+    `runtime` is the tar of the runtime package that goes into the image: with the package of another version of
+    reprobuild, the same lock would give another image. `interpreter` is the tar of a standalone interpreter or of
+    conda's packages, at their path in the image; empty if the interpreter is the base's own. `builds` has one entry for
+    each wheel.
     """
 
     base: Sha256
@@ -97,9 +108,11 @@ class RealisedOutputs(Struct, frozen=True, kw_only=True):
 
 
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the image. `canonical` sorts every sequence.
+    """All decisions and inputs of an image.
 
-    `devel` is the base in which projects are compiled; nothing of it is in the image.
+    `canonical` sorts every sequence.
+
+    `devel` is the base for compiling projects; no file of it is in the image.
     """
 
     version: int
@@ -129,23 +142,26 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def machine(self) -> str:
-        """The machine of the platform, in the words of kernels and wheels: `x86_64`."""
+        """The platform's machine in the kernel's spelling: `x86_64`."""
         architecture = self.platform.rpartition("/")[2]
         return {"amd64": "x86_64", "arm64": "aarch64"}.get(architecture, architecture)
 
     def parts(self, source: Source) -> BuildRecord | None:
-        """Return what was built into the tree of a source, None where nothing was."""
+        """Return the files built into a source tree, or None."""
         builds = self.realised.builds if self.realised else ()
         return next((one for one in builds if one.parts and one.name == source.name), None)
 
     @property
     def deviations(self) -> tuple[Resolution, ...]:
-        """The rulings that make the image differ from what was captured."""
+        """The resolutions that make the image differ from the snapshot."""
         return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
 
 
 def canonical(lock: Lock) -> Lock:
-    """Return the lock with every sequence in its one order, so that equal content has equal bytes."""
+    """Return the lock with each sequence in canonical order.
+
+    Equal content then has equal bytes.
+    """
     return msgspec.structs.replace(
         lock,
         base=_canonical_base(lock.base),
@@ -184,7 +200,10 @@ def _canonical_image(image: BaseImage) -> BaseImage:
 
 
 def encode(lock: Lock) -> bytes:
-    """Return the canonical file: JSON, two spaces, keys in the order of the fields, one final newline."""
-    # The decisions are a map, and the keys of maps have the order of the alphabet.
+    """Return the canonical file of a lock.
+
+    It is JSON with an indent of two spaces, keys in the order of the fields, and one final newline.
+    """
+    # The decisions are a map, and the keys of maps are sorted by name.
     sorted_lock = msgspec.structs.replace(canonical(lock), decisions=msgspec.to_builtins(lock.decisions))
     return msgspec.json.format(msgspec.json.encode(sorted_lock, order="deterministic"), indent=2) + b"\n"

@@ -1,4 +1,7 @@
-"""The parts of a lock that are Python's: interpreter, wheels, what becomes wheels, conda's packages."""
+"""The Python parts of a lock.
+
+They are the interpreter, wheels, projects to build, and packages of conda.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,13 @@ from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, EnvVar
 
 
 class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The Python of the image. `executable` is a path in the image; `evidence` says how it was found.
+    """The Python of the image.
+
+    `executable` is a path in the image; `evidence` says how it was found.
 
     `system`: a package of the base; `standalone`: a published build, whose archive is `file`; `captured`: one that
-    `capture` packed, with its archive as `file`; `conda`: one of conda's packages.
-    `shared` tells that the environment sees the distributions of the base's own Python, too.
+    `capture` packed, with its archive as `file`; `conda`: a package of conda. `shared`: the environment also sees the
+    distributions of the base's own Python.
     """
 
     version: Version
@@ -50,17 +55,25 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def free_threaded(self) -> bool:
-        """Whether it is CPython's build without the global lock (PEP 703), whose program's name says so."""
+        """Whether it is CPython's free-threaded build (PEP 703).
+
+        The program's name shows it.
+        """
         return self.executable.endswith("t")
 
     @property
     def home(self) -> str:
-        """The folder of its own tree in the image; empty for the base's Python, which has none."""
+        """The root directory of its own tree in the image.
+
+        It is empty for the base's Python, which has no such directory.
+        """
         return {"system": "", "conda": PREFIX}.get(self.kind, STANDALONE)
 
 
 class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One wheel. Role `environment`: installed into the image; `build`: only used while realising.
+    """One wheel of the image or of a build.
+
+    Role `environment`: installed into the image; `build`: only used while realising.
 
     `requires` are the requirements of its metadata that hold in this environment, without their markers and sorted.
     """
@@ -74,10 +87,10 @@ class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a project becomes a wheel.
+    """The inputs of a project's build into a wheel.
 
-    `requires` are the sha256 of the wheels of role `build` that its build imports; with `environment` it imports the
-    distributions of the image, too. `compiles`: it is built in the `devel` base. `variables` are set for the build.
+    `requires` are the sha256 of the wheels of role `build` that its build imports; with `environment` it also imports
+    the distributions of the image. `compiles`: it is built in the `devel` base. `variables` are set for the build.
     """
 
     requires: tuple[Sha256, ...] = ()
@@ -87,10 +100,10 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A distribution without a wheel: an archive of its source, which is built once.
+    """A distribution without a wheel, built once from a source archive.
 
-    `version` is empty where a direct address does not tell it: the wheel that is built has one.
-    `subdirectory` holds the project where the archive is no sdist but one of a whole repository.
+    `version` is empty if a direct address does not contain it: the built wheel has one. `subdirectory` holds the
+    project if the archive is of a whole repository and not an sdist.
     """
 
     name: ProjectName
@@ -102,9 +115,11 @@ class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A package of a conda channel. `channel` and the address of `file` carry no credentials.
+    """A package of a conda channel.
 
-    `distributions` are the names of the projects of Python that it brings.
+    `channel` and the address of `file` carry no credentials.
+
+    `distributions` are the names of the Python projects in it.
     """
 
     name: PackageName
@@ -119,9 +134,9 @@ class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Source(Struct, frozen=True, kw_only=True):
     """One source tree: a commit plus its captured changes.
 
-    `tree` is the git tree id (sha1) with the changes; `file` is a tar of exactly that tree; `patch` is the
-    sha256 of what held the changes (a diff, or a bundle of `capture`), None where there were none; `path` is where
-    it stands in the image; `subdirectory` holds the project. The folder that a job ran in is not `installed`.
+    `tree` is the git tree id (sha1) with the changes; `file` is a tar of exactly that tree; `patch` is the sha256 of
+    the file with the changes (a diff, or a bundle of `capture`), None without changes; `path` is its path in the image;
+    `subdirectory` holds the project. The directory that a job ran in is not `installed`.
     """
 
     name: SourceName
@@ -139,5 +154,8 @@ class Source(Struct, frozen=True, kw_only=True):
 
     @property
     def watched(self) -> bool:
-        """Whether its place in the image is what runs, so that the image says where it comes from."""
+        """Whether the program runs from the tree's path in the image.
+
+        If so, the image states the origin of the tree.
+        """
         return self.editable or not self.installed

@@ -1,4 +1,7 @@
-"""The decisions of the user, as a lock keeps them: for people who ask why. An image does not depend on them."""
+"""The user's decisions as recorded in a lock.
+
+They are for people who ask for reasons. An image does not depend on them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from reprobuild.infra.untrusted.strings import Line, Seed, Value
 
 
 class RecordedWorkload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The decision `workload`."""
+    """The recorded decision `workload`."""
 
     command: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
 
 class RecordedArchive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One archive of the decision `archives`."""
+    """One archive of the recorded decision `archives`."""
 
     url: Line
     key: Line = ""
@@ -27,7 +30,7 @@ class RecordedArchive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RecordedBuild(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The decision `build` of one project."""
+    """The recorded decision `build` of one project."""
 
     requires: tuple[Line, ...] = ()
     packages: tuple[Line, ...] = ()
@@ -36,7 +39,7 @@ class RecordedBuild(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Every decision that a lock keeps, by the names of `reprobuild.yaml`."""
+    """All decisions in a lock, by the names of `reprobuild.yaml`."""
 
     python: Line | None = None
     base: Line | None = None
@@ -57,6 +60,6 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     packages: tuple[Line, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what was decided, by name; what was not decided is left out."""
+        """Return the decisions by name; unset decisions are left out."""
         kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return kept

@@ -1,4 +1,7 @@
-"""What the distributions of a lock require of each other and do not have: pip would warn of it, too."""
+"""Unmet requirements between a lock's distributions.
+
+pip would warn of them, too.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,19 @@ from reprobuild.snapshot.file_kinds import field_of
 from reprobuild.snapshot.parsers.conda_names import on_pypi
 
 MOST_SHOWN = 20
-# Versions of one name with which a requirement is compared; an image has one, with conda's two.
+# The most versions of one name to compare a requirement with; an image has one, with conda's two.
 MOST_VERSIONS = 20
-# `pip freeze` leaves pip out, and before Python 3.12 the others, too: the captured environment may have had them.
+# `pip freeze` leaves out pip and, before Python 3.12, the others, too: the captured environment may have had them.
 UNLISTED = ("distribute", "pip", "setuptools", "wheel")
 
 
 def conflicts(lock: Lock) -> tuple[str, ...]:
-    """Return a sentence for each requirement of a locked wheel that the lock does not meet, sorted.
+    """Return a sentence for each unmet requirement of locked wheels.
 
-    A freeze is taken as it is: what ran with a conflict runs with it again, so none of them is an error. Of a project
-    that is not built yet the version is not known, and fits.
+    The sentences are sorted.
+
+    A freeze is used as it is: a captured conflict also worked in the original environment, so it is not an error. The
+    version of a project that is not built yet is unknown, and counts as fitting.
     """
     there = _versions(lock)
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
@@ -34,7 +39,10 @@ def conflicts(lock: Lock) -> tuple[str, ...]:
 
 
 def absent(lock: Lock) -> set[str]:
-    """Return the names that locked wheels require and the lock does not have, without those that no freeze lists."""
+    """Return the required names that the lock does not have.
+
+    Names that no freeze lists are left out.
+    """
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     asked = [read_requirement(text) for wheel in wheels for text in wheel.requires]
     names = {str(canonicalize_name(one.name)) for one in asked if one is not None}
@@ -42,13 +50,13 @@ def absent(lock: Lock) -> set[str]:
 
 
 def in_short(found: Sequence[str]) -> list[str]:
-    """Return conflicts for a terminal: the first of them, and how many more there are."""
+    """Return the first conflicts for a terminal, and the rest's number."""
     more = len(found) - MOST_SHOWN
     return [*found[:MOST_SHOWN], *([f"and {more} more requirements that are not met"] if more > 0 else [])]
 
 
 def read_requirement(text: str) -> Requirement | None:
-    """Return a requirement of `Wheel.requires`, or None where it can not be read."""
+    """Return a parsed requirement of `Wheel.requires`, or None if invalid."""
     try:
         return Requirement(text)
     except (InvalidRequirement, RecursionError):
@@ -56,9 +64,12 @@ def read_requirement(text: str) -> Requirement | None:
 
 
 def _versions(lock: Lock) -> dict[str, set[str]]:
-    """Return the locked versions of each distribution, by its name in the form of PEP 503; empty if not known."""
+    """Return each distribution's locked versions, by its PEP 503 name.
+
+    The set is empty if the version is not known.
+    """
     there: dict[str, set[str]] = {}
-    # Debian's packages and those of an image's own Python have a line in the freeze, and no file here.
+    # Debian's packages and those of an image's own Python have a line in the freeze, but no file here.
     for ruling in lock.rulings:
         of_system = ruling.outcome == "in base" or ruling.kind == "system-version"
         if field_of(ruling.file) == "requirements" and of_system:

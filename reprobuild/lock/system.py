@@ -1,4 +1,7 @@
-"""The parts of a lock that are below Python: files, system packages, images, variables."""
+"""The system parts of a lock, below Python.
+
+They are files, system packages, images, and variables.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ from reprobuild.infra.untrusted.strings import (
 PREFIX = "/opt/env"
 FILES = "/opt/reprobuild"
 STANDALONE = "/opt/python"
-# 1980-01-01, the first time stamp that a zip archive can hold; used where no source tells a date.
+# 1980-01-01, the first time stamp that a zip archive can hold; used if no source has a date.
 EPOCH = 315532800
 
 
 class Artefact(Struct, frozen=True, kw_only=True):
-    """A file known by its bytes.
+    """A file identified by its sha256.
 
-    `url` says where it was found and carries no credentials; empty for what was made here, which only
-    the store has. `size` is in bytes.
+    `url` is the address at which it was found, without credentials; empty for a file made here, which only the store
+    has. `size` is in bytes.
     """
 
     filename: ArtefactName
@@ -45,7 +48,10 @@ class Artefact(Struct, frozen=True, kw_only=True):
 
 
 class ImageBlob(Artefact, frozen=True, kw_only=True):
-    """A part of an image of a registry. `filename` is what messages call it, and no name of a file."""
+    """A part of an image of a registry.
+
+    `filename` is its name in messages, and not the name of a file.
+    """
 
     filename: BlobName
     sha256: Sha256
@@ -54,7 +60,10 @@ class ImageBlob(Artefact, frozen=True, kw_only=True):
 
 
 class Deb(Struct, frozen=True, kw_only=True):
-    """One system package of the base. `essential` ones are unpacked before any maintainer script runs."""
+    """One system package of the base.
+
+    `essential` ones are unpacked before any maintainer script runs.
+    """
 
     name: PackageName
     version: Version
@@ -64,7 +73,10 @@ class Deb(Struct, frozen=True, kw_only=True):
 
 
 class ImageLayer(Struct, frozen=True, kw_only=True):
-    """One layer of an image: the packed blob, its media type, and the sha256 (hex) of the unpacked tar."""
+    """One layer of an image.
+
+    It has the packed blob, its media type, and the sha256 (hex) of the unpacked tar.
+    """
 
     file: ImageBlob
     media_type: Label
@@ -72,7 +84,7 @@ class ImageLayer(Struct, frozen=True, kw_only=True):
 
 
 class ImagePackage(Struct, frozen=True, kw_only=True):
-    """A package that an image brings, as the list of its dpkg has it."""
+    """A package in a base image, from its dpkg list."""
 
     name: PackageName
     version: Version
@@ -80,7 +92,10 @@ class ImagePackage(Struct, frozen=True, kw_only=True):
 
 
 class EnvVar(Struct, frozen=True, kw_only=True):
-    """One environment variable of the image. `needs` are paths in the image without which it is wrong."""
+    """One environment variable of the image.
+
+    `needs` are paths in the image; the variable is wrong without them.
+    """
 
     name: VariableName
     value: Value
@@ -88,7 +103,10 @@ class EnvVar(Struct, frozen=True, kw_only=True):
 
 
 class InheritedSetting(EnvVar, frozen=True, kw_only=True):
-    """One environment variable that an image brings. Its value is printable: others are left out of a lock."""
+    """One environment variable of a base image.
+
+    Its value is printable: others are left out of a lock.
+    """
 
     name: VariableName
     value: Line
@@ -96,10 +114,10 @@ class InheritedSetting(EnvVar, frozen=True, kw_only=True):
 
 
 class BaseImage(Struct, frozen=True, kw_only=True):
-    """An image of a registry that the base begins with.
+    """An image of a registry, the start of the base.
 
-    `reference` is what was decided, `digest` (`sha256:...`) the manifest of the platform that it meant when the lock
-    was made. `layers` are lowest first; `packages` and `environment` are what the image has of its own.
+    `reference` is the name in the decision, `digest` (`sha256:...`) the manifest of the platform at the time of
+    locking. `layers` are lowest first; `packages` and `environment` are the image's own.
     """
 
     reference: Reference
@@ -111,18 +129,22 @@ class BaseImage(Struct, frozen=True, kw_only=True):
 
 
 def dpkg_name(name: str, architecture: str, native: str) -> str:
-    """Return the name by which dpkg knows a package: `zlib1g`, of a foreign architecture `zlib1g:i386`.
+    """Return dpkg's name of a package, qualified if foreign.
 
-    What is for all architectures counts as native.
+    Examples are `zlib1g` and, of a foreign architecture, `zlib1g:i386`.
+
+    A package for all architectures counts as native.
     """
     return name if architecture in (native, "all") else f"{name}:{architecture}"
 
 
 class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The system under the environment: a distribution's release and its packages, sorted by name.
+    """The system below the environment.
 
-    `tools` are only used while realising the base, and are no part of it. Where there is an `image`, the packages are
-    put over it.
+    It has a distribution's release and its packages, sorted by name.
+
+    `tools` are only used while realising the base, and are not part of it. If there is an `image`, the packages are put
+    over it.
     """
 
     distribution: Label
@@ -133,7 +155,7 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def native(self) -> str:
-        """The architecture of the system, which is that of most of its packages."""
+        """The system's architecture, which is that of most packages."""
         every = [deb.architecture for deb in self.packages]
         every += [package.architecture for package in self.image.packages] if self.image else []
         counts = Counter(one for one in every if one != "all")
@@ -141,7 +163,10 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def installed(self) -> dict[str, str]:
-        """The version of each package of the finished tree, by dpkg's name."""
+        """The version of each package in the finished tree.
+
+        The keys are dpkg's names.
+        """
         native = self.native
         below = {
             dpkg_name(one.name, one.architecture, native): one.version

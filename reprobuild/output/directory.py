@@ -1,4 +1,4 @@
-"""A folder of results: the names of its files, and what it holds, read back."""
+"""Names and contents of an output directory."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.conditions import RUNS
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
-FLEET = "fleet.json"  # what many nodes answered
+FLEET = "fleet.json"  # the answers of many nodes
 _LARGEST = 1 << 20  # of image.json, which has some 500 bytes
 _BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"
 
 
 def former_image(out: Path) -> Image | None:
-    """Return the image that a folder of results says to hold, or None."""
+    """Return the image that an output directory states, or None."""
     with contextlib.suppress(UsageError):
         return _image(out)
     return None
@@ -55,7 +55,7 @@ def _image(out: Path) -> Image:
 
 
 def _unread(out: Path, err: OSError) -> UsageError:
-    """Return what to say where a folder of results has no word of its image that could be read."""
+    """Return the error for an unreadable image record."""
     if not isinstance(err, (FileNotFoundError, NotADirectoryError)):
         hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
         return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
@@ -78,11 +78,11 @@ def _unread(out: Path, err: OSError) -> UsageError:
 
 
 def read_image(out: Path) -> tuple[Lock, Image]:
-    """Return the lock and the image of a folder of results.
+    """Return the lock and the image of an output directory.
 
     Raises:
-        UsageError: there is no such folder, it holds no image or none that can be read, or what it holds does not
-            belong together: a build into it was interrupted.
+        UsageError: there is no such directory, it holds no readable image, or its files do not belong together: a build
+            into it was interrupted.
         LockError: see `read_lock`.
     """
     image = _image(out)
@@ -100,9 +100,11 @@ def read_image(out: Path) -> tuple[Lock, Image]:
 
 
 def remember_tree(image: Image, store: Store) -> None:
-    """Note in a store what was computed from the layers of an image: its manifest names them.
+    """Record the digests computed from an image's layers in a store.
 
-    A store that cannot be written to is left as it is: the next check computes it again.
+    The key is the image's manifest.
+
+    If the store cannot be written to, the next check computes them again.
     """
     key, value = _tree_key(image), [image.config, image.tree]
     if store.recall(key) != value:
@@ -111,18 +113,20 @@ def remember_tree(image: Image, store: Store) -> None:
 
 
 def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str], None]) -> None:
-    """Stop where the image of a folder of results is not of the configuration and the tree that its image.json states.
+    """Refuse an image that differs from its image.json.
 
-    They are computed from the layers, unless this store remembers them: for an image that was built here, say.
+    The configuration and the tree are compared.
+
+    They are computed from the layers, unless this store has them: for example for an image that was built here.
 
     Args:
-        image: what image.json states; its manifest was compared.
-        out: the folder.
+        image: the record in image.json; its manifest was compared.
+        out: the output directory.
         store: of this machine.
-        say: is told where the layers are read.
+        say: logs that the layers are read.
 
     Raises:
-        UsageError: they are others, or there are no layers.
+        UsageError: they differ, or there are no layers.
         BuildError: the layers are damaged.
     """
     stated = [image.config, image.tree]
@@ -153,15 +157,20 @@ def _tree_key(image: Image) -> str:
 
 
 def remember_built(image: Image, out: Path, store: Store) -> None:
-    """Note in a store that the image of a directory of results was made there, under the name that it states.
+    """Record in a store that a directory's image was built there.
 
-    A store that cannot be written to is left as it is: the image counts as one of others.
+    The record includes the name of the image.
+
+    If the store cannot be written to, the image counts as untrusted.
     """
     _remember(_built_key(image, out), store)
 
 
 def remember_pulled(image: Image, out: Path, store: Store) -> None:
-    """Note in a store that a pull wrote the image of a directory of results; its name is not believed."""
+    """Record in a store that a pull wrote a directory's image.
+
+    Its name is not trusted.
+    """
     _remember(_built_key(image, out, "pulled into"), store)
 
 
@@ -172,15 +181,15 @@ def _remember(key: str, store: Store) -> None:
 
 
 def is_built_here(image: Image, out: Path, store: Store) -> bool:
-    """Tell whether this store remembers that an image was made in a directory, under the name that it states.
+    """Return whether an image was built here under its stated name.
 
-    The memory is signed and of a build that ended well: neither a store nor a directory of others brings it.
+    The record is signed and of a build that succeeded. An untrusted store or directory cannot supply it.
     """
     return store.recall(_built_key(image, out)) is True
 
 
 def is_pulled_here(image: Image, out: Path, store: Store) -> bool:
-    """Tell whether this store remembers that a pull wrote the image of a directory."""
+    """Return whether a pull wrote the image of a directory."""
     return store.recall(_built_key(image, out, "pulled into")) is True
 
 
@@ -193,15 +202,15 @@ def _built_key(image: Image, out: Path, way: str = "made in") -> str:
 
 
 def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]) -> str:
-    """Return the name under which the image of a directory of results is loaded into an engine.
+    """Return the name of an image for loading into an engine.
 
-    A name that the user gave (`--tag`) counts where this store remembers that the image was built here.
+    A name that the user gave (`--tag`) counts only if this store recorded that the image was built here.
 
     Args:
         lock, image: of the directory.
         out: the directory.
         store: of this machine.
-        say: is told where the name is another than the image's own.
+        say: logs the name if it is not the image's own.
     """
     if image.lock == lock.digest and is_built_here(image, out, store):
         return image.reference
@@ -231,7 +240,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
 
 
 def _work(verdict: Verdict) -> dict[str, Any]:
-    """Return what the headline says of the user's own work."""
+    """Return the workload's part of the summary."""
     runs = verdict.work.runs if verdict.work else RUNS
     return {
         "runs": runs,

@@ -1,4 +1,7 @@
-"""What stands in an output directory and was not made there: it must not look like papers of the image made now."""
+"""Untrusted files in an output directory.
+
+Files that were not made there must not look like documents of the image made now.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from reprobuild.lock.model import Lock
 from reprobuild.output.directory import FLEET, REPORT, VERDICT
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
 
-# What a bundle has beside the files that `build` writes. A name among them may be the user's own file.
+# The parts of a bundle beside the files that `build` writes. A file of such a name may be the user's own.
 _UNTOUCHED = (
     "README.md", "unbundle.py", "sbom.cdx.json", "provenance.intoto.json", "sources", "store", "reprobuild",
 )  # fmt: skip
 
 
 def set_aside(out: Path, say: Callable[[str], None]) -> None:
-    """Take certificate, page and fleet of another image out of a directory.
+    """Set aside another image's verdict, report and cluster files.
 
-    A certificate gets another name, and the rest is removed. No link is followed.
+    A verdict file gets another name, and the rest is removed. No link is followed.
 
     Args:
         out: the directory.
-        say: takes a note for each file.
+        say: logs a note for each file.
     """
     if os.path.lexists(out / VERDICT):
         _set_verdict_aside(out / VERDICT, say)
@@ -38,7 +41,7 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
 
 
 def aside_of_lock(path: Path, lock: Lock) -> Path:
-    """Return where a lock is kept that stood at a path and was not made here."""
+    """Return the new path for a lock not made here."""
     return path.with_name(f"{path.stem}-{lock.digest[:12]}{path.suffix}")
 
 

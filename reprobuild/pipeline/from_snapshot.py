@@ -1,4 +1,4 @@
-"""The composition: snapshot to lock to store to sealed lock to recipe to image to verdict."""
+"""The main pipeline: snapshot, lock, sealed lock, recipe, image, verdict."""
 
 from __future__ import annotations
 
@@ -54,10 +54,13 @@ from reprobuild.verify.verdict import Verdict
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):
-    """How the image is made: its name (else one that follows from the lock), by what, and in which forms.
+    """Options for making the image.
 
-    `singles` are the files to write of it beside its layout, and `compressor` is theirs. `afresh` has the native
-    builder lay out and pack each layer, whatever the store remembers of it; the others never remember any.
+    `tag` is its name (by default, a name that follows from the lock), and `builder` the program that makes it.
+
+    `singles` are the single-file forms to write beside its layout, and `compressor` is for these. If `afresh` is set,
+    the native builder lays out and packs each layer again, even if the store remembers the layer; other builders always
+    do.
     """
 
     tag: str | None = None
@@ -71,17 +74,17 @@ def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: RunContext, making: BuildOptions, *,
     given: Path | None = None, checks: VerifyOptions | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
-    """Do the main job.
+    """Build and check an image from a snapshot directory.
 
     Args:
-        captured: the folder of the snapshot.
-        out: the folder of results, made where it is missing.
+        captured: the directory of the snapshot.
+        out: the output directory, made if it is missing.
         making: how the image is made.
-        given: a lock to take; else that of `out` where it was made here and still fits, else a new one.
+        given: a lock to use; else that of `out` if it was made here and still fits, else a new one.
         checks: None leaves the verdict out.
 
     Returns:
-        The sealed lock, the image, and the verdict where one was asked for.
+        The sealed lock, the image, and the verdict if checks were given.
     """
     snapshot = read_snapshot(captured)
     strange = [remark for remark in snapshot.remarks if not remark.understood]
@@ -91,7 +94,7 @@ def from_snapshot(
             f"`reprobuild show {shlex.quote(str(captured))}` lists them"
         )
     if checks is not None:
-        # Before minutes of locking and hours of fetching.
+        # Fail before minutes of locking and hours of fetching.
         ready(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
@@ -110,7 +113,10 @@ def choose_lock(
     session: RunContext,
     given: Path | None,
 ) -> Lock:
-    """Return the lock to build from; the sources of a lock that was made before are made again."""
+    """Return the lock to build from, with its sources in the store.
+
+    The sources of an existing lock are made again if the store lacks them.
+    """
     lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
     if lock is None or (given is None and not is_lock_of_here(lock, session.store)):
         return _new_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
@@ -141,7 +147,10 @@ def _new_lock(
     session: RunContext,
     strange: Lock | None,
 ) -> Lock:
-    """Make a lock of the snapshot; a strange one that fits, and stands at its path, gets another name."""
+    """Make a new lock of the snapshot.
+
+    An untrusted lock at its path is renamed and kept.
+    """
     aside = path if strange is None else aside_of_lock(path, strange)
     if strange is not None:
         session.say(
@@ -159,7 +168,10 @@ def _new_lock(
 
 
 def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: RunContext) -> Lock | None:
-    """Return the lock that stands at a path if it is of this snapshot and these decisions, whoever made it."""
+    """Return the lock at a path if snapshot and decisions match.
+
+    It may come from anyone.
+    """
     if not path.exists():
         return None
     refuse_decision_secrets(decisions)  # an earlier program wrote such locks
@@ -171,7 +183,9 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: RunCo
 
 
 def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
-    """Bring all that the lock at `path` names into the store, which is to keep it, and verify it.
+    """Fetch and verify all files of a lock into the store.
+
+    The store keeps them for the lock at `path`.
 
     Returns:
         The number of files that were missing.
@@ -185,7 +199,7 @@ def _bring(wanted: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
     if python is not None and python.url and not session.store.has(python.sha256):
         wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
-    # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
+    # Asking pip for the credentials of its indexes takes a second; often no file is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
     brought = fetch(wanted, session.store, net, session.progress, caches=session.caches)
     if brought:
@@ -196,13 +210,15 @@ def _bring(wanted: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
 def build(
     lock: Lock, out: Path, session: RunContext, making: BuildOptions, gpus: str = "auto", *, exact: bool = True
 ) -> tuple[Lock, Image]:  # fmt: skip
-    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`.
+    """Seal a lock and write its recipe, context and image.
 
-    What has only to be run, and was, is not fetched.
+    The lock goes into `out`, too, with the single files of `making.singles`.
+
+    Inputs of completed steps are not fetched.
 
     Args:
-        gpus: what the image is to run on here: "auto", "all", "none", or ids.
-        exact: what is run again for a sealed lock must come out as it says; else another lock is returned.
+        gpus: the GPUs that the image is to run on here: "auto", "all", "none", or ids.
+        exact: outputs that are realised again must match a sealed lock; else another lock is returned.
     """
     if making.singles:
         find_program(session.env)  # before hours of fetching
@@ -213,10 +229,10 @@ def build(
     for warning in told:
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
-    # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
+    # Each consumer verifies the files it reads. The packages of a base that is already realised are not read again.
     wanted = of_image(lock) if lock.realised and is_realised(lock, session.store) else artefacts(lock)
     _bring([file for file in wanted if not session.store.has(file.sha256)], lock, session)
-    # What torch was compiled for is in its wheel, which may only now be there.
+    # The GPUs that torch was compiled for are listed in its wheel, which may only now be in the store.
     for warning in check_gpus(lock, session.store, machine.gpus, gpus):
         if warning not in told:
             session.say(f"warning: {warning}")
@@ -254,7 +270,7 @@ def build(
 def _make_image(
     sealed: Lock, out: Path, session: RunContext, texts: dict[str, str], reference: str, making: BuildOptions
 ) -> Image:
-    """Write the context, and make the image of it or beside it."""
+    """Write the context, and make the image from it or beside it."""
     store, own = session.store, payload(sealed, session.store)
     builder = making.builder
     if builder == NATIVE:
@@ -277,10 +293,12 @@ def _record(image: Image, out: Path) -> Image:
 
 
 def refuse_secrets(files: Mapping[str, bytes]) -> None:
-    """Stop before anything is written that looks like a secret: the last of several gates.
+    """Refuse files with secrets before they are written.
+
+    This is the last of several checks for secrets.
 
     Raises:
-        BuildError: with the file and line, and the rule that found it; never the value.
+        BuildError: a secret was found. The message has the file, the line and the rule, but not the value.
     """
     for name, content in files.items():
         for line, rule in secrets.find(content):

@@ -1,4 +1,7 @@
-"""A folder of results is checked: its image is loaded and run, and the verdict and the report are written."""
+"""Checks of an output directory's image.
+
+The image is loaded and run, and the verdict and the report are written.
+"""
 
 from __future__ import annotations
 
@@ -36,21 +39,21 @@ from reprobuild.verify.workload.run import Work
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
-    """How the image is checked.
+    """Options for checking the image.
 
     Attributes:
-        engine: what runs containers; None for what answers.
+        engine: the engine that runs containers; None for the first one that answers.
         control: run the controls.
-        smoke: run the smoke test.
-        cpu_only: the CPU is enough for now.
-        gpus: "auto" (all where this machine has any), "all", "none", or ids.
-        thorough: hundreds of repeats of each probe.
-        against: an earlier certificate to compare with, or a folder of results that holds one.
-        work: a command to run several times, in the place of the lock's workload.
-        ignored: keys of values that may differ in what the lock's workload writes.
+        smoke: run the determinism tests.
+        cpu_only: skip the GPU checks.
+        gpus: "auto" (all if this machine has any), "all", "none", or ids.
+        thorough: repeat each probe hundreds of times.
+        against: an earlier verdict file to compare with, or an output directory that holds one.
+        work: a command to run several times, instead of the lock's workload.
+        ignored: keys of values that may differ in the outputs of the lock's workload.
         runs: how many containers run the lock's workload.
-        smoke_only: the smoke test alone, as on each node of a fleet.
-        probes: run these probes alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
+        smoke_only: the determinism tests only, as on each node of a cluster.
+        probes: run only these probes, in short, without collectives; the verdict is then inconclusive. Empty for all.
     """
 
     engine: str | None = None
@@ -68,10 +71,10 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
 
 
 def ready(checks: VerifyOptions, session: RunContext, *, hint: str = HINT) -> Engine:
-    """Return the engine that is asked for; `hint` says what to do where it does not answer.
+    """Return the requested engine; `hint` is for a failure.
 
     Raises:
-        UsageError: a GPU that is asked for is none.
+        UsageError: a requested GPU is not a valid name.
         EngineError: no engine answers.
     """
     gpu.requested(checks.gpus)
@@ -79,12 +82,12 @@ def ready(checks: VerifyOptions, session: RunContext, *, hint: str = HINT) -> En
 
 
 def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions) -> Verdict:
-    """Load the image, check it, and write the verdict and the report into `out`.
+    """Check the image, and write verdict and report into `out`.
 
-    A verdict that is there is kept beside the new one.
+    An existing verdict is kept beside the new one.
 
     Raises:
-        UsageError: the certificate cannot be compared with, or a GPU is none.
+        UsageError: the verdict file cannot be compared with, or a GPU is not a valid name.
         EngineError: no engine answers, or it fails.
     """
     verdict = examine(lock, image, out, session, checks)
@@ -95,11 +98,11 @@ def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ver
 
 
 def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions) -> Verdict:
-    """Load the image and check it; nothing is written into `out`.
+    """Load the image and check it without writing into `out`.
 
     Raises:
-        UsageError: the image is not the one that image.json states, the certificate cannot be compared with, a GPU is
-            none, or there is no work to run more often.
+        UsageError: the image is not the one that image.json states, the verdict file cannot be compared with, a GPU is
+            not a valid name, or there is no workload to run more often.
         EngineError: no engine answers, or it fails.
     """
     work = work_asked(lock, checks.work, checks.ignored, checks.runs)
@@ -110,9 +113,9 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
         refuse_other_work(former, record_of(lock, work) if work else None)
     engine = ready(checks, session)
     refuse_misstated(image, out, session.store, session.say)
-    take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
+    take_runtime(out, lock, session.store)  # months later on another machine, the store may not have it
     wanted = expected(lock, session.store, session.say)
-    session.store.release()  # the checks take long, and need nothing of it
+    session.store.release()  # the checks take long, and do not need it
     name = engine_name(lock, image, out, session.store, session.say)
     session.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
     if engine.load(out / "image", name, (image.config, image.manifest), session.env):
@@ -130,9 +133,11 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
 
 
 def _keep(out: Path, session: RunContext) -> None:
-    """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed.
+    """Set aside the verdict file that a new one is to replace.
 
-    The directory may be of others. What is no certificate is replaced and never copied, and no link is followed.
+    It may be the only one that passed.
+
+    The directory may be untrusted. A file that is not a verdict is replaced and never copied, and no link is followed.
     """
     place = out / VERDICT
     try:

@@ -1,10 +1,10 @@
-"""The base's tree: its packages unpacked and configured once by their own dpkg, without network.
+"""The base's tree, configured once by its own dpkg without network.
 
-Maintainer scripts run as they would on a machine, in a sandbox. Ownership comes from `fakeroot`: only the
-caller exists in the sandbox, so no other owner could be given to a file; fakeroot remembers who it should
-be, and `tar` inside the same session writes that down. So root and other users get the same bytes.
+Maintainer scripts run as they would on a machine, in a sandbox. Ownership comes from `fakeroot`: the sandbox has only
+the caller's user, so a file cannot have another owner; fakeroot remembers the intended owner, and `tar` inside the same
+session records it. So root and other users get the same bytes.
 
-Where the base begins with an image, its tree is unpacked first and the session is told the owners that it states.
+If the base begins with an image, its tree is unpacked first, and the session is given the owners that it states.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from reprobuild.store.tar_listing import keep_listing
 _PLACE = "/run/reprobuild"
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
-# `faked` remembers ownership for all that have libfakeroot loaded. chown(2) is not even tried: for owners
-# that the user namespace does not have it fails with EINVAL, which libfakeroot does not forgive.
+# `faked` remembers ownership for all programs with libfakeroot. chown(2) is not even tried: for owners that the user
+# namespace does not have it fails with EINVAL, which libfakeroot does not ignore.
 _START = r"""
 set -eu
 tools=/run/reprobuild/tools
@@ -48,7 +48,7 @@ export FAKEROOTKEY="${session%%:*}" FAKEROOTDONTTRYCHOWN=1 LD_PRELOAD="$library"
 exec sh -c "$1"
 """
 
-# Standard error carries all words, so that the tail of it is in the message of a failure.
+# All messages go to standard error, so that the message of a failure has the last of them.
 _INSTALL = r"""
 set -eu
 exec >&2
@@ -76,31 +76,31 @@ tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix \
     --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
 """
 _NO_PLACE = "a base cannot hold it; choose another image with `--base`"
-_RECIPE = "3"  # to be raised when the tree changes by other code than the two scripts
+_RECIPE = "3"  # to be raised if other code than the two scripts changes the tree
 
 
 def recall_base(base: Base, store: Store, epoch: int) -> str | None:
-    """Return the sha256 of the tree that was made of a base before, if the store still has it."""
+    """Return the sha256 of a base's tree, if the store has it."""
     known = store.recall(_key(base, epoch))
     return str(known["tree"]) if isinstance(known, dict) and store.has(known.get("tree", "")) else None
 
 
 def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None] = lambda _: None) -> str:
-    """Install the packages of a base, and return the sha256 of its finished tree.
+    """Install a base's packages; return the sha256 of its tree.
 
-    The tree is an uncompressed tar in the store: entries in the order of a sorted walk, all times the
-    epoch. It is the same for every user and machine of the architecture; a store that has it gives it back.
+    The tree is an uncompressed tar in the store: entries in the order of a sorted walk, all times the epoch. It is the
+    same for every user and machine of the architecture; if the store has it, it is not made again.
 
     Args:
         base: packages and tools, all in the store.
-        store: where they are, and where the tree goes.
+        store: has the packages, and receives the tree.
         epoch: SOURCE_DATE_EPOCH for the maintainer scripts, and the time of every entry.
-        say: told when it begins.
+        say: logs the start.
 
     Raises:
         FetchError: a package is not in the store, or damaged.
-        BuildError: a package is hostile, or the installation failed.
-        EngineError: there can be no sandbox here.
+        BuildError: a package is malicious, or the installation failed.
+        EngineError: a sandbox is not possible here.
     """
     known = recall_base(base, store, epoch)
     if known is not None:
@@ -113,7 +113,7 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
             flatten(base.image, store, folder, flat, epoch, EMPTY)
             listing = rewrite(flat, tree, epoch, _NO_PLACE)
         else:
-            check_namespaces()  # before anything is unpacked
+            check_namespaces()  # before any file is unpacked
             over = f" over {base.image.reference}" if base.image else ""
             say(f"installing {len(base.packages)} system packages with dpkg{over}, once for this set")
             listing = rewrite(_installed(base, store, folder, epoch), tree, epoch)
@@ -124,7 +124,7 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
 
 
 def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
-    """Install the packages, over the image where there is one, and return the tar of all."""
+    """Install the packages, over an image if any; return the tar."""
     names = ("root", "tools", "plan", "out", "owners", "debs")
     root, tools, plan, out, owners, debs = (folder / name for name in names)
     for made in (root, tools, plan, out, owners, debs):
@@ -144,13 +144,13 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
 
 
 def _key(base: Base, epoch: int) -> str:
-    """Return what the tree depends on, as one hash."""
+    """Return one hash of all inputs of the tree."""
     parts = {"recipe": [_RECIPE, _START, _INSTALL], "epoch": epoch, **ingredients(base)}
     return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def ingredients(base: Base) -> dict[str, list[Any]]:
-    """Return what the files of a base come from, as JSON.
+    """Return the sources of a base's files, as JSON.
 
     Each package and tool counts: a script of any of them can change what runs in the base.
     """
@@ -166,7 +166,10 @@ def _place(deb: Deb) -> tuple[str, str]:
 
 
 def _bootstrap(base: Base, store: Store, root: Path) -> None:
-    """Unpack the essential packages, so that their dpkg can run and install them over themselves."""
+    """Unpack the essential packages.
+
+    Their dpkg can then run and install them over themselves.
+    """
     for name in _MERGED:
         make_folder(root / "usr" / name)
         (root / name).symlink_to(f"usr/{name}")
@@ -178,7 +181,7 @@ def _bootstrap(base: Base, store: Store, root: Path) -> None:
     for path in ("var/lib/dpkg/status", "var/lib/dpkg/available"):
         touch_below(root, path, mode=0o644)
     awk = root / "usr/bin/awk"
-    if not awk.is_symlink():  # an alternative, there once the package is configured; preinst scripts use it
+    if not awk.is_symlink():  # an alternative, made at configuration; preinst scripts use it
         awk.symlink_to("mawk" if (root / "usr/bin/mawk").exists() else "gawk")
 
 
@@ -189,9 +192,11 @@ def _unpack(deb: Deb, store: Store, folder: Path) -> None:
 
 
 def _write_plan(base: Base, store: Store, plan: Path, debs: Path) -> None:
-    """Write the foreign architectures, a line each, and the batches: a file of paths in the sandbox for each.
+    """Write the foreign architectures and the installation batches.
 
-    The packages themselves go to `debs`: of the store, the sandbox sees these files alone.
+    The architectures are one a line; each batch is a file of paths in the sandbox.
+
+    The packages themselves go to `debs`: the sandbox sees only these files of the store.
     """
     native = base.native
     controls: list[DebControl] = []
@@ -216,7 +221,10 @@ def _write_plan(base: Base, store: Store, plan: Path, debs: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Make a second name of a file, or a copy where its disk or its owner allows none."""
+    """Link a file to a second name, or copy it.
+
+    It is copied if its disk or its owner does not allow the link.
+    """
     try:
         target.hardlink_to(path)
     except FileExistsError:  # one file under two names of packages
@@ -247,12 +255,15 @@ def _install(store: Store, folder: Path, epoch: int) -> None:
         raise BuildError(str(err), hint=_remedy(err, store)) from None
 
 
-# tar says no more than that its last block was cut short.
+# tar reports only that its last block was cut short.
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes")
 
 
 def _remedy(err: ProcessFailedError, store: Store) -> str:
-    """Return what helps against a failed installation; programs tell of a full disk in their own words."""
+    """Return a hint for a failed installation.
+
+    Programs report a full disk in different ways.
+    """
     if _FULL.search(err.stderr):
         return f"the disk of {store.root} is full: make room there, or name another folder with `--store`"
     return "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"

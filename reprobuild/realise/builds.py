@@ -1,4 +1,4 @@
-"""Every project of a lock to its wheel, in an order in which each finds what its build imports."""
+"""Builds of all projects of a lock, in dependency order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from reprobuild.store.store import Store
 def build_projects(
     lock: Lock, tree: str, root: Callable[[bool], Root], store: Store, say: Callable[[str], None]
 ) -> tuple[BuiltWheel, ...]:
-    """Build what the store does not remember.
+    """Build the wheels of a lock's projects; reuse stored wheels.
 
     Args:
         lock: has the projects.
-        tree: that of an interpreter of its own, or empty.
-        root: gives the root to build in; it is told whether something compiles.
+        tree: the tree of an interpreter of its own, or empty.
+        root: returns the root to build in; its argument is True if the project compiles.
         store: has the projects, and receives the wheels.
-        say: told what is built.
+        say: logs each build.
 
     Raises:
         BuildError: see `build_wheel`.
@@ -42,7 +42,7 @@ def build_projects(
 
 
 def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[BuiltWheel, ...] | None:
-    """Return what was built of a lock before, None where something must be built."""
+    """Return the stored builds of a lock, or None if one is missing."""
     made: list[BuiltWheel] = []
     for one in _ordered(lock):
         known = recall_wheel(wheel_key(one, _needs(one, lock, made), lock, tree), store)
@@ -53,7 +53,10 @@ def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[BuiltWheel, ..
 
 
 def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
-    """Give what is built by itself first, then what is built with the environment, which that is part of."""
+    """Yield isolated projects first, then those built with the environment.
+
+    The isolated ones are part of the environment.
+    """
     projects: list[Source | Sdist] = [*lock.sdists, *(source for source in lock.sources if source.installed)]
     yield from sorted(projects, key=lambda one: (one.building.environment, one.name))
 

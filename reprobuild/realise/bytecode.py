@@ -1,6 +1,7 @@
-"""Bytecode of every wheel, by the image's own interpreter, as one tar for each wheel.
+"""Bytecode of every wheel, compiled by the image's interpreter.
 
-Source trees get none: bytecode that is not checked against its source would hide an edit of an editable.
+Each wheel has one tar. Source trees get none: bytecode that is not checked against its source would hide an edit of an
+editable.
 """
 
 from __future__ import annotations
@@ -28,21 +29,26 @@ from reprobuild.realise.base import ingredients
 from reprobuild.realise.rootfs import place_script
 from reprobuild.store.store import Store, hash_file
 
-RECIPE = 3  # to be raised when other bytes come out of the same wheel
-_UNSTARTED = (126, 127)  # of a program that cannot be run, or whose libraries cannot be found
+RECIPE = 3  # to be raised if other bytes come out of the same wheel
+_UNSTARTED = (126, 127)  # the codes of a program that cannot be run, or has missing libraries
 _LACKING = "the base lacks what this Python needs: take another base with `--base`, or another Python with `--python`"
 _ODD = "the interpreter in the image is hostile, or broken; get its package from where it was published"
 
 
 def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter, tree: str = "") -> str:
-    """Return the key of a wheel's bytecode: the wheel, the interpreter, and the base that it runs in."""
+    """Return the key of a wheel's bytecode.
+
+    It depends on the wheel, the interpreter, and the base that it runs in.
+    """
     return compiled_key(wheel.file.sha256, PREFIX, base, interpreter, tree)
 
 
 def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter, tree: str = "") -> str:
-    """Return the key of what an interpreter makes of a source, by its sha256, for a place in the image.
+    """Return the key of compiled files.
 
-    `tree` is that of an interpreter that the base does not bring. It runs in the whole base.
+    It depends on the sha256 of the source, its place in the image, and the interpreter.
+
+    `tree` is that of an interpreter outside the base. The interpreter runs in the whole base.
     """
     python = [interpreter.version, interpreter.executable, tree]
     parts = ["bytecode", RECIPE, source, place, python, ingredients(base)]
@@ -52,7 +58,7 @@ def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter, 
 def compile_wheels(
     wheels: Iterable[Wheel], base: Base, interpreter: Interpreter, root: Root, store: Store
 ) -> tuple[Bytecode, ...]:
-    """Compile the modules of each wheel for its place in the image.
+    """Compile each wheel's modules for their place in the image.
 
     Args:
         wheels: files in the store.
@@ -72,11 +78,13 @@ def compile_wheels(
 
 
 def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Interpreter, root: Root) -> None:
-    """Compile the modules of folders of `scratch`, each `from/NAME` to `to/NAME`, in the sandbox.
+    """Compile directories from `from/NAME` to `to/NAME` in the sandbox.
+
+    Both are below `scratch`.
 
     Args:
-        places: where each folder stands in the image, by its NAME.
-        scratch: a folder of this run.
+        places: the path of each directory in the image, by its NAME.
+        scratch: a directory of this run.
         interpreter: the one that compiles.
         root: an unpacked base with the interpreter.
 
@@ -106,12 +114,14 @@ def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Inter
 
 
 def compiled(folder: Path) -> dict[str, bytes]:
-    """Return {path below the folder: content} of the bytecode that was written to a folder in the sandbox.
+    """Return {path: content} of the bytecode in a directory.
 
-    No link there is followed.
+    The paths are below the directory, which was written in the sandbox.
+
+    Links in it are not followed.
 
     Raises:
-        BuildError: something else than folders and files was left there.
+        BuildError: it holds other entries than directories and files.
     """
     if folder.is_symlink():
         raise BuildError("the compiler left a link in the place of a folder", hint=_ODD)
@@ -125,7 +135,10 @@ def compiled(folder: Path) -> dict[str, bytes]:
 
 
 def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
-    """Unpack what Python will import: `.py` files of the root and of the two library folders of `.data`."""
+    """Unpack a wheel's importable Python files.
+
+    They are the `.py` files of the root and of the two library directories of `.data`.
+    """
     target.mkdir(parents=True)
     origin = f"the wheel {wheel.file.filename}"
     path = store.verified(wheel.file.sha256, wheel.file.filename)
@@ -150,7 +163,10 @@ def _installed_place(name: str) -> str | None:
 
 
 def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
-    """Pack the compiled files at their places in the image; parents are the layer's business."""
+    """Pack the compiled files at their paths in the image.
+
+    The layer adds the parent directories.
+    """
     root = site.lstrip("/")
     tar = scratch / f"{wheel.file.sha256}.tar"
     found = compiled(scratch / "to" / wheel.file.sha256)

@@ -1,7 +1,9 @@
-"""A wheel written in one form, so that a build whose files are the same twice gives the same bytes twice.
+"""Wheels in one canonical form.
 
-Back ends write members in the order of a folder, with the times and rights of files. The members are stored, not
-deflated: zlib and zlib-ng, which newer Pythons bring, pack one content into other bytes.
+A build with equal files then gives equal bytes.
+
+Back ends write members in directory order, with the times and modes of files. The members are stored, not deflated:
+zlib and zlib-ng, which newer Pythons have, compress one content into different bytes.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ _WIDE = 1 << 31
 
 
 def canonical_wheel(found: Path, target: Path, name: str) -> str:
-    """Write a wheel anew: members sorted, one time, modes 0644 or 0755, RECORD right; and return its version.
+    """Rewrite a wheel in canonical form; return its version.
+
+    Members are sorted and have one time and modes 0644 or 0755, and RECORD is correct.
 
     Args:
-        found: what a back end left; as hostile as it is.
-        target: where the new one goes.
+        found: the wheel from a back end, which is untrusted.
+        target: the path of the new one.
         name: the project that was built.
 
     Raises:
@@ -59,7 +63,7 @@ def canonical_wheel(found: Path, target: Path, name: str) -> str:
 def _identity(
     archive: zipfile.ZipFile, members: zips.Members, filename: str, name: str, origin: str
 ) -> tuple[str, str]:
-    """Return the path of the .dist-info folder with a slash, and the version."""
+    """Return the .dist-info path, with a slash, and the version."""
     found = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
     try:
         project, version, _ = read_wheel_filename(filename)
@@ -93,7 +97,7 @@ def _copy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: zipfile.ZipFile)
 
 def _member(name: str, *, executable: bool, size: int) -> zipfile.ZipInfo:
     member = zipfile.ZipInfo(name, _TIME)
-    member.create_system = 3  # Unix, whose rights these are
+    member.create_system = 3  # Unix, for the modes below
     member.external_attr = (0o100755 if executable else 0o100644) << 16
     member.file_size = size
     return member

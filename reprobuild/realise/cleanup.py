@@ -1,8 +1,10 @@
-"""What an installation of packages leaves behind, and is taken out of the base: each line with its reason.
+"""Leftovers of package installation that are removed from the base.
+
+Each line has its reason.
 
 Each line is needed: without it two installations of the same packages differ (`python -m proof ablation` shows it,
-docs/proof.md has the table). What comes out the same each time stays, be it of no use: backups of `/etc/passwd` and of
-dpkg's files, lock files, the catalogue of journald.
+docs/proof.md has the table). Files that come out the same each time stay, even if they are of no use: backups of
+`/etc/passwd` and of dpkg's files, lock files, the catalogue of journald.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from reprobuild.infra.tar.entries import TarEntry
 
 
 class CleanupRule(Struct, frozen=True, kw_only=True):
-    """Regular files that are removed, or emptied, by a pattern in which `*` is anything but `/`, and `**` anything."""
+    """A pattern of regular files to remove or to empty.
+
+    In a pattern, `*` is any text without `/`, and `**` any text.
+    """
 
     pattern: str
     why: str
     action: Literal["remove", "empty"] = "remove"
 
     def matches(self, path: str) -> bool:
-        """Tell whether a path without leading slash is meant."""
+        """Return whether the pattern matches a path without leading slash."""
         parts = re.split(r"(\*\*|\*)", self.pattern)
         ways = {"**": ".*", "*": "[^/]*"}
         return re.fullmatch("".join(ways.get(part) or re.escape(part) for part in parts), path) is not None
@@ -45,7 +50,7 @@ LEFTOVERS: tuple[CleanupRule, ...] = (
 
 
 def leftover_of(entry: TarEntry, known: Sequence[CleanupRule] = LEFTOVERS) -> CleanupRule | None:
-    """Return what an entry is left over from, or None for one that belongs to the base."""
+    """Return the leftover that matches an entry, or None."""
     if entry.type not in ("file", "hardlink"):
         return None
     return next((line for line in known if line.matches(entry.path)), None)

@@ -1,4 +1,7 @@
-"""conda's packages to the tree of an environment: checked, linked, and their own scripts run in the sandbox."""
+"""The tree of a conda environment.
+
+Its packages are checked and linked, and their own scripts run in the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from reprobuild.realise.uninstall import remove_replaced
 from reprobuild.realise.unpack import extract
 from reprobuild.store.store import Store
 
-RECIPE = 2  # to be raised when other bytes come out of the same packages
+RECIPE = 2  # to be raised if other bytes come out of the same packages
 WORKERS = 4
 _MOST = 64 << 20  # of a record of conda; the largest have some 10 MB
 PLATFORMS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
@@ -40,18 +43,20 @@ _ODD = "its script is hostile, or broken; leave the package out with `--drop NAM
 
 
 class _Record(Struct, frozen=True):
-    """The part of a record in `conda-meta` that is used."""
+    """The part of a `conda-meta` record in use."""
 
     files: tuple[TreePath, ...]
 
 
 def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -> None:
-    """Link the packages of a lock into a tree; what pip installed over them goes, with conda's record of it.
+    """Link a lock's conda packages into a tree.
+
+    Distributions that pip replaced are removed, with conda's record of them.
 
     Args, errors: see `link_packages`.
 
     Raises:
-        BuildError: what pip installed over is not there, or conda's record of it is damaged.
+        BuildError: a replaced distribution is not there, or conda's record of it is damaged.
     """
     link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
     prefix, names = tree / PREFIX[1:], replaced(lock)
@@ -60,7 +65,7 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
     for package in packages:
         record = f"conda-meta/{stem(package.file.filename)}.json"
         files = _files(prefix, record)
-        if names >= set(package.distributions):  # else nobody knows which of them are whose
+        if names >= set(package.distributions):  # else the owner of each file is unknown
             listed |= dict.fromkeys(package.distributions, files)
         (prefix / record).unlink()
     found = remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names, listed)
@@ -72,7 +77,10 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
 
 
 def _files(prefix: Path, record: str) -> tuple[str, ...]:
-    """Return the files of a linked package by conda's own record, which a script of a package may have replaced."""
+    """Return the files of a linked package, by conda's record.
+
+    A script of a package may have replaced the record.
+    """
     try:
         if not is_unlinked(prefix, record):
             raise OSError(errno.ELOOP, "a link leads there")
@@ -86,7 +94,7 @@ def _files(prefix: Path, record: str) -> tuple[str, ...]:
 
 
 def replaced(lock: Lock) -> set[str]:
-    """Return the projects of Python that conda's packages bring and that wheels lie over."""
+    """Return the conda-provided Python projects that wheels replace."""
     brought = {name for package in lock.conda for name in package.distributions}
     over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
     over += [sdist.name for sdist in lock.sdists] + [
@@ -96,7 +104,10 @@ def replaced(lock: Lock) -> set[str]:
 
 
 def conda_key(lock: Lock) -> list[Any]:
-    """Return what the linked tree depends on, beside the interpreter, the base and the epoch, as JSON."""
+    """Return the linked tree's other inputs, as JSON.
+
+    They are in addition to the interpreter, the base and the epoch.
+    """
     packages = sorted(
         [one.file.filename, one.file.sha256, one.subdir, one.channel, one.file.url] for one in lock.conda
     )
@@ -107,18 +118,18 @@ def link_packages(
     packages: Sequence[CondaPackage], minor: str, platform: str, tree: Path, root: Callable[[], Root], store: Store,
     epoch: int,
 ) -> None:  # fmt: skip
-    """Link packages into a tree, at the place of the prefix in the image.
+    """Link packages into a tree, at the image's prefix.
 
     Args:
         packages: all of an environment, in the store.
         minor: the Python of the environment, `X.Y`.
         platform: of the image.
-        tree: a folder that gets `opt/env`.
-        root: gives an unpacked base, where scripts of packages run.
+        tree: a directory that gets `opt/env`.
+        root: returns an unpacked base for the scripts of packages.
         epoch: SOURCE_DATE_EPOCH of these.
 
     Raises:
-        BuildError: a package is damaged or hostile, two of them cannot be in one prefix, or a script fails.
+        BuildError: a package is damaged or malicious, two of them cannot be in one prefix, or a script fails.
         FetchError: one is not in the store.
     """
     prefix = tree / PREFIX[1:]
@@ -163,7 +174,10 @@ def _unpack(package: CondaPackage, minor: str, cache: Path, store: Store) -> Unp
 
 
 def _in_order(found: Mapping[str, Unpacked]) -> list[Unpacked]:
-    """Return packages with those that they need before them; where they need each other, by name."""
+    """Return the packages in dependency order.
+
+    A cycle is ordered by name.
+    """
     by_name = {one.index.name: one for _, one in sorted(found.items())}
     done: dict[str, Unpacked] = {}
     waiting = [(name, False) for name in sorted(by_name, reverse=True)]
@@ -182,10 +196,10 @@ def _in_order(found: Mapping[str, Unpacked]) -> list[Unpacked]:
 
 
 def _run_scripts(packages: Sequence[Unpacked], prefix: Path, root: Callable[[], Root], epoch: int) -> None:
-    """Run what packages ask to be run after they are linked, in the sandbox, each after those that it needs.
+    """Run post-link scripts in the sandbox, in dependency order.
 
-    https://docs.conda.io/projects/conda-build/en/stable/resources/link-scripts.html; what a script says in
-    `.messages.txt` is for people.
+    https://docs.conda.io/projects/conda-build/en/stable/resources/link-scripts.html; the `.messages.txt` of a script is
+    for people.
     """
     for one in packages:
         script = f"bin/.{one.index.name}-post-link.sh"
@@ -213,7 +227,7 @@ def _run_scripts(packages: Sequence[Unpacked], prefix: Path, root: Callable[[], 
 
 
 def _check_kinds(prefix: Path) -> None:
-    """Refuse what no package holds, and a script may leave: devices and pipes."""
+    """Refuse devices and pipes, which a script may leave."""
     for folder, folders, names in os.walk(prefix):
         for name in (*folders, *names):
             mode = os.lstat(f"{folder}/{name}").st_mode

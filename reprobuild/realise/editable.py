@@ -1,7 +1,9 @@
-"""A plain wheel to an editable one: its Python files stay in the source, the others are put beside them.
+"""Conversion of a plain wheel to an editable one.
 
-For back ends that know no editable builds (setuptools before 64, where pip ran `setup.py develop`), and for those
-whose editables compile again whenever they are imported: an image has no compiler.
+Its Python files stay in the source, and the others are put beside them.
+
+It is for back ends without editable builds (setuptools before 64, for which pip ran `setup.py develop`), and for back
+ends whose editables compile again at each import: an image has no compiler.
 """
 
 from __future__ import annotations
@@ -18,24 +20,26 @@ from reprobuild.infra.untrusted.regular_files import holds, real_place
 from reprobuild.lock.python import Source
 from reprobuild.realise.unpack import make_folder
 
-# Folders of a project in which its packages may lie, the most usual first.
+# Directories of a project that may hold its packages, the most usual first.
 _ROOTS = ("", "src", "python", "lib")
 
 
 def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple[Path, frozenset[str]]:
-    """Return an editable wheel of a plain one, which has its name, and the paths in the tree of what that one brought.
+    """Return an editable wheel made of a plain one.
 
-    What the plain one has beside the source's own files, compiled and generated modules, is written into the tree.
+    It has the same name. The second value is the set of paths in the tree that the plain one supplied.
+
+    The plain wheel's additional files, compiled and generated modules, are written into the tree.
 
     Args:
         found: the plain wheel.
         tree: the source's tree, as the build left it.
-        source: says where the tree stands in the image.
-        scratch: a folder of this run.
+        source: has the path of the tree in the image.
+        scratch: a directory of this run.
 
     Raises:
-        BuildError: the wheel's packages lie in no one folder of the source, so that no path leads to them; the wheel is
-            damaged, or the source has something else in the place of a file.
+        BuildError: the wheel's packages are not in one directory of the source, so that no path leads to them; the
+            wheel is damaged, or another entry is at the path of a file.
     """
     origin = f"the wheel that was built of {source.name}"
     target = scratch / "editable" / found.name
@@ -70,7 +74,7 @@ def _joined(*parts: str) -> str:
 def _root_of(
     modules: Iterable[str], archive: zipfile.ZipFile, tree: Path, source: Source, origin: str
 ) -> str:
-    """Return the folder of the project in which the Python files of the wheel lie as they are."""
+    """Return the project directory with the wheel's unchanged Python files."""
     python = [name for name in modules if name.endswith(".py")]
     if not python:
         return ""
@@ -86,10 +90,12 @@ def _root_of(
 
 
 def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> str:
-    """Write a file of the wheel that the source lacks; return its path in the tree, without links on the way.
+    """Write a wheel's file if the source lacks it.
 
-    The build has left the tree as it liked. Where links lead is settled before anything is made: nothing is written
-    outside of the tree, be it a folder, nor through a link.
+    Return its path in the tree, with links resolved.
+
+    The build may have changed the tree in any way. Links are resolved before any file is made: no file or directory is
+    written outside of the tree or through a link.
     """
     above, _, name = path.rpartition("/")
     folder, there = real_place(tree, above), real_place(tree, path)

@@ -1,7 +1,9 @@
-"""The base from an image: its layers as one tar, and the owners and modes that unpacking cannot give.
+"""The base from an image.
 
-Whiteouts, hard links and later layers are as the OCI image specification says; extended attributes but for capabilities
-belong to the machine that made the image, and are left out, as is what stands below mount points.
+Its layers become one tar. Owners and modes that unpacking cannot set are listed separately.
+
+Whiteouts, hard links and later layers follow the OCI image specification. Extended attributes other than capabilities
+belong to the machine that made the image, and are left out, as are entries below mount points.
 """
 
 from __future__ import annotations
@@ -36,19 +38,21 @@ _AGAIN = "take the layer out of the store and run `reprobuild fetch LOCK` again"
 def flatten(
     image: BaseImage, store: Store, scratch: Path, target: Path, epoch: int, empty: Collection[str]
 ) -> Tree:
-    """Write the tree of an image as one tar, in the order of a sorted walk, and return what is in it.
+    """Write the tree of an image as one tar; return its entries.
+
+    They are in the order of a sorted walk.
 
     Args:
         image: its layers, in the store.
-        store: where they are.
-        scratch: a folder with space for the unpacked layers.
+        store: has the layers.
+        scratch: a directory with space for the unpacked layers.
         target: the tar.
         epoch: the time of every entry.
-        empty: folders at the top that nothing is taken of.
+        empty: top-level directories to leave empty.
 
     Raises:
         FetchError: a layer is not in the store, or damaged.
-        BuildError: a layer is not what the image states, or hostile.
+        BuildError: a layer does not match the image, or is malicious.
     """
     with contextlib.ExitStack() as stack:
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=scratch)) for _ in image.layers]
@@ -104,7 +108,10 @@ def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowan
 
 
 def _write(tree: Tree, spools: Sequence[IO[bytes]], writer: TarWriter) -> None:
-    """Write the entries; names of one file, which merging has made files of their own, are hard links again."""
+    """Write the entries, with hard links for names of one file.
+
+    Merging had made separate files of these names.
+    """
     first: dict[tuple[int, int], str] = {}
     for path, entry in tree.items():
         if entry.type != "file":
@@ -121,7 +128,7 @@ def _write(tree: Tree, spools: Sequence[IO[bytes]], writer: TarWriter) -> None:
 
 
 class _Piece:
-    """A part of a file, to be read once."""
+    """A part of a file, readable once."""
 
     def __init__(self, spool: IO[bytes], offset: int, size: int) -> None:
         self._spool, self._offset, self._left = spool, offset, size
@@ -134,24 +141,22 @@ class _Piece:
 
 
 def write_owners(tree: Tree, flat: Path, folder: Path, empty: Collection[str]) -> None:
-    """Write what a session of fakeroot must be told of an unpacked tree.
+    """Write the owners and modes of a tree for a fakeroot session.
 
     `owner-UID:GID` and `mode-OCTAL` are lists of paths, each ended by a NUL, and `capabilities.tar` has the files with
-    capabilities. Hard links are told once for each name.
+    capabilities. A hard link is listed once for each name.
 
     Args:
-        tree: what is in the tar `flat`, which `realise.unpack.unpack_root` unpacks.
+        tree: the entries of the tar `flat`, which `realise.unpack.unpack_root` unpacks.
         flat: the tar.
-        folder: an empty folder.
+        folder: an empty directory.
         empty: directories at the top whose modes do not count.
     """
     lists: dict[str, list[str]] = defaultdict(list)
     for path, entry in tree.items():
-        if (
-            path.partition("/")[0] in empty
-        ):  # the sandbox mounts there; `finish.rewrite` gives them their modes
+        if path.partition("/")[0] in empty:  # the sandbox mounts there; `finish.rewrite` sets their modes
             continue
-        # fakeroot 1.31 loses the type of a file whose attributes are set before it knows the file.
+        # fakeroot 1.31 loses the type of a file if its attributes are set before it knows the file.
         if (entry.uid, entry.gid) != (0, 0) or entry.xattrs:
             lists[f"owner-{entry.uid}:{entry.gid}"].append(path)
         least = 0o700 if entry.type == "directory" else 0o600

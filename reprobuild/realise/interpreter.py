@@ -1,7 +1,9 @@
-"""The tree of an interpreter that the base does not bring: unpacked, and compiled once by that interpreter itself.
+"""The tree of an interpreter that is not part of the base.
 
-What comes out is one tar, put over the base as it is by every builder. Bytecode that was shipped is left out: it
-holds times of files, and every file of an image has the same one.
+It is unpacked, and compiled once by that interpreter itself.
+
+The result is one tar, put over the base unchanged by every builder. Shipped bytecode is left out: it holds times of
+files, and every file of an image has the same one.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.realise.unpack import make_folder
 from reprobuild.store.store import Store, hash_file
 
-RECIPE = 2  # to be raised when other bytes come out of the same inputs
+RECIPE = 2  # to be raised if other bytes come out of the same inputs
 _ORIGIN = "the tree of the interpreter"
 
 
 def recall_interpreter(lock: Lock, store: Store) -> str | None:
-    """Return the sha256 of the tree of a lock's interpreter; "" where it needs none, None where it is not made yet."""
+    """Return the sha256 of the stored tree of a lock's interpreter.
+
+    It is "" if the lock needs no tree, and None if the tree is not made yet.
+    """
     if not lock.interpreter.home:
         return ""
     known = store.recall(_key(lock))
@@ -47,20 +52,23 @@ def recall_interpreter(lock: Lock, store: Store) -> str | None:
 def realise_interpreter(
     lock: Lock, root: Callable[[], Root], store: Store, say: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Return the sha256 of the tree of a lock's interpreter, a tar in the store; "" for the base's own Python.
+    """Realise the tree of a lock's interpreter; return its sha256.
+
+    The tree is a tar in the store. The result is "" for the base's own Python.
 
     Args:
         lock: its interpreter's files are in the store.
-        root: gives the unpacked base, in which the interpreter runs.
-        say: told when it begins.
+        root: returns the unpacked base, in which the interpreter runs.
+        say: logs the start.
 
     Raises:
         FetchError: a file is not in the store, or damaged.
-        BuildError: an archive is hostile, or holds no such interpreter; or it is free-threaded, which is locked only.
+        BuildError: an archive is malicious, or does not hold the interpreter; or it is free-threaded, which can be
+            locked but not built.
     """
     if (
         lock.interpreter.free_threaded
-    ):  # its folders are lib/python3.13t, which nothing here was ever run with
+    ):  # its directories are lib/python3.13t, which this program was never run with
         raise BuildError(
             f"Python {lock.interpreter.version} of the lock is free-threaded, and no image is made with such a one yet",
             hint="the lock names every file, and can be compared with others; capture the job on an ordinary Python to "
@@ -83,7 +91,7 @@ def realise_interpreter(
 
 
 def _key(lock: Lock) -> str:
-    """Return what the tree depends on, as one hash."""
+    """Return one hash of all inputs of the tree."""
     python = lock.interpreter
     source = python.file and python.file.sha256
     parts: list[Any] = [RECIPE, lock.epoch, python.kind, python.version, python.executable, source]
@@ -93,7 +101,10 @@ def _key(lock: Lock) -> str:
 
 
 def with_interpreter(root: Root, interpreter: Interpreter, tree: str, store: Store) -> Root:
-    """Return a base in which the interpreter of a finished tree runs; the base itself for its own Python."""
+    """Return a base with the interpreter of a finished tree.
+
+    It is the base itself if the interpreter is the base's own.
+    """
     if not tree:
         return root
     place = kept_root(tree, store) / interpreter.home[1:]
@@ -101,18 +112,20 @@ def with_interpreter(root: Root, interpreter: Interpreter, tree: str, store: Sto
 
 
 def finish_tree(tree: Path, interpreter: Interpreter, epoch: int, root: Root, store: Store) -> str:
-    """Compile the modules of an interpreter, and pack it; return the sha256 of the tar, which is in the store.
+    """Compile an interpreter's modules and pack it.
+
+    Return the sha256 of the tar, which is in the store.
 
     Owners are root, times the epoch, modes 0755 or 0644; hard links become files.
 
     Args:
-        tree: a folder with the interpreter at its place in the image; what is in it may be hostile.
-        interpreter: `home` is that place.
+        tree: a directory with the interpreter at its path in the image; its contents are untrusted.
+        interpreter: `home` is that path.
         epoch: the time of every entry.
-        root: an unpacked base that the interpreter runs in.
+        root: an unpacked base for running the interpreter.
 
     Raises:
-        BuildError: it cannot compile, or a name in the tree is not for images.
+        BuildError: it cannot compile, or a name in the tree is not valid in images.
     """
     home = interpreter.home[1:]
     library = f"{home}/lib/python{interpreter.minor}"
@@ -141,7 +154,7 @@ def _write(writer: TarWriter, entry: TarEntry, tree: Path, code: bytes | None) -
 
 
 def _entries(tree: Path, home: str, library: str) -> Iterator[TarEntry]:
-    """Yield what is in the tree, but for the bytecode of modules."""
+    """Yield the entries of the tree without bytecode of modules."""
     for folder, folders, names in os.walk(tree / home):
         above = Path(folder).relative_to(tree).as_posix()
         if f"{above}/".startswith(f"{library}/") and "__pycache__" in folders:
@@ -167,11 +180,11 @@ def _entry(place: Path, path: str) -> TarEntry:
 def _compiled(
     tree: Path, library: str, interpreter: Interpreter, root: Root, scratch: Path
 ) -> dict[str, bytes]:
-    """Return {path in the image: bytecode} of the modules below the library folder.
+    """Return {path in the image: bytecode} of the library's modules.
 
-    What marshal writes depends on what its process compiled before, so each package has a process of its own.
+    The output of marshal depends on what its process compiled before, so each package has a process of its own.
     """
-    if not is_unlinked(tree, library):  # the walk would read what is not in the tree
+    if not is_unlinked(tree, library):  # the walk would read files outside the tree
         raise BuildError(f"{_ORIGIN} holds a link on the way to /{library}", hint=HOSTILE)
     parts: dict[str, str] = {}
     for folder, folders, names in os.walk(tree / library):

@@ -1,6 +1,6 @@
-"""Java's certificate store without the time of its making.
+"""Java's certificate store without its creation time.
 
-`ca-certificates-java` writes the current time beside every certificate; nothing reads it.
+`ca-certificates-java` writes the current time beside every certificate; no program reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _KEY = "changeit".encode("utf-16-be") + b"Mighty Aphrodite"
 
 
 def with_time(content: bytes, epoch: int) -> bytes:
-    """Return a JKS store with one time for all its certificates; anything else comes back as it was.
+    """Set one time for all certificates of a JKS store.
+
+    Any other content is returned unchanged.
 
     Args:
         content: the file.
@@ -32,13 +34,13 @@ def with_time(content: bytes, epoch: int) -> bytes:
     try:
         if not _set_times(body, count, epoch):
             return content
-    except struct.error:  # a length that leads out of the file: anybody can make its digest
+    except struct.error:  # a length that points outside of the file: anyone can compute a valid digest for it
         return content
     return bytes(body) + hashlib.sha1(_KEY + body, usedforsecurity=False).digest()
 
 
 def _set_times(body: bytearray, count: int, epoch: int) -> bool:
-    """Set the time of each certificate; return whether all entries are certificates."""
+    """Set each certificate's time; return whether all entries are certificates."""
     at = 12
     for _ in range(count):
         tag, alias = struct.unpack_from(">IH", body, at)

@@ -1,4 +1,7 @@
-"""The finished tree of a base, written anew from what its own programs packed: one time, no leftovers, nothing odd."""
+"""Normalisation of a base's finished tree.
+
+Its own programs packed it. The new tar has one time, no leftovers and no special files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from reprobuild.infra.untrusted.names import check_path, check_target
 from reprobuild.realise import java
 from reprobuild.realise.cleanup import leftover_of
 
-# Folders that are mount points in every container: empty, with these modes.
+# Directories that are mount points in every container: empty, with these modes.
 EMPTY = {"dev": 0o755, "proc": 0o555, "run": 0o755, "sys": 0o555, "tmp": 0o1777}
 _TREE = "the tree that the packages made"
 _KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
@@ -25,18 +28,20 @@ _HOSTILE = "one of the packages makes it, which none of Debian's does; leave it 
 
 
 def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[TarEntry]:
-    """Write the tree anew: one time for all, no names of owners, mount points empty, without leftovers.
+    """Rewrite the tree in normal form; return its entries.
 
-    The tree was packed by programs of the packages, so it may be as hostile as they are. Returns what is in it.
+    It has one time for all, no names of owners, empty mount points, and no leftovers.
+
+    Programs of the packages packed the tree, so it is as untrusted as they are.
 
     Args:
         found: the tree as it was packed.
         tree: written.
         epoch: the time of every entry.
-        hint: what to do where it cannot be read, or holds what no base can.
+        hint: advice for a tree that cannot be read or is invalid in a base.
 
     Raises:
-        BuildError: it cannot be read, or holds that.
+        BuildError: it cannot be read, or is invalid in a base.
     """
     removed: set[str] = set()
     try:
@@ -65,7 +70,7 @@ def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[T
 def _copy(
     entry: TarEntry, content: IO[bytes] | None, writer: TarWriter, epoch: int, removed: Collection[str]
 ) -> None:
-    """Write one entry of the tree, with its normalised content where it has one."""
+    """Write one entry of the tree, with content normalised if needed."""
     if entry.type == "hardlink" and entry.target in removed:
         raise BuildError(
             f"{_TREE} holds /{entry.path}, a link to /{entry.target}, which is removed", hint=_HOSTILE
@@ -79,7 +84,10 @@ def _copy(
 
 
 def _check(entry: TarEntry, hint: str) -> None:
-    """Refuse what no base holds: devices and pipes, names that lead out or that engines read as deletions."""
+    """Refuse entries that are not valid in a base.
+
+    These are devices and pipes, and names that lead out or that engines read as deletions.
+    """
     if entry.path:
         check_path(entry.path, _TREE)
     if entry.type == "symlink":

@@ -1,4 +1,4 @@
-"""The one order in which packages are installed."""
+"""The installation order of packages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from reprobuild.lock.system import dpkg_name
 
 
 def batches(controls: Sequence[DebControl], essential: Iterable[str], native: str) -> list[list[str]]:
-    """Return the keys (`zlib1g`, `zlib1g:i386`) in the order of installation, in batches.
+    """Return the keys of packages in batches, in installation order.
 
-    Each is unpacked and then configured. The first batch are the essential packages. The others come after what they
-    need; those that need each other stay together; a batch ends where a package must find others configured
+    A key is for example `zlib1g` or `zlib1g:i386`.
+
+    Each batch is unpacked and then configured. The first batch has the essential packages. The others come after their
+    dependencies; those that need each other stay together; a batch ends if a package must find others configured
     (Pre-Depends).
 
     Args:
@@ -48,7 +50,10 @@ def _targets(
     wants: DebControl, groups: Iterable[Group], known: Mapping[str, DebControl], providers: Mapping[str, Sequence[str]],
     native: str,
 ) -> set[str]:  # fmt: skip
-    """Return what fulfils dependencies: all that serve the first alternative which anything serves."""
+    """Return the packages that satisfy dependencies.
+
+    For each group, they are all packages that serve the first alternative with any.
+    """
     found: set[str] = set()
     for group in groups:
         for relation in group:
@@ -70,7 +75,7 @@ def _targets(
 
 
 def _reach(name: str, needs: Mapping[str, set[str]]) -> frozenset[str]:
-    """Return the key and all that it leads to."""
+    """Return a key and all keys reachable from it."""
     found = {name}
     left = [name]
     while left:

@@ -1,4 +1,7 @@
-"""The environment of a build: a virtual environment of the image's interpreter, with wheels in it."""
+"""The build environment: a virtual environment with wheels.
+
+It is one of the image's interpreter.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,18 @@ _BOTH = "the projects that are needed to build cannot stand in one folder; mend 
 def make_prefix(
     folder: Path, place: str, wheels: Iterable[Wheel], interpreter: Interpreter, store: Store, *, shared: bool = False
 ) -> None:  # fmt: skip
-    """Make a virtual environment with wheels in it, without running anything.
+    """Make a virtual environment with wheels without running programs.
 
     Args:
-        folder: an empty folder.
-        place: where the sandbox will see it.
+        folder: an empty directory.
+        place: its path in the sandbox.
         wheels: files in the store.
-        interpreter: the one that the environment is of.
+        interpreter: the interpreter of the environment.
         store: has the wheels.
-        shared: whether what the interpreter's own folder has is imported, too.
+        shared: whether the interpreter's own packages can be imported, too.
 
     Raises:
-        BuildError: a wheel is hostile or damaged, or two of them cannot stand in one folder.
+        BuildError: a wheel is malicious or damaged, or two of them cannot be in one directory.
     """
     minor = ".".join(interpreter.version.split(".")[:2])
     site = f"{place}/lib/python{minor}/site-packages"
@@ -60,7 +63,10 @@ def make_prefix(
 
 
 def _make_environment(folder: Path, minor: str, interpreter: Interpreter, shared: bool) -> None:
-    """Make the folder a virtual environment; at last, so that no wheel is written through its links."""
+    """Make the directory a virtual environment.
+
+    This comes last, so that no wheel is written through its links.
+    """
     home = interpreter.executable.rpartition("/")[0]
     text = f"home = {home}\ninclude-system-site-packages = {str(shared).lower()}\nversion = {interpreter.version}\n"
     (folder / "bin").mkdir(exist_ok=True)
@@ -72,7 +78,10 @@ def _make_environment(folder: Path, minor: str, interpreter: Interpreter, shared
 
 
 def _check_own(folder: Path, minor: str, wheel: Wheel) -> None:
-    """Refuse a wheel that brought what makes the folder an environment; it is the last one that was installed."""
+    """Refuse the last installed wheel if it has environment files.
+
+    They are the files that make the directory a virtual environment.
+    """
     own = ["pyvenv.cfg", "bin/python", "bin/python3", f"bin/python{minor}"]
     found = [name for name in own if os.path.lexists(folder / name)]
     if os.path.lexists(folder / "bin") and not (folder / "bin").is_dir():
@@ -87,10 +96,10 @@ def _install(wheel: Wheel, target: SchemeDictionaryDestination, store: Store) ->
     origin = f"the wheel {wheel.file.filename}"
     path = store.verified(wheel.file.sha256, wheel.file.filename)
     with zips.open_zip(path, origin) as (archive, members):
-        archive.filename = wheel.file.filename  # which the project's name is read from
+        archive.filename = wheel.file.filename  # the project's name is read from this
         try:
             source = WheelFile(archive)
-            for name in members:  # `installer` 1.1.0 never comes back from a file named like the folder
+            for name in members:  # `installer` 1.1.0 does not return for a file named like the directory
                 if name == source.data_dir or (
                     name.startswith(f"{source.data_dir}/") and name.count("/") < 2
                 ):

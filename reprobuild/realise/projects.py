@@ -1,4 +1,7 @@
-"""The folder of a project that is built: a source tree, or what an archive of sources holds."""
+"""The directory of a project to build.
+
+It is a source tree, or the contents of a source archive.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +25,34 @@ from reprobuild.store.store import Store
 
 
 def place_of(one: Source | Sdist) -> str:
-    """Return where a project stands while it is built; a source is where the image has it."""
+    """Return the path of a project during its build.
+
+    A source has its path in the image.
+    """
     return one.path if isinstance(one, Source) else f"/usr/src/{canonicalize_name(one.name)}"
 
 
 def project_folder(one: Source | Sdist) -> str:
-    """Return the folder of the project itself, in the sandbox."""
+    """Return the project's own directory in the sandbox."""
     inside = one.subdirectory if isinstance(one, Source) else ""
     return "/".join(part for part in (place_of(one), inside) if part)
 
 
 def build_epoch(one: Source | Sdist) -> int:
-    """Return the moment that a build is told: its own commit's, so that no other source's next commit changes it."""
+    """Return the time given to a build.
+
+    It is that of the project's own commit, so that a commit of another source does not change it.
+    """
     return max(one.epoch, EPOCH) if isinstance(one, Source) else EPOCH
 
 
 def unpack_project(one: Source | Sdist, store: Store, folder: Path) -> None:
-    """Unpack a project into an empty folder; every file gets the same time, so that nothing looks out of date.
+    """Unpack a project into an empty directory.
+
+    Every file gets the same time, so that no file looks out of date.
 
     Raises:
-        BuildError: an archive is hostile or damaged, or holds no project.
+        BuildError: an archive is malicious or damaged, or holds no project.
     """
     path = store.verified(one.file.sha256, one.file.filename)
     if isinstance(one, Source):
@@ -63,7 +74,7 @@ def _unpack_sdist(one: Sdist, path: Path, folder: Path) -> None:
         else:
             with _possible(member.path, origin):
                 _write(folder, member, 0o755 if member.executable else 0o644)
-    for name, target in links.items():  # at last, so that nothing is written through one
+    for name, target in links.items():  # links come last, so that no file is written through one
         with _possible(name, origin):
             symlink_below(target, folder, name, mode=0o755)
 

@@ -1,7 +1,9 @@
-"""Lock and store to sealed lock: what must be run is run once, in a sandbox without network.
+"""Realisation: from lock and store to sealed lock.
 
-Its outputs are inputs from then on. Running it again elsewhere and getting the same bytes is a separate
-claim; where a sealed lock says what came out, it is checked.
+The required programs are run once, in a sandbox without network.
+
+Their outputs are inputs from then on. Whether running them again on another machine gives the same bytes is a separate
+claim; if a sealed lock states the outputs, they are checked.
 """
 
 from __future__ import annotations
@@ -32,17 +34,16 @@ from reprobuild.store.store import Store
 def realise(
     lock: Lock, store: Store, say: Callable[[str], None] = lambda _: None, *, exact: bool = True
 ) -> Lock:
-    """Run what must be run, and return the sealed lock.
+    """Run the required programs, and return the sealed lock.
 
     Args:
-        lock: sealed or not; of a sealed one only what the store lacks is run again.
+        lock: sealed or not; of a sealed one only outputs that the store lacks are made again.
         store: has every artefact of the lock.
-        say: told each step that takes time.
-        exact: what is run again for a sealed lock must come out as that says; else the lock that is returned says
-            what came out now.
+        say: logs each step that takes time.
+        exact: outputs made again for a sealed lock must match it; else the returned lock has the new outputs.
 
     Raises:
-        BuildError: something failed, or came out otherwise than a sealed lock says.
+        BuildError: a step failed, or an output differs from the sealed lock.
     """
     if lock.realised and _complete(lock.realised, store):
         return lock
@@ -69,10 +70,12 @@ def realise(
 
 
 def _readable(lock: Lock) -> Lock:
-    """Return a sealed lock that can be read again: names of files and versions of tools come from programs of others.
+    """Return a sealed lock after checking that it can be read.
+
+    Names of files and versions of tools come from untrusted programs.
 
     Raises:
-        BuildError: a build left what no lock can hold.
+        BuildError: a lock cannot hold a value that a build left.
     """
     try:
         readable(lock)
@@ -84,7 +87,10 @@ def _readable(lock: Lock) -> Lock:
 
 
 def is_realised(lock: Lock, store: Store) -> bool:
-    """Tell whether nothing must be run any more: the store has, or remembers, every output."""
+    """Return whether the store has or remembers all outputs.
+
+    If so, no program must be run.
+    """
     if lock.realised:
         return _complete(lock.realised, store)
     if recall_base(lock.base, store, lock.epoch) is None:
@@ -103,7 +109,10 @@ def is_realised(lock: Lock, store: Store) -> bool:
 
 
 def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
-    """Return the wheels with the sizes of their files: not every index says them, and some only now and then."""
+    """Return the wheels with the sizes of their files.
+
+    Some indexes do not state the sizes, or not always.
+    """
 
     def sized(wheel: Wheel) -> Wheel:
         size = store.blob(wheel.file.sha256).stat().st_size
@@ -113,9 +122,11 @@ def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
 
 
 class _Root:
-    """The tree of a base as a folder, unpacked when it is first needed: what is remembered needs none.
+    """The directory of a base's tree, unpacked on first use.
 
-    `tree` is that of an interpreter of its own, once it is made; what runs in the root sees it.
+    If all outputs are remembered, it is not needed.
+
+    `tree` is that of an interpreter of its own, once it is made; programs in the root see it.
     """
 
     def __init__(self, base: Callable[[], str], interpreter: Interpreter, store: Store) -> None:
@@ -131,7 +142,10 @@ class _Root:
         self._stack.close()
 
     def get(self) -> Root:
-        """Return the root; where nothing can be layered over it, it is this run's own."""
+        """Return the root.
+
+        If layering is not possible, the root is a copy for this run.
+        """
         if self._root is None:
             check_namespaces()
         if self._root is None and can_layer():
@@ -144,7 +158,7 @@ class _Root:
 
 
 def _devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
-    """Return the tree to compile in; its times are no part of what comes out."""
+    """Return the tree to compile in; its times do not affect outputs."""
     return realise_base(lock.devel or lock.base, store, EPOCH, say)
 
 
@@ -184,7 +198,7 @@ def _complete(realised: RealisedOutputs, store: Store) -> bool:
 
 
 def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
-    """Return the runtime package of a sealed lock, or else ours."""
+    """Return the sealed lock's runtime package, or else ours."""
     if lock.realised and store.has(lock.realised.runtime):
         return lock.realised.runtime
     sources = pack_runtime(store)

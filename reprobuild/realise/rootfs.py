@@ -1,4 +1,7 @@
-"""What sandboxes need: the base as a folder, unpacked once, kept in the store, never written to; our scripts."""
+"""Files for sandboxes: an unpacked base, and our scripts.
+
+The base is unpacked once, kept in the store, and never written to.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,16 @@ from reprobuild.store.store import Store, touch
 
 
 def kept_root(base: str, store: Store) -> Path:
-    """Return the folder of a base tree, for sandboxes with `layered=True`.
+    """Return a base tree's directory, for sandboxes with `layered=True`.
 
     Args:
         base: the sha256 of the tree in the store.
-        store: keeps the folder in `roots/`. Whatever changed in it since, be it only a time, is a reason to
-            unpack it anew.
+        store: keeps the directory in `roots/`. If any part of it changed, even a time, it is unpacked again.
 
     Raises:
         FetchError: the tree is not in the store, or damaged.
     """
-    # A tree has modes of its own, and closed directories: each user of a shared store has one.
+    # A tree has its own modes, and closed directories: each user of a shared store has a separate one.
     folder = store.root / "roots" / (f"{base}.{os.geteuid()}" if store.shared else base)
     key = root_key(folder.name)
     with alone(folder.with_suffix(".lock"), CancelToken()):
@@ -43,9 +45,11 @@ def kept_root(base: str, store: Store) -> Path:
 
 
 def place_script(name: str, folder: Path) -> Path:
-    """Copy a script of ours into a folder of the store, and return its path.
+    """Copy one of our scripts into a store directory.
 
-    The sandbox mounts it with the rights of the user alone, which may not reach where reprobuild is installed.
+    Return its path.
+
+    The sandbox mounts it with only the user's rights, which may not include the installation directory of reprobuild.
     """
     script = folder / name
     script.write_bytes((files("reprobuild.realise") / "in_sandbox" / name).read_bytes())
@@ -53,7 +57,10 @@ def place_script(name: str, folder: Path) -> Path:
 
 
 def _state(folder: Path) -> str:
-    """Return a hash of what stat says of every path but for times of access: a write cannot hide from ctime."""
+    """Return a hash of each path's `stat` without access times.
+
+    Every write changes ctime.
+    """
     digest = hashlib.sha256()
     for parent, folders, names in os.walk(folder):
         folders.sort()
@@ -63,7 +70,7 @@ def _state(folder: Path) -> str:
             if (parent, name) != (
                 str(folder),
                 ".",
-            ):  # its times tell when it was used; its content is told by names
+            ):  # its times show its last use; its content is covered by names
                 facts += (found.st_mtime_ns, found.st_ctime_ns)
             digest.update(f"{name}\0{facts}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()

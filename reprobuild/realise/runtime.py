@@ -1,6 +1,9 @@
-"""The runtime package with its bytecode, by the image's own interpreter: every interpreter of the image starts with it.
+"""The runtime package with bytecode by the image's own interpreter.
 
-Compiled anew each time, where nobody may write beside it, the hook would take a third of a bare interpreter's start.
+Every interpreter of the image starts with it.
+
+Without bytecode, and without write access beside it, the package would be compiled at each start. This would take a
+third of a bare interpreter's start.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ PLACE = f"{FILES}/lib/reprobuild_runtime"
 def recall_runtime(
     sources: str, base: Base, interpreter: Interpreter, store: Store, tree: str = ""
 ) -> str | None:
-    """Return the sha256 of the tar that `compile_runtime` has made of these sources, None where there is none."""
+    """Return the sha256 of `compile_runtime`'s stored tar, or None."""
     tar = store.recall(compiled_key(sources, PLACE, base, interpreter, tree))
     return tar if isinstance(tar, str) and store.has(tar) else None
 
@@ -30,12 +33,14 @@ def recall_runtime(
 def compile_runtime(
     sources: str, base: Base, interpreter: Interpreter, root: Root, store: Store, tree: str = ""
 ) -> str:
-    """Add its bytecode to the runtime package; return the sha256 of the tar, which is in the store.
+    """Add bytecode to the runtime package.
+
+    Return the sha256 of the tar, which is in the store.
 
     Args:
         sources: the sha256 of our own tar of the package's files.
         root: an unpacked base with the interpreter.
-        tree: that of an interpreter that the base does not bring.
+        tree: that of an interpreter outside the base.
 
     Raises:
         BuildError: the compiler failed.

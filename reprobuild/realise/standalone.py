@@ -1,9 +1,11 @@
-"""A standalone build of Python, or one that `capture` packed, unpacked to its place in the image and told where it is.
+"""A standalone or captured build of Python, unpacked and relocated.
 
-Archives of https://github.com/astral-sh/python-build-standalone hold one folder `python`, with `bin` and `lib`
-(https://gregoryszorc.com/docs/python-build-standalone/main/distributions.html#install-only-archive). They say of
-themselves that they were installed to /install by a clang; extensions that are built against them need the place and a
-compiler that are there, which uv writes into its installations as well. What `capture` packs has the same layout, names
+It is unpacked at its path in the image, and its files are updated for that path.
+
+Archives of https://github.com/astral-sh/python-build-standalone hold one directory `python`, with `bin` and `lib`
+(https://gregoryszorc.com/docs/python-build-standalone/main/distributions.html#install-only-archive). Their files state
+that they were installed to /install by a clang; extensions that are built against them need the actual path and an
+available compiler, which uv writes into its installations as well. An archive of `capture` has the same layout, names
 the prefix of the captured machine, and may look for its own libraries there.
 """
 
@@ -37,14 +39,14 @@ _HINT = "take a build of the kind install_only, of this version of Python"
 
 
 def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> None:
-    """Unpack the archive of a standalone or captured interpreter into a folder, at its place in the image.
+    """Unpack a standalone or captured interpreter at its image path.
 
     Args:
         interpreter: `file` is in the store.
-        tree: a folder that has the place, empty.
+        tree: a directory that has the path, empty.
 
     Raises:
-        BuildError: it is damaged or hostile, or does not hold the interpreter.
+        BuildError: it is damaged or malicious, or does not hold the interpreter.
         FetchError: it is not in the store.
     """
     assert interpreter.file is not None
@@ -71,7 +73,7 @@ def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> Non
 
 
 def _tell_place(place: Path, interpreter: Interpreter) -> None:
-    """Rewrite what the files of an interpreter say of the place and the compilers."""
+    """Update the paths and compilers in an interpreter's files."""
     library = f"lib/python{interpreter.minor}"
     configs = sorted(place.glob(f"{library}/_sysconfigdata_*.py"))
     scripts = place.glob(f"bin/python{interpreter.minor}-config")
@@ -100,9 +102,12 @@ def _tell_place(place: Path, interpreter: Interpreter) -> None:
 
 
 def _text(place: Path, path: Path) -> str:
-    """Return a text below the place; nothing where a link leads to it, or where it is none that is rewritten."""
+    """Return a text below a directory, or an empty string.
+
+    It is empty if a link leads to the file, or if the file is too large or not text.
+    """
     if not is_unlinked(place, path.relative_to(place).as_posix()):
-        return ""  # it is of the machine
+        return ""  # it is a file of the machine
     with contextlib.suppress(OSError, UnicodeDecodeError):
         stream, size = open_plain(path, links=False)
         with stream:
@@ -111,7 +116,7 @@ def _text(place: Path, path: Path) -> str:
 
 
 def _move_program(place: Path, path: Path, old: str, new: str) -> None:
-    """Have the program look for its own libraries where they are now, where it has any."""
+    """Update the program's search path for its own libraries, if any."""
     if not is_unlinked(place, path.relative_to(place).as_posix()):
         return
     with contextlib.suppress(OSError):
@@ -128,10 +133,10 @@ def _move_program(place: Path, path: Path, old: str, new: str) -> None:
 
 
 def _move_search_path(place: Path, path: Path, old: str, new: str) -> None:
-    """Have an ELF file look for its libraries where they are now.
+    """Update an ELF file's search path for its libraries.
 
-    Only the string itself is replaced: what a linker put into its end as another string would be gone, which no path
-    shares with a name of a symbol.
+    Only the string itself is replaced. A linker may store another string as its end, which would be lost; names of
+    symbols do not end like a path.
     """
     if not is_unlinked(place, path.relative_to(place).as_posix()):
         return
@@ -150,5 +155,8 @@ def _compiler(found: re.Match[str]) -> str:
 
 
 def _captured_compiler(found: re.Match[str]) -> str:
-    """Return a compiler by its name where that is one that every machine with compilers has."""
+    """Return a compiler that exists on other machines, by its name.
+
+    Names that every machine with compilers has are kept.
+    """
     return found[0] if found[3] in _EVERYWHERE else _compiler(found)

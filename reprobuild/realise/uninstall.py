@@ -1,4 +1,6 @@
-"""Distributions of a tree that wheels replace: their files go before the wheels come, as pip uninstalls them.
+"""Removal of distributions that wheels replace.
+
+Their files are removed before the wheels are installed, as pip uninstalls them.
 
 https://packaging.python.org/en/latest/specifications/recording-installed-packages/
 """
@@ -29,19 +31,19 @@ def remove_replaced(
     names: Collection[str],
     listed: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """Remove the distributions of these names from a tree, with the scripts of their entry points.
+    """Remove distributions from a tree, with their entry-point scripts.
 
-    Their bytecode stays, for whoever packs the tree to leave out.
+    Their bytecode stays; the code that packs the tree leaves it out.
 
     Args:
-        prefix: the folder of the environment, which may be hostile: no link in it is followed.
-        library: the folder of distributions below it, `lib/python3.11/site-packages`.
+        prefix: the directory of the environment, which is untrusted: no link in it is followed.
+        library: the directory of distributions below it, `lib/python3.11/site-packages`.
         names: of projects, in any spelling.
-        listed: {project: its files below the prefix} of those that something else has a list of. It is used where a
-            distribution has no RECORD, as those that setup.py installed.
+        listed: {project: its files below the prefix} from another list. It is used if a distribution has no RECORD, as
+            those that setup.py installed.
 
     Returns:
-        The names of those that were there, sorted.
+        The names of the removed distributions, sorted.
     """
     wanted = {canonicalize_name(name) for name in names}
     site = prefix / library
@@ -58,7 +60,7 @@ def remove_replaced(
 
 
 def _project(folder: str) -> str:
-    """Return the project whose metadata are called so; empty for what is none.
+    """Return the project of a metadata directory, or an empty string.
 
     `PyYAML-5.3.1-py3.8.egg-info`, which may be a file: https://setuptools.pypa.io/en/latest/deprecated/python_eggs.html
     """
@@ -97,7 +99,7 @@ def _text(path: Path) -> str:
 
 
 def _remove(prefix: Path, path: str) -> None:
-    """Remove a file, and the folders above it that are empty then."""
+    """Remove a file, and the directories above it that become empty."""
     above = posixpath.dirname(path)
     if path.startswith("../") or not _is_folder(prefix, above):
         return
@@ -113,5 +115,8 @@ def _remove(prefix: Path, path: str) -> None:
 
 
 def _is_folder(prefix: Path, path: str) -> bool:
-    """Tell whether a path below the prefix is a folder without a link on the way."""
+    """Return whether a path is a directory without links on the way.
+
+    The path is below the prefix.
+    """
     return is_unlinked(prefix, path) and (prefix / path).is_dir()

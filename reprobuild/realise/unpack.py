@@ -1,4 +1,7 @@
-"""Files from a tar into a folder, as any user, and never outside of it."""
+"""Extraction of a tar into a directory, as any user.
+
+No file is written outside of the directory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from reprobuild.infra.untrusted.names import check_name, check_target
 from reprobuild.store.store import CHUNK
 
 _HINT = "the archive was not made by a package build; find out where it came from"
-# What the system says where two members, or a member and what is there, cannot both be.
+# The errors of the system if two members, or a member and an existing file, cannot both exist.
 _IMPOSSIBLE = (
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL,
     errno.EMLINK, errno.ENOTEMPTY, errno.EPERM,
@@ -24,13 +27,15 @@ _IMPOSSIBLE = (
 
 
 def unpack_root(tar: Path, folder: Path) -> None:
-    """Unpack a realised tree into an empty folder, to be the root of a sandbox.
+    """Unpack a realised tree into an empty directory.
+
+    It becomes the root of a sandbox.
 
     Owners are ignored and device nodes left out, so any user can do it; set-user-id bits are left out too.
 
     Args:
         tar: an uncompressed tar.
-        folder: an existing folder.
+        folder: an existing directory.
 
     Raises:
         BuildError: see `extract`.
@@ -44,17 +49,19 @@ def unpack_root(tar: Path, folder: Path) -> None:
 
 
 def extract(tar: tarfile.TarFile, root: Path, name: str, *, packed: int | None = None) -> None:
-    """Write the members of a tar below a folder; what is there already is replaced, but for folders.
+    """Write the members of a tar below a directory.
+
+    Existing files are replaced, but directories are not.
 
     Args:
-        tar: an open tar, of `guard.tars.open_stream`.
-        root: an existing folder.
+        tar: an open tar, of `infra.untrusted.tars.open_stream`.
+        root: an existing directory.
         name: the archive's name for an error.
-        packed: bytes of the compressed archive, where it is one; see `guard.tars.members`.
+        packed: size of the compressed archive in bytes, if it is one; see `infra.untrusted.tars.members`.
 
     Raises:
-        BuildError: a member would land outside of the folder, on a folder that is there, or cannot be at all; or
-            there are too many, or they are too large.
+        BuildError: a member would be outside of the directory, on an existing directory, or is impossible; or there are
+            too many, or they are too large.
     """
     real = root.resolve()
     checked: set[Path] = set()
@@ -82,7 +89,7 @@ def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo, real: Path, name: str,
             path.chmod(mode | 0o700)
         return
     if path.is_symlink():
-        checked.clear()  # what was seen to lie in the root may have been seen through this link
+        checked.clear()  # directories seen in the root may have been seen through this link
     elif path.is_dir():
         raise BuildError(f"{name} would put a file in the place of the folder {info.name}", hint=_HINT)
     path.unlink(missing_ok=True)
@@ -96,7 +103,10 @@ def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo, real: Path, name: str,
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, mode 755 whatever the umask; existing ones stay as they are."""
+    """Make a directory and its parents, mode 755 for any umask.
+
+    Existing ones stay as they are.
+    """
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir()
@@ -112,9 +122,11 @@ def _write(tar: tarfile.TarFile, info: tarfile.TarInfo, path: Path, mode: int) -
 
 
 def _inside(member: str, root: Path, name: str, checked: set[Path]) -> Path:
-    """Return where a member goes; the folders on its way are made, and must lie in the root.
+    """Return the path for a member, and make its parent directories.
 
-    `checked` are folders that were seen to lie there.
+    They must be in the root.
+
+    `checked` are directories that are known to be in the root.
     """
     relative = normal(member)
     if ".." in relative.split("/"):

@@ -1,4 +1,7 @@
-"""Projects to wheels, by their own back ends, in the sandbox without network."""
+"""Builds of wheels by the projects' own back ends.
+
+They run in the sandbox without network.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ from reprobuild.realise.projects import build_epoch, place_of, project_folder, u
 from reprobuild.realise.rootfs import place_script
 from reprobuild.store.store import Store, hash_file
 
-RECIPE = 5  # to be raised when other bytes come out of the same inputs
-# Where the environment of a build stands: not where the image has its own, which it is not.
+RECIPE = 5  # to be raised if other bytes come out of the same inputs
+# The path of a build's environment. It differs from that of the image's environment, which it is not.
 _ISOLATED = "/opt/build"
-# PYTHONHASHSEED: the order of sets in what back ends write. The rest keeps caches and the network out of it.
+# PYTHONHASHSEED: the order of sets in the outputs of back ends. The rest turns off caches and the network.
 _CONSTANT = {
     "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1", "LC_ALL": "C.UTF-8", "TZ": "UTC",
     "CARGO_NET_OFFLINE": "true", "PIP_NO_INDEX": "1",
@@ -48,14 +51,14 @@ _MOST = 1 << 20
 
 
 class BuiltWheel(Struct, frozen=True, kw_only=True):
-    """A wheel that was built, and how."""
+    """A built wheel, and the record of its build."""
 
     wheel: Wheel
     built: BuildRecord
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """What `build_wheel.py` writes down; see there."""
+    """The document that `build_wheel.py` writes."""
 
     requires: tuple[Line, ...] = ()
     editable: bool = False
@@ -63,9 +66,11 @@ class _Answer(Struct, frozen=True, kw_only=True):
 
 
 def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str) -> str:
-    """Return the key of a project's wheel: its files and place, what it must come out as, what builds it, and where.
+    """Return the key of a project's wheel.
 
-    `tree` is that of an interpreter that the base does not bring, or empty.
+    It depends on the project's files and path, its name and version, the build's tools, and the base.
+
+    `tree` is that of an interpreter outside the base, or empty.
     """
     python = [lock.interpreter.version, lock.interpreter.executable, tree]
     python += ["shared"] if lock.interpreter.shared else []
@@ -89,7 +94,7 @@ def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str
 
 
 def recall_wheel(key: str, store: Store) -> BuiltWheel | None:
-    """Return what was built under a key, if the store still has it."""
+    """Return the stored build for a key, or None."""
     known = store.recall(key)
     if known is None:
         return None
@@ -101,18 +106,20 @@ def recall_wheel(key: str, store: Store) -> BuiltWheel | None:
 def build_wheel(
     one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: Root, store: Store
 ) -> BuiltWheel:
-    """Build the wheel of a project; an editable one's points to the source's place in the image.
+    """Build a project's wheel.
+
+    The wheel of an editable project points to the source's path in the image.
 
     Args:
         one: a project in the store.
         needs: wheels that the build imports.
-        lock: says which interpreter builds, and in which base.
+        lock: has the interpreter and the base.
         root: that base, unpacked.
         store: receives the wheel.
 
     Raises:
-        BuildError: the back end failed, and the message ends with what it said; or asked for what is not there, or
-            left something else than the project's wheel.
+        BuildError: the back end failed, and the message ends with its output; or a requirement is missing, or it left
+            other files than the project's wheel.
     """
     with store.scratch() as scratch:
         tree, prefix, out = scratch / "tree", scratch / "prefix", scratch / "out"
@@ -120,7 +127,7 @@ def build_wheel(
             folder.mkdir()
         unpack_project(one, store, tree)
         before = paths_below(tree)
-        # conda's packages are the interpreter's own tree, and stand where the image has its environment.
+        # conda's packages are the interpreter's own tree, at the path of the image's environment.
         conda = lock.interpreter.kind == "conda"
         place = PREFIX if one.building.environment and not conda else _ISOLATED
         shared = one.building.environment and (conda or lock.interpreter.shared)
@@ -166,7 +173,7 @@ def build_wheel(
     return BuiltWheel(wheel=wheel, built=built)
 
 
-# An hour is what large extensions need on a small machine.
+# Large extensions need an hour on a small machine.
 _TIMEOUT = 6 * 3600
 
 
@@ -175,20 +182,23 @@ def _base(one: Source | Sdist, lock: Lock) -> Base:
 
 
 def _variables(one: Source | Sdist, lock: Lock) -> dict[str, str]:
-    """Return what is set for a build: the constant ones, those of an image to compile in, and those decided."""
+    """Return the variables for a build.
+
+    They are the constant ones, those of an image to compile in, and those of the decisions.
+    """
     image = _base(one, lock).image
     inherited = {setting.name: setting.value for setting in (image.environment if image else ())}
     return _CONSTANT | inherited | {setting.name: setting.value for setting in one.building.variables}
 
 
 def _answer(out: Path) -> _Answer:
-    """Return what the back end answered, empty where it came to nothing."""
+    """Return the back end's answer, or an empty one."""
     path = out / "answer.json"
     if not path.exists() and not path.is_symlink():
         return _Answer()
     stream, _ = open_plain(left_behind(path, "the build"), links=False)
     with stream:
-        raw = stream.read(_MOST)  # the size of a file with holes says nothing
+        raw = stream.read(_MOST)  # the size of a file with holes is not that of its content
     try:
         return msgspec.json.decode(raw, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -198,7 +208,10 @@ def _answer(out: Path) -> _Answer:
 def _present(
     one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, store: Store, name: str
 ) -> Version | None:
-    """Return the version of a distribution that a build can import: of a wheel, or with `environment` of conda's."""
+    """Return the version of a distribution that a build can import.
+
+    It comes from a wheel, or with `environment` from a package of conda.
+    """
     wheel = next((need for need in needs if canonicalize_name(need.name) == name), None)
     if wheel is not None:
         return Version(wheel.version)
@@ -216,9 +229,9 @@ def _present(
 def _check_asked(
     one: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None], lock: Lock
 ) -> None:
-    """See that the wheels are there that the back end asked for when it was asked.
+    """Check that the requirements of the back end are present.
 
-    Markers are judged by the image's interpreter, which builds, and never by the one that runs reprobuild.
+    Markers are evaluated for the image's interpreter, which builds, and never for the one that runs reprobuild.
     """
     markers = environment_of(lock.interpreter.version, lock.machine)
     missing = []
@@ -241,7 +254,10 @@ def _check_asked(
 
 
 def _remedy(one: Source | Sdist, err: ProcessFailedError) -> str:
-    """Return what helps against a failed build; back ends say what they lack in their own words."""
+    """Return a hint for a failed build.
+
+    Back ends report missing requirements in different ways.
+    """
     if "setuptools-scm was unable to detect version" in err.stderr or "setuptools_scm" in err.stderr:
         name = one.name.upper().replace("-", "_").replace(".", "_")
         variable = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}"
@@ -268,10 +284,10 @@ def _only_wheel(one: Source | Sdist, out: Path) -> Path:
 
 
 def _keep(one: Source | Sdist, found: Path, scratch: Path, store: Store) -> Wheel:
-    """Put the wheel into the store in its canonical form."""
+    """Store the wheel in canonical form."""
     target = scratch / found.name
     version = canonical_wheel(found, target, one.name)
-    # A direct address may tell no version.
+    # A direct address may not have a version.
     if isinstance(one, Sdist) and one.version and Version(version) != Version(one.version):
         raise BuildError(
             f"the archive {one.file.filename} was built to {one.name} {version}, and the freeze says {one.version}",

@@ -1,4 +1,7 @@
-"""The folder that the Dockerfile and the Apptainer.def are built in: everything they need, by hard link."""
+"""The build context of the Dockerfile and the Apptainer.def.
+
+It has all files that they need, as hard links.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +34,16 @@ OWN = (
     "install.json",
     "install.py",
     "payload.tar",
-)  # what this program makes for a context
+)  # files that this program makes for a context
 
 
 def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
-    """Write `out/context`, whole or not at all, and return it.
+    """Write `out/context` atomically, and return its path.
 
     Args:
         lock: sealed.
-        store: has what the lock names.
-        out: the folder of results; a former context is replaced.
+        store: has the files of the lock.
+        out: the output directory; a former context is replaced.
         texts: the recipe, of which `requirements.txt` goes into the context.
     """
     target = out / "context"
@@ -64,7 +67,7 @@ def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
 
 
 def context_blobs(lock: Lock) -> dict[str, str]:
-    """Return {path in the context: sha256} of the files that a sealed lock names."""
+    """Return {path in the context: sha256} of a lock's files."""
     assert lock.realised is not None
     blobs = {base_file(lock): lock.realised.base}
     blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
@@ -78,7 +81,7 @@ def context_blobs(lock: Lock) -> dict[str, str]:
 def own_files(
     lock: Lock, store: Store, texts: Mapping[str, str], sizes: Mapping[str, int]
 ) -> dict[str, bytes]:
-    """Return {path in the context: content} of the files that this program makes for a sealed lock.
+    """Return {path in the context: content} of our own files.
 
     Args:
         lock: sealed.
@@ -90,7 +93,7 @@ def own_files(
     own = {
         "requirements.txt": texts["requirements.txt"].encode(),
         "install.json": facts.encode(),
-        # Ours, not that of the sealed lock: it must know what this version writes into install.json.
+        # Ours, not that of the sealed lock: it must know the format that this version writes into install.json.
         "install.py": files("reprobuild_runtime").joinpath("install.py").read_bytes(),
         "payload.tar": _pack_payload(lock, store),
     }
@@ -98,7 +101,10 @@ def own_files(
 
 
 def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return what `install.py` is told: the environment's place, and its wheels in their order."""
+    """Return the input of `install.py`.
+
+    It has the environment's path, and its wheels in order.
+    """
     wheels = _wheel_facts(lock)
     order = order_wheels({name: sizes[facts["wheel"]["sha256"]] for name, facts in wheels.items()}).names
     return {
@@ -113,7 +119,10 @@ def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _wheel_facts(lock: Lock) -> dict[str, dict[str, Any]]:
-    """Return what `install.py` is told of each wheel, by its file name."""
+    """Return the input of `install.py` for each wheel.
+
+    The key is the file name.
+    """
     assert lock.realised is not None
     bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
     urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
@@ -150,7 +159,10 @@ def _pack_payload(lock: Lock, store: Store) -> bytes:
 
 
 def _settle(folder: Path, epoch: int) -> None:
-    """Give every file that is the context's own the epoch and the common modes; links keep the store's."""
+    """Normalise times and modes of the context's own files.
+
+    Every file gets the epoch and the common modes; links keep the store's.
+    """
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() or path.stat().st_nlink == 1:
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,4 +1,7 @@
-"""The runtime configuration of an image: variables, entrypoint, folder, labels; a function of the lock."""
+"""The runtime configuration of an image, computed from the lock.
+
+It has variables, entrypoint, working directory and labels.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,12 @@ DEFAULTS = {"PATH": f"{PREFIX}/bin:{SYSTEM_PATH}", "LANG": "C.UTF-8"}
 
 
 def split_environment(settings: Iterable[EnvVar]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return (values for the configuration, values for `environ.json`), each sorted by name.
+    """Split variables between the configuration and `environ.json`.
 
-    A Dockerfile cannot write a control character, and a bidirectional mark would make a person read another value.
-    So values with one travel in a file that the entrypoint and the start-up hook apply; every builder does the same,
+    Each part is sorted by name.
+
+    A Dockerfile cannot contain a control character, and a bidirectional mark would make a person read another value. So
+    values with one are stored in a file that the entrypoint and the start-up hook apply; every builder does the same,
     so that the images are the same.
     """
     static: dict[str, str] = {}
@@ -34,7 +39,10 @@ def split_environment(settings: Iterable[EnvVar]) -> tuple[dict[str, str], dict[
 
 
 def environ_file(lock: Lock) -> dict[str, bytes]:
-    """Return {path: content} of `environ.json`, or nothing where every variable is in the configuration."""
+    """Return {path: content} of `environ.json`.
+
+    It is empty if every variable is in the configuration.
+    """
     _, special = split_environment(lock.environment)
     if not special:
         return {}
@@ -43,10 +51,12 @@ def environ_file(lock: Lock) -> dict[str, bytes]:
 
 
 def static_variables(lock: Lock) -> dict[str, str]:
-    """Return the variables of the image's configuration: ours over those of the base's image over the defaults.
+    """Return the variables of the image's configuration.
 
-    The environment's own programs come first in PATH, also before an image's. The profile is the lock's, whatever a
-    base of ours had.
+    Ours override those of the base's image, and these the defaults.
+
+    The environment's own programs come first in PATH, also before an image's. The profile is that of the lock, even if
+    a base made by reprobuild has another.
     """
     image = lock.base.image.environment if lock.base.image else ()
     below = {setting.name: setting.value for setting in image}
@@ -76,19 +86,23 @@ def image_config(lock: Lock) -> dict[str, Any]:
 
 
 def created(lock: Lock) -> str:
-    """Return the epoch of the lock as RFC 3339 has it."""
+    """Return the epoch of the lock in the form of RFC 3339."""
     return instant(lock.epoch)
 
 
 def instant(epoch: int) -> str:
-    """Return a time in seconds since 1970 as RFC 3339 has it, in UTC."""
+    """Return a time in the form of RFC 3339, in UTC.
+
+    The time is in seconds since 1970.
+    """
     return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def sorted_settings(settings: Iterable[str]) -> list[str]:
     """Return the variables of an image configuration, sorted.
 
-    Engines differ in which value a name that stands twice has, so these are sorted by name alone and keep their order.
+    If a name occurs twice, engines differ in the value they use, so such lists are sorted by name alone and keep their
+    order.
     """
     pairs = sorted(settings)
     names = [pair.partition("=")[0] for pair in pairs]
@@ -96,13 +110,19 @@ def sorted_settings(settings: Iterable[str]) -> list[str]:
 
 
 def environment_lines(config: Mapping[str, Any]) -> list[str]:
-    """Return lines for sh that set the variables of an image configuration, as `%environment` has them."""
+    """Return the lines of `%environment` for an image configuration.
+
+    They are sh commands that set its variables.
+    """
     pairs = (pair.partition("=") for pair in sorted_settings(config.get("Env") or ()))
     return [f"export {name}={shlex.quote(value)}" for name, _, value in pairs]
 
 
 def runscript_lines(config: Mapping[str, Any]) -> list[str]:
-    """Return lines for sh that do what `docker run` does: folder, entrypoint, and the command where none is given."""
+    """Return the lines of `%runscript` for an image configuration.
+
+    They do what `docker run` does: change the directory, and run the entrypoint with the given or the default command.
+    """
     entrypoint = list(config.get("Entrypoint") or ())
     command = list(config.get("Cmd") or ([] if entrypoint else ["/bin/sh"]))
     lines = [f"cd {shlex.quote(config.get('WorkingDir') or '/')} || exit 1"]

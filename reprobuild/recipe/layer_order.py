@@ -1,4 +1,4 @@
-"""The order in which the wheels of an environment are put into an image, and which get a layer of their own."""
+"""The order of wheels in an image, and their layers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from msgspec import Struct
 
 # A wheel from this size on is worth a layer that other images share (bytes).
 LARGE = 256 << 10
-# Docker's overlay driver takes 128 layers, https://docs.docker.com/engine/storage/drivers/overlayfs-driver/;
-# containerd has no smaller limit, and some are left for the base, the sources and whoever builds on the image.
+# Docker's overlay driver takes 128 layers, https://docs.docker.com/engine/storage/drivers/overlayfs-driver/; containerd
+# has no smaller limit. Some are left for the base, the sources and images built on the image.
 MOST = 90
 
 
 class WheelOrder(Struct, frozen=True):
-    """File names of wheels: those with a layer each, then those that share the next one; each sorted.
+    """File names of wheels by layer, each group sorted.
 
-    Where two wheels bring one file with equal content and unequal modes, the first in this order wins.
+    The first have a layer each; the others share the next one.
+
+    If two wheels have one file with equal content and different modes, the first in this order wins.
     """
 
     alone: tuple[str, ...]
@@ -24,7 +26,7 @@ class WheelOrder(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all in order."""
+        """All names in order."""
         return self.alone + self.together
 
 

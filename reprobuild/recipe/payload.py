@@ -1,4 +1,7 @@
-"""Our own files in an image: the runtime package, what it must know, and the hook that starts it."""
+"""Our own files in an image.
+
+They are the runtime package, its data, and the hook that starts it.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ from reprobuild.store.store import Store
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-# PEP 3147 folders appear when a program imports from the source tree.
+# Directories of PEP 3147, which appear if a program imports from the source tree.
 GENERATED = ("__pycache__",)
 # The module of the runtime package that is the package `reprobuild` of an image.
 FACADE = "facade.py"
 
 
 def pack_runtime(store: Store) -> str:
-    """Put this reprobuild's runtime package into the store as a tar, and return its sha256."""
+    """Store this reprobuild's runtime package as a tar.
+
+    Return its sha256.
+    """
     stream = io.BytesIO()
     writer = TarWriter(stream, EPOCH)
     for name, content in sorted(_runtime_files(files("reprobuild_runtime"))):
@@ -38,7 +44,7 @@ def pack_runtime(store: Store) -> str:
 
 
 def _runtime_files(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
-    """Give (path, content) of the programs and the data of a folder and those below it."""
+    """Yield (path, content) of programs and data, recursively."""
     for item in folder.iterdir():
         if item.is_dir() and item.name not in GENERATED:
             yield from _runtime_files(item, f"{above}{item.name}/")
@@ -47,7 +53,7 @@ def _runtime_files(folder: Traversable, above: str = "") -> Iterator[tuple[str, 
 
 
 def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
-    """Return {path: content} of the runtime package that the lock was sealed with."""
+    """Return {path: content} of a sealed lock's runtime package."""
     assert lock.realised is not None
     with store.verified(lock.realised.runtime, "the runtime package").open("rb") as stream:
         try:
@@ -60,7 +66,10 @@ def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
 
 
 def payload(lock: Lock, store: Store) -> dict[str, bytes]:
-    """Return {path without leading slash: content} of our own files for a sealed lock's image."""
+    """Return {path: content} of our own files in an image.
+
+    The paths have no leading slash.
+    """
     minor = ".".join(lock.interpreter.version.split(".")[:2])
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
@@ -70,15 +79,17 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
         found[f"{FILES}/lib/reprobuild/__init__.py"] = runtime[FACADE]
     found |= dict(origin(source, lock) for source in lock.sources if source.watched)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
-    # from Python 3.15 on instead of the line `import` above (https://peps.python.org/pep-0829/)
+    # used from Python 3.15 on, instead of the line `import` above (https://peps.python.org/pep-0829/)
     found[f"{site}/reprobuild.start"] = b"reprobuild_runtime.startup:start\n"
     return {path.lstrip("/"): content for path, content in found.items()}
 
 
 def origin(source: Source, lock: Lock) -> tuple[str, bytes]:
-    """Return path and content of the file that says where a source that runs from its place comes from.
+    """Return path and content of a source's origin file.
 
-    What its build put beside its files is none of its tree's.
+    It is for a source that runs from its path in the image.
+
+    Files that its build added are not part of its tree.
     """
     built = lock.parts(source)
     added = [f"/{glob.escape(path)}" for path in built.files] if built else []

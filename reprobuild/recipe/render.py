@@ -1,6 +1,8 @@
-"""Recipe: a sealed lock as files that people read and other tools build. The only place that knows jinja2.
+"""Recipe files from a sealed lock, for people and builders.
 
-Templates get flat facts and use only loops and "is it there"; every value goes through a quoting filter.
+This is the only module that uses jinja2.
+
+Templates get flat facts and use only loops and "is it defined"; every value goes through a quoting filter.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from reprobuild.recipe.image_config import UNREADABLE, image_config, runscript_l
 
 _AGAIN = "make the lock again with `reprobuild lock DIR`"
 
-# Filters of templates for values that stand unquoted; each is a type of `guard.strings`.
+# Filters of templates for unquoted values; each is a type of `infra.untrusted.strings`.
 _GRAMMARS: Mapping[str, Any] = {
     "digest": Sha256, "plain": PlainWord, "variable": VariableName, "project": ProjectName, "version": Version,
     "number": Size,
@@ -45,7 +47,9 @@ TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
 
 def render(lock: Lock) -> dict[str, str]:
-    """Return {file name: text}: Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
+    """Return {file name: text} of the recipe files.
+
+    They are Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
 
     Raises:
         BuildError: the lock is not sealed.
@@ -60,10 +64,10 @@ def render(lock: Lock) -> dict[str, str]:
 
 
 def own_folder(lock: Lock) -> str:
-    """Return the folder of the context for what follows from this lock alone.
+    """Return the context's directory for files of this lock alone.
 
-    No two contexts may hold different content under one path: BuildKit keeps the files of a context from
-    one build to the next, and takes a file with an equal path, size and time for the same file.
+    Two contexts must not hold different content under one path: BuildKit keeps the files of a context from one build to
+    the next, and takes a file with an equal path, size and time for the same file.
     """
     return f"lock-{lock.digest[:12]}"
 
@@ -75,7 +79,10 @@ def base_file(lock: Lock) -> str:
 
 
 def interpreter_file(lock: Lock) -> str:
-    """Return the path of the tar of the interpreter's own tree in the context; empty where it has none."""
+    """Return the path of the interpreter's tar in the context.
+
+    It is empty if the interpreter has no tree of its own.
+    """
     assert lock.realised is not None
     tree = lock.realised.interpreter
     return f"interpreter-{tree[:12]}.tar" if tree else ""
@@ -87,7 +94,10 @@ def source_file(source: Source) -> str:
 
 
 def parts_file(source: Source, lock: Lock) -> str:
-    """Return the path in the context of what was compiled in a source; empty where nothing was."""
+    """Return the path of a source's compiled parts in the context.
+
+    It is empty if the source has no such parts.
+    """
     built = lock.parts(source)
     return f"sources/{source.name}-compiled-{built.parts[:12]}.tar" if built else ""
 
@@ -112,23 +122,31 @@ def _environment() -> jinja2.Environment:
 
 
 def _checked(kind: Any, value: Any) -> Any:
-    """Return a value that stands unquoted, after a look at its grammar: a lock may come without `read_lock`."""
+    """Return an unquoted value after a check of its grammar.
+
+    A lock may come without `read_lock`.
+    """
     if not is_valid(value, kind):
         raise BuildError(f"{str(value)[:80]!r} cannot stand in a recipe", hint=_AGAIN)
     return value
 
 
 def template_folder() -> Path:
-    """Return the folder of templates: inside the package when installed, beside it in a checkout."""
+    """Return the directory of templates.
+
+    It is inside the package if installed, beside it in a checkout.
+    """
     inside = Path(__file__).parent / "templates"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "templates"
 
 
 def quote_dockerfile(value: str) -> str:
-    r"""Return a value in double quotes for ENV and LABEL: `\`, `"` and `$` lose their meaning.
+    r"""Return a value in double quotes for ENV and LABEL.
 
-    https://docs.docker.com/reference/dockerfile/#environment-replacement. A line break cannot be
-    written; such values never get here (`config.split_environment`).
+    `\`, `"` and `$` lose their meaning.
+
+    https://docs.docker.com/reference/dockerfile/#environment-replacement. A line break cannot be written; such values
+    never get here (`config.split_environment`).
     """
     if UNREADABLE.search(value.replace("\t", " ")):
         raise BuildError(
@@ -139,11 +157,13 @@ def quote_dockerfile(value: str) -> str:
 
 
 def quote_workdir(path: str) -> str:
-    r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks.
+    r"""Return a path for WORKDIR.
+
+    The instruction takes the rest of its line and keeps quotation marks.
 
     Raises:
-        BuildError: it holds a control character, which would end the line, ends with a backslash, which would join
-            the next one, or has blanks at an end, which would go.
+        BuildError: it holds a control character, which would end the line, ends with a backslash, which would join the
+            next one, or has blanks at an end, which would be lost.
     """
     if not path.isprintable() or path != path.strip() or path.endswith("\\"):
         raise BuildError(f"the working folder {path[:80]!r} cannot stand in a recipe", hint=_AGAIN)
@@ -151,19 +171,19 @@ def quote_workdir(path: str) -> str:
 
 
 def quote_sh(value: str) -> str:
-    """Return a value as one word for the shell of an Apptainer.def."""
+    """Return a value as one word for an Apptainer.def's shell."""
     return quote_definition(shlex.quote(value))
 
 
 def quote_definition(line: str) -> str:
-    """Return a line for the shell, with every value in it quoted, as an Apptainer.def may hold it.
+    """Return a quoted shell line in a form for an Apptainer.def.
 
-    Apptainer replaces `{{ name }}` anywhere in a definition file before a shell sees it, so such braces are
-    kept apart: https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values.
-    `shlex` puts every brace into single quotes.
+    Apptainer replaces `{{ name }}` anywhere in a definition file before a shell reads it, so such braces are separated:
+    https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values. `shlex` puts every brace
+    into single quotes.
 
     Raises:
-        BuildError: it holds a control character: in quotes, too, a line that begins with `%` begins a section.
+        BuildError: it holds a control character: a line that begins with `%` begins a section, even in quotes.
     """
     if UNREADABLE.search(line.replace("\t", " ")):
         raise BuildError(
@@ -177,7 +197,7 @@ def _json_string(value: str) -> str:
 
 
 def _one_line(value: str) -> str:
-    """Return text for a comment: no line breaks, no control characters."""
+    """Return text for a comment, without control characters or line breaks."""
     return "".join(character if character.isprintable() else " " for character in value)
 
 
@@ -243,7 +263,10 @@ def _wheel_facts(wheel: Wheel) -> dict[str, str]:
 
 
 def render_pylock(lock: Lock) -> str:
-    """Return the Python half of the lock as PEP 751 has it: https://peps.python.org/pep-0751/."""
+    """Return the Python half of the lock as a pylock.toml.
+
+    The format is PEP 751: https://peps.python.org/pep-0751/.
+    """
     packages: list[dict[str, Any]] = []
     installed = [source for source in lock.sources if source.installed]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
@@ -279,12 +302,18 @@ def render_pylock(lock: Lock) -> str:
 
 
 def _toml_escape(match: re.Match[str]) -> str:
-    """Return a character as a string of TOML may write it; those of its layout stay."""
+    """Return a character escaped for a TOML string.
+
+    Line feeds and tabs stay.
+    """
     return match[0] if match[0] in "\n\t" else f"\\u{ord(match[0]):04x}"
 
 
 def _dependencies(wheel: Wheel, names: Collection[str]) -> dict[str, Any]:
-    """Return the wheel's direct dependencies among the packages, each by what tells it from the others."""
+    """Return a wheel's direct dependencies among the packages.
+
+    Each has only its name, which identifies it.
+    """
     asked = (read_requirement(text) for text in wheel.requires)
     found = {str(canonicalize_name(one.name)) for one in asked if one} & {*names}
     return {"dependencies": [{"name": name} for name in sorted(found)]} if found else {}

@@ -1,4 +1,7 @@
-"""The job's own code in a snapshot: its repositories, and the remedy where the job's folder is in none."""
+"""Report on the job's own code in a snapshot.
+
+It lists the repositories. If the job's directory is in no repository, it has the remedy.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ _LEFT_OUT = " was left out: "  # in the note of a capture on a repository
 class Code(Struct, frozen=True, kw_only=True):
     """A repository of a snapshot.
 
-    `place` is where it stands in the image, None inside of another repository or where it is left out. `job` is the
-    job's folder inside of it, `.` for the repository's own folder, None where the job ran elsewhere.
+    `place` is its path in the image, None if it is inside of another repository or left out. `job` is the job's
+    directory inside of it, `.` for the repository's own directory, None if the job ran elsewhere.
     """
 
     name: str
@@ -38,10 +41,10 @@ class Code(Struct, frozen=True, kw_only=True):
 
 
 class JobCode(Struct, frozen=True, kw_only=True):
-    """The repositories of a snapshot, and the folder that the job ran in where it is known.
+    """The repositories of a snapshot, and the job's directory if known.
 
-    `diffs` are files whose name is that of no repository here: `lock` looks for one that they fit.
-    `left_out` tells whether the capture left a repository out, which may be somebody else's; a note names it.
+    `diffs` are files without a repository of the same name here: `lock` looks for one that they fit. `left_out` states
+    whether the capture left out a repository, which may be someone else's; a note names it.
     """
 
     repositories: tuple[Code, ...]
@@ -51,18 +54,21 @@ class JobCode(Struct, frozen=True, kw_only=True):
 
     @property
     def captured(self) -> bool:
-        """Tell whether the job's folder is in a repository; where it is unknown, whether there is a repository."""
+        """Whether the job's directory is in a repository.
+
+        If the directory is unknown, the value states whether there is a repository.
+        """
         if self.folder is None:
             return bool(self.repositories or self.diffs)
         return any(one.job is not None for one in self.repositories)
 
 
 def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
-    """Return what a snapshot has of the job's own code.
+    """Find the job's own code in a snapshot.
 
     Args:
         snapshot: of a capture or a recipe.
-        drop: the user's decision.
+        drop: the user's override.
     """
     captured = snapshot.captured
     placed = place_repositories(captured, snapshot.requirements, drop)
@@ -87,7 +93,7 @@ def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
 
 
 def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the diffs that no line and no captured repository has by name."""
+    """Return the diffs without a line or repository of their name."""
     known = {canonicalize_name(line.name) for line in snapshot.requirements}
     for line in snapshot.requirements:
         last = (line.path or line.url or "").rstrip("/").rpartition("/")[2]
@@ -100,7 +106,7 @@ def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _innermost(repositories: Collection[CapturedRepository], folder: str) -> CapturedRepository | None:
-    """Return the repository that a folder belongs to: of two that hold it, the one inside of the other."""
+    """Return the innermost repository that contains a directory."""
     holders = [one for one in repositories if _inside(folder, text_of(one.folder))]
     return max(holders, key=lambda one: len(text_of(one.folder)), default=None)
 
@@ -131,7 +137,7 @@ def render_code(code: JobCode) -> list[str]:
 
 
 def _first(repositories: Collection[Code]) -> list[Code]:
-    """Return those that are shown, the job's own first."""
+    """Return the repositories to show, the job's own first."""
     return sorted(repositories, key=lambda one: one.job is None)[:_MANY]
 
 
@@ -147,7 +153,10 @@ def _described(one: Code) -> str:
 
 
 def _missing(code: JobCode) -> list[str]:
-    """Return the lines for a snapshot without the job's own code, with the commands that bring it."""
+    """Return the lines for a snapshot without the job's own code.
+
+    They have the commands to capture or mount it.
+    """
     if code.folder is None:
         said = "none: the snapshot has no repository, and does not tell the job's folder; there run:"
         start, mount = "", '"$PWD":/job'

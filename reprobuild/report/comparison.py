@@ -1,4 +1,7 @@
-"""What a person reads of two environments: the likeliest culprit, three tables, and what was not compared."""
+"""Report of the comparison of two environments.
+
+It has the most likely cause, three tables, and the parts that were not compared.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from reprobuild.compare.environments.difference import (
 from reprobuild.compare.environments.model import Kind, entries
 from reprobuild.report.difference import safe
 
-# Lines of one table, and names of one line, unless everything is asked for.
+# Most lines of one table, and names of one line, unless everything is asked for.
 SHOWN = 40
 NAMES = 6
 LONGEST = 96
 LONGEST_NAME = 48
-# Characters of a common start that are shown.
+# Characters to show of a common start.
 SHOWN_BEFORE = 8
 _WITH_LISTS: tuple[Kind, ...] = ("environment", "gpu", "machine")
 _EMPTY = "(empty)"
-# The start of a digest, or of the id of a commit or tree, tells it from others.
+# The start of a digest, or of the id of a commit or tree, identifies it.
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
 _WORDS: dict[Kind, str] = {
     "python": "distributions of Python",
@@ -42,10 +45,12 @@ _WORDS: dict[Kind, str] = {
 
 
 def render_comparison(found: EnvironmentComparison, *, everything: bool = False) -> str:
-    """Return the answer of `compare`. Names and values are escaped, and long ones shortened.
+    """Return the report of `compare`.
+
+    Names and values are escaped, and long ones shortened.
 
     Args:
-        found: what differs.
+        found: the differences.
         everything: list all, noise included.
     """
     noise = sum(difference.noise for difference in found.differences)
@@ -73,7 +78,10 @@ def render_comparison(found: EnvironmentComparison, *, everything: bool = False)
 
 
 def _between(found: EnvironmentComparison) -> str:
-    """Return what was compared where both sides are locks: of an output directory nothing else is read."""
+    """Describe the scope of a comparison of two locks.
+
+    The text is empty for other comparisons. Of an output directory, only the lock is read.
+    """
     if not found.one.form == found.other.form == "lock":
         return ""
     half = any(
@@ -104,7 +112,10 @@ def _table(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[
 
 
 def _why(difference: EnvironmentDifference) -> str:
-    """Return the reason of the rank, and what else is known; why a lock leaves something out says it all."""
+    """Return the reason of the rank, and the note.
+
+    For a line on one side only, the note replaces the reason.
+    """
     note = safe(difference.note)
     if difference.one is None or difference.other is None:
         return note or difference.reason
@@ -112,11 +123,11 @@ def _why(difference: EnvironmentDifference) -> str:
 
 
 def _value(difference: EnvironmentDifference) -> str:
-    """Return both values, or of two lists what only one of them has."""
+    """Return both values, or the differing entries of two lists."""
     one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if one is None or other is None:
         return safe(one or other or "", LONGEST) or _EMPTY
-    # Channels and fields of a lock hold addresses, which are no lists.
+    # Channels and fields of a lock hold addresses, which are not lists.
     lists = entries(difference.name, one, other) if difference.kind in _WITH_LISTS else None
     if lists is None:
         return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(one, other))
@@ -131,7 +142,10 @@ def _value(difference: EnvironmentDifference) -> str:
 
 
 def _parted(one: str, other: str) -> tuple[str, str]:
-    """Return two values; of long ones what comes after their common start, which would hide the difference."""
+    """Return two values without a long common start.
+
+    The start of long values would hide the difference.
+    """
     if max(len(one), len(other)) <= LONGEST // 2:
         return one, other
     pairs = enumerate(zip(one, other, strict=False))

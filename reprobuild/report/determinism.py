@@ -1,4 +1,7 @@
-"""What a person reads of a certificate: a few lines for each device; report.html and verdict.json have the rest."""
+"""Report of a verdict file: a few lines for each device.
+
+report.html and verdict.json have the rest.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ from reprobuild.verify.certificate.compare import WORK
 from reprobuild.verify.determinism.summary import excused_words, work_bound
 from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 
-# Lines of one list.
+# Most lines of one list.
 SHOWN = 8
 _WORDS = {"refused": "refused as torch's own text says", "not-applicable": "not applicable"}
-BRIEF = 12  # characters of a digest, which tell it from others
+BRIEF = 12  # characters of a digest, which identify it
 
 
 def certificate_lines(verdict: Verdict) -> list[str]:
-    """Return what was compared, what was not, and how an earlier certificate differs; all of it escaped."""
+    """Return the escaped lines on a verdict.
+
+    They list the compared and uncompared parts, and the differences from an earlier verdict.
+    """
     lines = [line for smoke in verdict.smoke for line in _smoke(smoke, verdict.seed)]
     if verdict.comparisons:
         same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
@@ -41,7 +47,10 @@ def certificate_lines(verdict: Verdict) -> list[str]:
 
 
 def _mounts(verdict: Verdict) -> Iterator[str]:
-    """Yield what the user's own work mounted, by digest, and which of it no later check can compare."""
+    """Yield the workload's mounts, by digest.
+
+    Mounts without a digest are marked, because later checks cannot compare them.
+    """
     for mount in verdict.work.mounts if verdict.work else ():
         if mount.digest:
             amount = f"{mount.paths:,} paths, {in_bytes(mount.size)}"
@@ -104,7 +113,10 @@ def _of_absent_library(probe: ProbeVerdict) -> bool:
 
 
 def _bound(smoke: Smoke) -> Iterator[str]:
-    """Yield of how many runs the identical probes are, and which share of drifting runs that bounds."""
+    """Yield the number of runs, and the bound for drifting runs.
+
+    The runs are those of the identical probes.
+    """
     found = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
     if not found:
         return
@@ -116,7 +128,7 @@ def _bound(smoke: Smoke) -> Iterator[str]:
 
 
 def against_lines(found: Against) -> list[str]:
-    """Return how this check and an earlier certificate differ."""
+    """Return the differences between this check and an earlier verdict."""
     start = f"against the certificate of {safe(found.made)}"
     differ = len(found.failed) + len(found.other)
     if found.verdict == "differ":
@@ -140,7 +152,7 @@ def against_lines(found: Against) -> list[str]:
 
 
 def describe(item: Deviation) -> str:
-    """Return one line on a difference from a certificate, escaped."""
+    """Return one escaped line on a difference from a verdict file."""
     values = " -> ".join("nothing" if value is None else _value(value) for value in (item.then, item.now))
     return f"{safe(item.scope)}: {safe(item.name)}: {values}"
 

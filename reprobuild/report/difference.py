@@ -1,4 +1,7 @@
-"""What a person reads of two images that differ: the level, the culprits with their files, the packing."""
+"""Report of two images that differ.
+
+It has the level, the causes with their files, and the packing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from reprobuild.compare.images.explain import ImageDiff, ImageSummary
 from reprobuild.compare.images.tree import FileChange
 from reprobuild.lock.diff import Change
 
-# Lines of one list, unless everything is asked for.
+# Most lines of one list, unless everything is asked for.
 SHOWN = 12
 LONGEST = 200
 _LEVELS = {
@@ -23,11 +26,13 @@ _LEVELS = {
 
 
 def render_explanation(found: ImageDiff, *, everything: bool = False) -> str:
-    """Return the answer of `diff`. Names and values of images are escaped, and long ones shortened.
+    """Return the report of `diff`.
+
+    Names and values of images are escaped, and long ones shortened.
 
     Args:
-        found: what differs.
-        everything: list all, and say also that diffoscope was not there to be asked.
+        found: the differences.
+        everything: list all, and report a missing diffoscope, too.
     """
     most = None if everything else SHOWN
     lines = [*_side(found.one), *_side(found.other), "", _LEVELS[found.level]]
@@ -113,7 +118,10 @@ def _limited(lines: Sequence[str], most: int | None) -> list[str]:
 
 
 def safe(text: str, longest: int = LONGEST) -> str:
-    """Return text from an image for a terminal: what does not print is escaped, what is long loses its middle."""
+    """Escape and shorten text from an image for a terminal.
+
+    Unprintable characters are escaped, and long text loses its middle.
+    """
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     if len(escaped) <= longest:
         return escaped

@@ -1,4 +1,7 @@
-"""What `show` says of the captured machine: a system that is not the image's, and GPUs that are not NVIDIA's."""
+"""Report of `show` on the captured machine.
+
+It covers systems other than the image's, and GPUs that are not NVIDIA's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NAMES = {
     "Windows": re.compile(r"pywin32(-ctypes)?|pypiwin32|pywinpty|wincertstore|win-inet-pton|wmi|comtypes"),
     "macOS": re.compile(r"appnope|pyobjc(-.+)?|tensorflow-(macos|metal)"),
 }
-# Windows has letters of drives, and macOS its users in /Users. conda's own build paths are of its builders.
+# Windows has drive letters, and macOS its users in /Users. conda's own build paths are those of its builders.
 _PATHS = {
     "Windows": re.compile(r"(?:file:///)?[A-Za-z]:[\\/].*"),
     "macOS": re.compile(r"(?:file://)?/Users/.*"),
@@ -33,13 +36,13 @@ _CONDA = {
 }
 _ROCM = re.compile(r"[^+]+\+rocm(?P<version>\d+(\.\d+)*)\S*")
 _ASCEND = re.compile(r"torch-npu|mindspore-ascend|ascend-.+|vllm-ascend|te|hccl")
-_ASCEND_ALONE = ("te", "hccl")  # short names, which count beside another one alone
+_ASCEND_ALONE = ("te", "hccl")  # short names, which count only beside another one
 _ASCEND_VARIABLES = re.compile(r"ASCEND_(HOME_PATH|TOOLKIT_HOME|OPP_PATH|AICPU_PATH)")
 _NOTHING = re.compile(r"(?i)n/?a|none|could not collect|")
 
 
 def machine_lines(snapshot: Snapshot) -> list[str]:
-    """Return the lines on what the captured machine has that an image of Linux with CUDA does not bring."""
+    """Return lines on features that a CUDA image of Linux lacks."""
     return [*_of_systems(snapshot), *_of_rocm(snapshot), *_of_ascend(snapshot)]
 
 
@@ -111,6 +114,6 @@ def _of_ascend(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _some(found: Sequence[str]) -> str:
-    """Return the first of the signs, and the number of the others, for a terminal."""
+    """Return the first signs for a terminal, and the others' number."""
     more = len(found) - 3
     return safe("; ".join(found[:3]), 600) + (f" and {more} more" if more > 0 else "")

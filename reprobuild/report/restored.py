@@ -1,4 +1,4 @@
-"""What a person reads of repositories that were made again."""
+"""Report on repositories that were restored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _MANY = 12
 
 
 def render_restored(captured: CaptureFacts, made: Sequence[Restored]) -> str:
-    """Return a few lines for each work tree: where, on which commit, and what is not in it."""
+    """Return a few lines for each work tree.
+
+    They have its path, its commit, and the files that are not in it.
+    """
     known = {one.name: one for one in captured.repositories}
     lines = []
     for one in made:
@@ -34,7 +37,10 @@ def render_restored(captured: CaptureFacts, made: Sequence[Restored]) -> str:
 
 
 def warnings(made: Sequence[Restored]) -> Iterator[str]:
-    """Yield a line for each folder whose configuration git would follow where a command starts in it."""
+    """Yield a warning for each nested bare repository.
+
+    If a command starts in such a directory, git follows its configuration.
+    """
     for one in made:
         for folder in one.bare[:_MANY]:
             place = safe(str(one.folder / folder))

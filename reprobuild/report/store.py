@@ -1,4 +1,4 @@
-"""What a person reads about a store: what was removed from it, what is damaged in it."""
+"""Reports on a store: removed and damaged files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from reprobuild.store.gc import Amount, GcResult, StoreCheck
 
 
 def render_collected(found: GcResult) -> str:
-    """Return what was kept and removed."""
+    """Return the report on kept and removed files."""
     would = "would be " if found.dry_run else ""
     lines = [f"kept for {_shown(path)}" for path in found.locks]
     lines += [
@@ -29,7 +29,7 @@ def render_collected(found: GcResult) -> str:
 
 
 def render_checked(found: StoreCheck) -> str:
-    """Return what was damaged, and what became of it."""
+    """Return the report on damaged files."""
     lines = []
     for blob in found.damaged:
         names = ", ".join(map(_shown, blob.names)) or "nothing that a known lock names"
@@ -47,7 +47,7 @@ def _amount(amount: Amount) -> str:
 
 
 def _shown(text: str) -> str:
-    """Escape what steers a terminal."""
+    """Escape characters that control a terminal."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )

@@ -1,4 +1,7 @@
-"""What a person reads at the end: what was pinned, what deviated and why, the verdict, how to run it."""
+"""Final report for a terminal.
+
+It has the pinned lines, the deviations with reasons, the verdict, and the command to run the image.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.determinism.summary import scope_words
 from reprobuild.verify.verdict import Verdict
 
-_MANY = 12  # deviations of one kind, all of which are told with their reasons
-_FIRST = 3  # those that are where there are more
+_MANY = 12  # deviations of one kind that are all listed with their reasons
+_FIRST = 3  # the number of them to list if there are more
 
 
 def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> str:
-    """Return the closing lines of `from-snapshot`; `out` is the folder of results as the user named it."""
+    """Return the closing lines of `from-snapshot`.
+
+    `out` is the output directory, as the user named it.
+    """
     lines = [*_counts(lock), *_deviations(lock), *_conflicts(lock), ""]
     if verdict:
         notes = [safe(note, 600) for note in verdict.notes]
@@ -92,13 +98,13 @@ def _conflicts(lock: Lock) -> list[str]:
 
 
 def describe(ruling: Resolution) -> str:
-    """Return one line for a ruling."""
-    reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # of a program that was asked
+    """Return one line for a resolution."""
+    reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # from the output of a program
     return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {reason}"
 
 
 def _round_trip(verdict: Verdict) -> list[str]:
-    """Return what is not explained, line by line, and how many lines each code explains."""
+    """Return the unexplained lines, and the number of lines for each code."""
     counts = Counter(difference.code for difference in verdict.differences)
     bare = [
         f"  {safe(d.list)}: captured {safe(d.captured) or 'nothing'}, image {safe(d.image) or 'nothing'}: UNEXPLAINED"
@@ -110,7 +116,7 @@ def _round_trip(verdict: Verdict) -> list[str]:
 
 
 def render_rulings(lock: Lock) -> str:
-    """Return what became of each captured line, in short."""
+    """Return a short report on the resolution of captured lines."""
     return "\n".join(
         [*_counts(lock), *_deviations(lock), *_conflicts(lock), "", f"lock      sha256:{lock.digest}"]
     )
@@ -119,12 +125,14 @@ def render_rulings(lock: Lock) -> str:
 def render_snapshot(
     snapshot: Snapshot, drop: Collection[str] = (), origin: VendorOrigin | None = None
 ) -> str:
-    """Return what is in a snapshot; a secret's name and nothing of its value.
+    """Return the report on a snapshot's contents.
+
+    Of a secret, it has the name but no part of the value.
 
     Args:
         snapshot: as it was read.
-        drop: the user's decision on what to leave out of the image.
-        origin: the vendor's image that it was taken inside, if it was.
+        drop: the user's override of the packages to leave out of the image.
+        origin: the vendor's image that it was captured in, if any.
     """
     secret = [variable.name for variable in snapshot.variables if variable.value is None]
     suspect = [variable.name for variable in snapshot.variables if variable.suspect]
@@ -154,7 +162,7 @@ def render_snapshot(
 
 
 def _packed(snapshot: Snapshot) -> list[str]:
-    """Return the line on the interpreter that the snapshot holds, if it holds one."""
+    """Return the line on the snapshot's packed interpreter, if any."""
     packed = snapshot.captured.interpreter if snapshot.captured else None
     if not packed:
         return []
@@ -164,7 +172,7 @@ def _packed(snapshot: Snapshot) -> list[str]:
 
 
 def _lost(snapshot: Snapshot) -> list[str]:
-    """Return what work is not in the snapshot, and what else the capture noted."""
+    """Return the lines on uncaptured work, and the capture's notes."""
     if snapshot.captured is None:
         return []
     lines = []
@@ -184,7 +192,7 @@ def _version(line: Requirement) -> str:
 
 
 def _also(snapshot: Snapshot) -> list[str]:
-    """Return the lines on what only some snapshots hold."""
+    """Return the lines on the optional parts of a snapshot."""
     lines = []
     if snapshot.conda:
         by_pip = sum(package.channel == "pypi" for package in snapshot.conda)

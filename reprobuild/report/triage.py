@@ -1,4 +1,7 @@
-"""What `show` says of variables and modules: what goes into the image, what does not, and why."""
+"""Report of `show` on variables and modules.
+
+It lists those in the image and those left out, with reasons.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from reprobuild.lock.model import Resolution
 
 
 def render_triage(rulings: Iterable[Resolution]) -> str:
-    """Return one line for each variable that is baked or decided by its value, and counts of the others by class."""
+    """Return lines for baked and overridden variables.
+
+    Others are counted by class.
+    """
     lines: list[str] = []
     counts: Counter[str] = Counter()
     for ruling in rulings:

@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers in a form for people."""
 
 from __future__ import annotations
 
 
 def in_bytes(size: int) -> str:
-    """Return a number of bytes with a decimal unit, as disks have them."""
+    """Return a number of bytes with a decimal unit, as for disks."""
     value = float(size)
     for unit in ("B", "kB", "MB"):
         if value < 1000:

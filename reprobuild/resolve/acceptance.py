@@ -1,4 +1,4 @@
-"""Deviations of a lock: accepted by name, or refused with the way on and its consequence."""
+"""Deviations of a lock: accepted by name, or refused with advice."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.python_versions import in_words
 from reprobuild.snapshot.file_kinds import field_of
 
-# Fields of Snapshot whose lines are one package each.
+# Fields of Snapshot with lines of one package each.
 _LISTS = ("requirements", "packages", "conda", "rpms")
 _SHOWN = 5  # names in one sentence
 _EXAMPLES = 2  # lines of a group that is summed up
-_GROUP = 4  # lines that are summed up: fewer are shown whole
+_GROUP = 4  # lines that are summed up: smaller groups are shown in full
 _ANOTHER = ("packages", "unknown-version")  # the image has a system package in another version
-# Distributions that compute: a job without one of them is another job.
+# Distributions that compute: without one of them the job is different.
 _COMPUTING = frozenset(
     {
         "torch",
@@ -43,15 +43,17 @@ _OPEN = "index-line"  # the class of a requirement without a version
 def accept(
     rulings: Iterable[Resolution], accepted: Iterable[str], pythons: Sequence[str] = ()
 ) -> tuple[Resolution, ...]:
-    """Mark the deviations that the user accepts, by class, by name or by `file:line`.
+    """Mark the deviations that the user accepts.
+
+    They are accepted by class, by name or by `file:line`.
 
     Args:
         rulings: of every captured line.
         accepted: classes, names and places.
-        pythons: each `X.Y` for which every pinned release has a file, where the chosen Python is none of them.
+        pythons: each `X.Y` with a file for every pinned release, if the chosen Python is not among them.
 
     Raises:
-        LockError: a line is unresolved or replaced and was not accepted; the hint says which packages the image
+        LockError: a line is unresolved or replaced and was not accepted; the hint lists the packages that the image
             would lack.
     """
     words = set(accepted)
@@ -85,7 +87,10 @@ def accept(
 
 
 def _grouped(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:
-    """Return the refused lines by file, outcome and class, by a title."""
+    """Return the refused lines by file, outcome and class.
+
+    The key is a title.
+    """
     groups: dict[str, list[Resolution]] = {}
     for ruling in refused:
         groups.setdefault(f"{ruling.file}: {ruling.outcome} ({ruling.kind})", []).append(ruling)
@@ -97,7 +102,7 @@ def _sums_up(groups: Mapping[str, Sequence[Resolution]]) -> bool:
 
 
 def _summary(title: str, group: Sequence[Resolution]) -> list[str]:
-    """Return a group in lines: whole, or its number and examples."""
+    """Return a group in lines: in full, or its number and examples."""
     if not _sums_up({title: group}):
         return [_line(ruling) for ruling in group]
     more = len(group) - _EXAMPLES
@@ -119,7 +124,10 @@ def _line(ruling: Resolution) -> str:
 
 
 def _pythons(pythons: Sequence[str]) -> list[str]:
-    """Return the Python that fits every pinned release, the newest of several."""
+    """Return advice on a Python that fits every pinned release.
+
+    Of several such Pythons it names the newest.
+    """
     if not pythons:
         return []
     return [
@@ -129,7 +137,10 @@ def _pythons(pythons: Sequence[str]) -> list[str]:
 
 
 def _capturing(refused: Sequence[Resolution]) -> list[str]:
-    """Return how the very Python can be had, where another patch release stands in for it."""
+    """Return advice on capturing the exact Python.
+
+    It is given if another patch release replaces it.
+    """
     if _PATCH not in {ruling.kind for ruling in refused}:
         return []
     return [
@@ -138,7 +149,7 @@ def _capturing(refused: Sequence[Resolution]) -> list[str]:
 
 
 def _pinning(refused: Sequence[Resolution]) -> list[str]:
-    """Return how to pin a list of requirements without versions."""
+    """Return advice on pinning requirements without versions."""
     open_lines = [ruling for ruling in refused if ruling.kind == _OPEN]
     if not open_lines:
         return []
@@ -151,7 +162,7 @@ def _pinning(refused: Sequence[Resolution]) -> list[str]:
 
 
 def _naming(refused: Sequence[Resolution]) -> list[str]:
-    """Return the options that name the repositories of sources which cannot be had."""
+    """Return the options for repositories of unavailable sources."""
     names = sorted({ruling.subject for ruling in refused if ruling.kind == _SOURCE})
     if not names:
         return []
@@ -160,7 +171,10 @@ def _naming(refused: Sequence[Resolution]) -> list[str]:
 
 
 def _bringing(refused: Sequence[Resolution]) -> list[str]:
-    """Return how torch and what else computes can be had: the job is another one without it."""
+    """Return advice on finding torch and other computing packages.
+
+    Without them the job is different.
+    """
     lost = (
         r.subject for r in refused
         if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == "requirements"
@@ -173,7 +187,10 @@ def _bringing(refused: Sequence[Resolution]) -> list[str]:
 
 
 def _accepting(refused: Sequence[Resolution]) -> list[str]:
-    """Return the options that accept each class, and the packages that the image would lack."""
+    """Return the options that accept each class.
+
+    The packages that the image would lack are listed.
+    """
     kinds = sorted({ruling.kind for ruling in refused})
     lines = ["to go on without exactly these: " + " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)]
     for kind in kinds:
@@ -191,6 +208,6 @@ def _accepting(refused: Sequence[Resolution]) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    """Return names for a sentence: the first of them, and the number of the others."""
+    """Return the first names for a sentence, and the others' number."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

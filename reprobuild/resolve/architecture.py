@@ -1,4 +1,7 @@
-"""Which processor architecture an environment is of: what each captured file shows, and that they agree."""
+"""The processor architecture of an environment.
+
+Each captured file may show it, and they must agree.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from reprobuild.errors import LockError
 from reprobuild.snapshot.model import MachineReport, Snapshot
 
-# {platform: (in Debian's words, in the kernel's)}
+# {platform: (Debian's name, the kernel's name)}
 MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
 _WORDS = {word: platform for platform, words in MACHINES.items() for word in words}
 _CONDA = {"linux-64": "linux/amd64", "linux-aarch64": "linux/arm64"}
@@ -16,10 +19,10 @@ _NONE = ("all", "noarch", "")  # of packages for every machine
 
 
 def known_platform(platform: str) -> str:
-    """Return a platform for which images can be made.
+    """Return a platform if images can be made for it.
 
     Raises:
-        LockError: it is none.
+        LockError: they cannot.
     """
     if platform not in MACHINES:
         raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
@@ -27,12 +30,14 @@ def known_platform(platform: str) -> str:
 
 
 def captured_platform(snapshot: Snapshot) -> str:
-    """Return the platform that the captured files show; linux/amd64 where none of them tells one.
+    """Return the platform that the captured files show.
 
-    A list with packages of several architectures tells none, unless nothing else does.
+    The default is linux/amd64.
+
+    A list with packages of several architectures is ignored, unless it is the only evidence.
 
     Raises:
-        LockError: two files show two, or one shows a machine that no image can be made for.
+        LockError: two files show different ones, or one shows a machine that images cannot be made for.
     """
     shown = dict(_shown(snapshot))
     if len(shown) > 1:
@@ -45,7 +50,7 @@ def captured_platform(snapshot: Snapshot) -> str:
 
 
 def tells_platform(snapshot: Snapshot) -> bool:
-    """Tell whether a captured file shows on which machine it was."""
+    """Return whether a captured file shows the machine."""
     return any(True for _ in _shown(snapshot))
 
 
@@ -65,7 +70,10 @@ def _shown(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _of_list(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what a list of packages shows: a system may hold packages of a second architecture."""
+    """Yield the platform of a package list.
+
+    A system may hold packages of a second architecture.
+    """
     own = {name: evidence for name, evidence in architectures.items() if name not in _NONE}
     known = {_WORDS[name]: evidence for name, evidence in own.items() if name in _WORDS}
     if len(known) == 1:

@@ -1,4 +1,7 @@
-"""The base and the interpreter, which decide each other: whose Python it is tells what the base must have."""
+"""The choice of base and interpreter, which depend on each other.
+
+The source of the Python decides the packages of the base.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +47,16 @@ from reprobuild.resolve.system.image import ImageBase, ImageDecision
 from reprobuild.resolve.system.release import DistributionRelease, infer_release
 from reprobuild.snapshot.model import Requirement, Snapshot
 
-# What a Python that the base does not bring needs of it: libc6, and the time zones of zoneinfo, on which the
-# distribution's own depends.
+# The packages of the base that a Python from elsewhere needs: libc6, and the time zones of zoneinfo, which the
+# distribution's own depends on.
 _NEEDED = ("libc6", "tzdata")
 
 
 class ResolveRequest(Struct, frozen=True, kw_only=True):
-    """What is resolved: the snapshot and the decisions, and what follows from them alone.
+    """The input of a resolution: snapshot, decisions, and derived facts.
 
-    `lines` are those of the freeze that an index has. `architecture` is in Debian's words, `machine` in the kernel's.
+    `lines` are those of the freeze that an index has. `architecture` is in Debian's spelling, `machine` in the
+    kernel's.
     """
 
     snapshot: Snapshot
@@ -67,7 +71,10 @@ class ResolveRequest(Struct, frozen=True, kw_only=True):
 
 
 class BaseProvider(Protocol):
-    """Where the packages of a base come from; `roots` are those that the rest of the lock needs."""
+    """The source of a base's packages.
+
+    `roots` are packages that the rest of the lock needs.
+    """
 
     index: SystemIndex
     roots: tuple[str, ...]
@@ -77,21 +84,27 @@ class BaseProvider(Protocol):
         libraries: Mapping[str, str] = MappingProxyType({}),
         called: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[Base, tuple[Resolution, ...]]:
-        """Choose the packages of the base; `called` are captured ones that code calls, each with who calls."""
+        """Choose the packages of the base.
+
+        `called` are captured packages that code calls, each with its caller.
+        """
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a package of a name."""
+        """Return whether there is a package of a name."""
 
     def distributions(self, minor: str) -> Mapping[str, str]:
-        """Return {name: version} of what pip installed for the base's own Python `X.Y`."""
+        """Return {name: version} of pip's packages for the base's Python.
+
+        The Python is `X.Y`.
+        """
 
 
 class ResolvedBase(Struct, frozen=True, kw_only=True):
-    """What an environment stands on: the interpreter, the base, and the rulings of its packages.
+    """The interpreter, the base, and the resolutions of its packages.
 
-    `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
-    `listed` are names of system packages that bring lines of the freeze, each with why. `lost` has the error of a
-    Python that cannot be had.
+    `system` is the source of the base, for packages that are needed later; `rulings` are the interpreter's. `listed`
+    are system packages that cover lines of the freeze, each with a reason. `lost` has the error of a Python that is
+    unavailable.
     """
 
     system: BaseProvider
@@ -104,10 +117,12 @@ class ResolvedBase(Struct, frozen=True, kw_only=True):
 
 
 def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContext) -> ResolvedBase:
-    """Choose interpreter and base: the distribution's own Python where it is the captured one, else a build of it.
+    """Choose interpreter and base.
+
+    The interpreter is the distribution's own Python if it is the captured one, else a build of it.
 
     Raises:
-        LockError: no release, no image or no Python that fits can be had.
+        LockError: no suitable release, image or Python is available.
     """
 
     def find(version: str) -> Build:
@@ -137,7 +152,10 @@ def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContex
 
 
 def _wanted(subject: ResolveRequest, around: ResolveContext) -> Interpreter:
-    """Return the interpreter that the snapshot holds; the chosen one where it holds none, or the user's word counts."""
+    """Return the packed interpreter of the snapshot, or the chosen one.
+
+    The chosen one is used if there is no packed one, or if the user overrides it.
+    """
     captured = subject.snapshot.captured
     packed = captured.interpreter if captured else None
     if not packed or subject.conda:
@@ -164,9 +182,11 @@ def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]
 def _system(
     subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
 ) -> tuple[InterpreterChoice, BaseProvider]:
-    """Return where the base comes from: an image, the captured release, or the one that stands in.
+    """Return the interpreter choice and the base's source.
 
-    Where it has no Python of the wanted minor version, the choice becomes a standalone build.
+    The source is an image, the captured release, or a replacement.
+
+    If it has no Python of the wanted minor version, the choice becomes a standalone build.
     """
     snapshot, decisions = subject.snapshot, subject.decisions
     system: BaseProvider
@@ -199,7 +219,10 @@ def _system(
 def _default_release(
     subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
 ) -> tuple[InterpreterChoice, DistributionRelease]:
-    """Return the release that stands in; where none has that Python, any that fits else, for a standalone build."""
+    """Return the replacement release, with the interpreter choice.
+
+    If no release has that Python, any other suitable one is used, for a standalone build.
+    """
     lines = asked_of_indexes(subject.lines, read_services(subject.decisions.services))
     need = what_is_needed(subject.snapshot, choice.interpreter, lines, files, subject.machine)
     need = need.with_conda(*subject.conda.glibc) if subject.conda else need

@@ -1,4 +1,4 @@
-"""What resolving may touch."""
+"""The context of a resolution."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from reprobuild.store.store import Store
 
 
 class ResolveContext(Struct, frozen=True, kw_only=True):
-    """What resolving may touch: the store, the network, this machine's indexes and environment.
+    """The resources of a resolution: store, network, indexes, environment.
 
-    `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
-    each step. `now` is in seconds since 1970; `key_folders` are where keys of archives lie; `progress` is told
+    The indexes and the environment are this machine's.
+
+    `folder` is the base of relative paths in the decisions, `captured` the directory of the snapshot; `say` logs each
+    step. `now` is in seconds since 1970; `key_folders` are directories with keys of archives; `progress` is called with
     (bytes so far, bytes in all or 0) while wheels are fetched. `doubted` are sources that the user did not name.
     """
 

@@ -1,4 +1,7 @@
-"""Packages that no image is made of: rpm's, and conda's where wheels stand for them. Each line has its ruling."""
+"""Captured packages that no image is made of.
+
+They are rpm's, and conda's if wheels replace them. Each line has its resolution.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,11 @@ from reprobuild.snapshot.parsers.conda_names import on_pypi
 
 
 def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPackage | None:
-    """Return the captured Python of conda, if the environment is to be conda's; None where wheels make it.
+    """Return the captured Python of conda, if it is to be used.
 
-    A decided `python` that is not the captured one to the patch release is the system's or a standalone one; conda's
+    Return None if wheels make the environment.
+
+    An override `python` that is not the exact captured patch release means the system's or a standalone one; conda's
     packages are then only evidence.
     """
     if is_named("python", decisions.drop):
@@ -30,7 +35,10 @@ def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPa
 
 
 def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution]:
-    """Yield a ruling for each package of rpm, of conda where it makes no image, and each dropped folder of the job."""
+    """Yield resolutions for packages that are not installed.
+
+    They are packages of rpm, packages of conda if wheels make the environment, and dropped directories of the job.
+    """
     listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     drop = decisions.drop
     for package in () if python_of_conda(snapshot, decisions) else snapshot.conda:

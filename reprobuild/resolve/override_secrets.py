@@ -1,4 +1,7 @@
-"""No decision with a secret is followed: the lock keeps decisions, and people hand locks on."""
+"""Refusal of overrides with secrets.
+
+The lock keeps decisions, and people hand locks on.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _TAKE_OUT = (
 
 
 def refuse_secrets(decisions: Decisions) -> None:
-    """Stop where a lock would keep a secret of a decision.
+    """Refuse a secret in a decision before a lock keeps it.
 
     Raises:
-        UsageError: with the decision and the rule that found it; never the value.
+        UsageError: a secret was found. The message has the decision and the rule, but not the value.
     """
     for name, rule in secret_decisions(decisions).items():
         raise UsageError(
@@ -34,7 +37,7 @@ def refuse_secrets(decisions: Decisions) -> None:
 
 
 def secret_decisions(decisions: Decisions) -> dict[str, str]:
-    """Return {name: rule} of the decisions that hold a secret."""
+    """Return {name: rule} of the decisions with a secret."""
     texts = _texts("", decisions.recorded())
     rules = {}
     for name, text in texts:
@@ -54,7 +57,10 @@ def _rule(name: str, text: str) -> str | None:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the name of each decision with its text; of a list each item, and all as one command line."""
+    """Yield the name of each decision with its text.
+
+    For a list, each item is yielded, and all as one command line.
+    """
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield name or str(key), str(key)

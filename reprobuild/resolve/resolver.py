@@ -1,4 +1,7 @@
-"""Snapshot plus decisions to Lock: the parts of this room in their order."""
+"""Resolution of a snapshot and decisions to a lock.
+
+It calls the parts of this package in their order.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +68,12 @@ _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a pac
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
-    """Pin every captured line, or say why not.
+    """Pin every captured line, or give the reason against it.
 
     Raises:
-        LockError: something cannot be decided or had, or differs and was not accepted. Of a snapshot from inside a
-            vendor's image, the hint names that image first.
-        FetchError: a file or an index cannot be had.
+        LockError: a line cannot be decided, is unavailable, or differs and was not accepted. For a snapshot from inside
+            a vendor's image, the hint names that image first.
+        FetchError: a file or an index is unavailable.
         UsageError: a decision holds a secret.
     """
     refuse_secrets(decisions)
@@ -174,7 +177,10 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
 
 
 def _below(subject: ResolveRequest, ground: ResolvedBase, services: Mapping[str, Service]) -> Below:
-    """Return what pip installed into the image of the base, where the environment is of that image's Python."""
+    """Return the distributions of the base's image, if they are visible.
+
+    They are visible if the environment is of that image's Python.
+    """
     image, interpreter = ground.base.image, ground.interpreter
     if image is None or interpreter.kind != "system":
         return Below()
@@ -186,7 +192,10 @@ def _below(subject: ResolveRequest, ground: ResolvedBase, services: Mapping[str,
 
 
 def _with_conda(subject: ResolveRequest, around: ResolveContext) -> ResolveRequest:
-    """Return the subject with conda's packages, and the lines that are left for wheels."""
+    """Return the subject with conda's packages.
+
+    Its lines are those left for wheels.
+    """
     conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
     if conda is None:
         return subject
@@ -216,7 +225,10 @@ def _with_libraries(
     subject: ResolveRequest,
     around: ResolveContext,
 ) -> tuple[Base, list[Resolution]]:
-    """Return the base with what wheels and sources need of it, and the rulings of packages and libraries."""
+    """Return the base with the needs of wheels and sources.
+
+    The resolutions of packages and libraries are returned, too.
+    """
     system, base, packages = ground.system, ground.base, ground.packages
     missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
     fetch(missing, around.store, around.net, around.progress)
@@ -256,7 +268,10 @@ def _some(names: Sequence[str]) -> str:
 def _called(
     wheels: Sequence[Wheel], sources: Sequence[Source], subject: ResolveRequest, around: ResolveContext
 ) -> dict[str, str]:
-    """Return the captured packages whose programs the environment calls, each with who calls."""
+    """Return the captured packages with called programs.
+
+    Each has its caller.
+    """
     snapshot, workload = subject.snapshot, subject.decisions.workload
     if subject.decisions.system == "all":
         return {}
@@ -268,7 +283,7 @@ def _called(
 def lock_sources(
     snapshot: Snapshot, decisions: Decisions, around: ResolveContext
 ) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
-    """Make the source trees of a snapshot, and put them into the store."""
+    """Make the source trees of a snapshot, and store them."""
     lines = tuple(
         line for line in snapshot.requirements
         if line.kind in ("editable", "vcs") and not is_named(line.name, decisions.drop)
@@ -289,7 +304,10 @@ def lock_sources(
 
 
 def _of_index(subject: ResolveRequest) -> set[str]:
-    """Return what an index is asked for, without what the user decides how to build."""
+    """Return the names to look up on an index.
+
+    Names with a build override are left out.
+    """
     decided = {canonicalize_name(name) for name in subject.decisions.build}
     return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
 
@@ -314,9 +332,12 @@ def _fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
 
 
 def _unread(snapshot: Snapshot) -> list[Resolution]:
-    """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
+    """Return resolutions for package list lines that are not understood.
+
+    Such a line may have named a package.
+    """
     conda = {package.place.file for package in snapshot.conda}
-    if "requirements.txt" in snapshot.absent:  # nothing else tells what an environment.yml means
+    if "requirements.txt" in snapshot.absent:  # no other file explains an environment.yml
         conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
     return [
         Resolution(
@@ -338,7 +359,10 @@ def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Resolution]:
 
 
 def without_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple[Resolution, ...]:
-    """Leave out the lines beside the freeze that no index has: a snapshot without capture.json has no such line."""
+    """Exclude unresolved lines that are not in the freeze.
+
+    A snapshot without capture.json has no such lines.
+    """
     beside = {(line.place.file, line.name) for line in snapshot.unlisted}
     return tuple(
         msgspec.structs.replace(ruling, outcome="excluded", kind="unlisted")
@@ -355,12 +379,15 @@ def _excluded(file: str, line: int, subject: str, reason: str, captured: str) ->
 
 
 def _workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> str:
-    """Return where commands start: where the job did, else in the only source."""
+    """Return the working directory of commands.
+
+    It is that of the job, or else the only source.
+    """
     command = snapshot.captured.command if snapshot.captured else None
     found = places.move(text_of(command.folder)) if command and command.folder else None
     if found and found.isprintable() and is_valid(found, AbsolutePath) and found == found.rstrip(" \\"):
         return found
-    if snapshot.captured is None:  # what is not installed is the job's own code
+    if snapshot.captured is None:  # a source that is not installed is the job's own code
         sources = [source for source in sources if not source.installed] or sources
     return sources[0].path if len(sources) == 1 else "/workspace"
 

@@ -1,4 +1,7 @@
-"""Decisions that name nothing in a snapshot: a slip of the pen, or meant for another snapshot."""
+"""Overrides that match no part of a snapshot.
+
+They may be typing errors, or meant for another snapshot.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from reprobuild.snapshot.model import Snapshot
 
 
 def unused(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
-    """Yield what to say of each project for which a source or a way to build was decided, and which was not captured.
+    """Yield a message for each override of an uncaptured project.
 
-    One file of decisions may serve many snapshots, so it is no error.
+    The override is a source or a build.
+
+    One file of overrides may serve many snapshots, so it is not an error.
     """
     captured = {canonicalize_name(line.name) for line in snapshot.requirements}
     captured |= {canonicalize_name(patch.name) for patch in snapshot.patches}

@@ -1,4 +1,4 @@
-"""What `run` is asked for, and the words of the command line that say it."""
+"""Options of the command `run`, and their parsing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """What a command is to have in its container, as the command line says it; each field is the option of its name.
+    """The options for a command in its container.
 
-    `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`. None leaves the choice to `run`.
+    Each field is the option of its name.
+
+    `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`. For None, `run` chooses.
     """
 
     seed: int | None = None
@@ -41,10 +43,10 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
 
 def read_variables(wanted: RunOptions, env: Mapping[str, str]) -> dict[str, str]:
-    """Return what the user gives: seed, variables, secrets by name.
+    """Return the user's variables: the seed, values, and secrets.
 
     Raises:
-        UsageError: a name is not set here, or the value of a secret stands on the command line.
+        UsageError: a name is not set here, or the value of a secret is on the command line.
     """
     found = {} if wanted.seed is None else {"REPROBUILD_SEED": str(wanted.seed)}
     for variable in wanted.variables:
@@ -70,9 +72,11 @@ def read_variables(wanted: RunOptions, env: Mapping[str, str]) -> dict[str, str]
 
 
 def conditions(wanted: RunOptions, env: Mapping[str, str]) -> Conditions:
-    """Return what the user's own work gets in each run of a check; volumes are for reading but with `:rw`.
+    """Return the conditions of a workload in each verification run.
 
-    A volume that the first run writes to would be another one for the second.
+    Volumes are read-only without `:rw`.
+
+    If the first run wrote to a volume, the second run would see another one.
 
     Raises:
         UsageError: see `read_variables`, `read_volumes`, `read_size`.
@@ -88,7 +92,7 @@ def conditions(wanted: RunOptions, env: Mapping[str, str]) -> Conditions:
 
 
 def read_volumes(texts: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
-    """Return pairs of folders, and which folders of the container are for reading only.
+    """Return pairs of directories, and the read-only container directories.
 
     Raises:
         UsageError: one is not of the form HOST:CONTAINER[:ro].
@@ -109,7 +113,7 @@ def read_volumes(texts: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], f
 
 
 def absolute(volume: str) -> str:
-    """Return a volume as it is said in any folder: its folder of this machine is absolute."""
+    """Return a volume with an absolute path on this machine."""
     host, colon, rest = volume.partition(":")
     return f"{Path(host).absolute()}:{rest}" if host and colon else volume
 
@@ -118,7 +122,7 @@ def read_size(text: str) -> int:
     """Return a number of bytes: 8g, 512m, 1073741824.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a size.
     """
     found = _SIZE.fullmatch(text.strip())
     if not found or not int(found[1]):
@@ -127,7 +131,9 @@ def read_size(text: str) -> int:
 
 
 def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
-    """Return limits of resources: NAME=SOFT[:HARD], each a number or `unlimited`.
+    """Return resource limits from NAME=SOFT[:HARD].
+
+    Each value is a number or `unlimited`.
 
     Raises:
         UsageError: one is not of that form.
@@ -149,7 +155,7 @@ def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
 
 
 def _more(one: int, other: int) -> bool:
-    """Tell whether a limit is above another; -1 is none."""
+    """Return whether a limit is above another; -1 is unlimited."""
     return other != -1 and (one == -1 or one > other)
 
 
@@ -157,7 +163,7 @@ def read_user(text: str) -> str:
     """Return `Task.user`: "image", "caller", or UID[:GID] in numbers.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: it has another form.
     """
     if text in ("image", "caller"):
         return "" if text == "image" else text

@@ -1,10 +1,10 @@
-"""The command line by which srun's plug-in pyxis starts a command in the image.
+"""The srun command line that starts an image through pyxis.
 
-pyxis makes the container as the user, of the squashfs beside the layout. It gives the command the job's variables, the
-image's own before them, and only those of `--container-env` in their place; the entrypoint is started as a part of
-the command, so that a site's setting for entrypoints has no say. Values stand in the environment of srun, which
-`--export` names, and not on its command line; but what srun, pyxis or enroot themselves would look at is set in the
-container alone.
+pyxis makes the container as the user, from the squashfs beside the layout. It gives the command the job's variables,
+the image's own before them, and only those of `--container-env` in their place; the entrypoint is started as a part of
+the command, so that a site's setting for entrypoints has no effect. Values are in the environment of srun, which
+`--export` names, and not on its command line; but variables that srun, pyxis or enroot themselves would read are set
+only in the container.
 
 https://github.com/NVIDIA/pyxis/wiki/Usage, https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md,
 https://slurm.schedmd.com/srun.html
@@ -36,22 +36,22 @@ OF_SRUN = re.compile(
     r"LD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|MALLOC_.*|PATH|HOME|TMPDIR|USER|SHELL|LANG|LANGUAGE|LC_.*|TZ|XDG_.*|IFS|ENV"
     r"|BASH.*|SHELLOPTS|CDPATH|GLOBIGNORE|POSIXLY_CORRECT|PS4|SLURM.*|SRUN_.*|SPANK_.*|PMIX?_.*|MUNGE_.*|PYXIS_.*|ENROOT_.*"
 )
-# What is said here and nowhere else: the later of two would win, and a named container may be that of another image.
+# Options of this module alone: the later of two would win, and a named container may be that of another image.
 OURS = (
     "--export", "--container-image", "--container-name", "--container-workdir", "--container-mounts",
     "--container-env", "--container-mount-home", "--container-entrypoint",
 )  # fmt: skip
-_SHORTEST = len("--exp")  # srun takes the beginning of an option's name, where no other begins so
+_SHORTEST = len("--exp")  # srun accepts an unambiguous prefix of an option's name
 
 
 def pyxis_command(
     out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: RunContext, wanted: RunOptions,
     options: Sequence[str],
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
-    """Return the command by which pyxis starts the image, and the environment of srun.
+    """Return pyxis' command for the image, and srun's environment.
 
     Raises:
-        UsageError: there is no squashfs, or not that of the image; or something is asked for that pyxis cannot be told.
+        UsageError: there is no squashfs, or it is not that of the image; or pyxis does not support an option.
     """
     _refuse(wanted, options)
     squashfs = _squashfs(out, image, session)
@@ -68,9 +68,9 @@ def pyxis_command(
     for name, value in gpus.items():
         if (
             name != CAPABILITIES or name not in own
-        ):  # an image that says what it needs of the driver knows best
+        ):  # an image that states the driver capabilities it needs has priority
             variables.setdefault(name, value)
-    given = sorted(name for name in variables if not name.startswith("SLURM"))  # srun hands its own on
+    given = sorted(name for name in variables if not name.startswith("SLURM"))  # srun passes its own on
     over = sorted(set(given) & set(own))
     within = ["-u", COUNTED] * counted_anew(ready.task.gpus, ready.task.environment)
     within += [f"{name}={value}" for name, value in sorted(inside.items())]
@@ -106,7 +106,7 @@ def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
 
 
 def _squashfs(out: Path, image: Image, session: RunContext) -> Path:
-    """Return the file that the nodes are to start, which is the one that `image.json` names."""
+    """Return the squashfs to start, after comparing it with `image.json`."""
     squashfs = (out / filename("sqsh")).absolute()
     lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
     remedy = f"write it: reprobuild build {lock} -o {place} --sqsh; or choose --engine apptainer"
@@ -124,7 +124,10 @@ def _squashfs(out: Path, image: Image, session: RunContext) -> Path:
 
 
 def _sha256(path: Path, store: Store) -> str:
-    """Return the sha256 (hex) of a file, remembered for as long as it is the same file and nobody wrote to it."""
+    """Return the sha256 (hex) of a file.
+
+    It is remembered while the file is the same and was not written to.
+    """
     now = path.stat()
     facts = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
     key = hashlib.sha256(f"squashfs\0{path}\0{facts}".encode("utf-8", "surrogateescape")).hexdigest()
@@ -139,7 +142,10 @@ def _sha256(path: Path, store: Store) -> str:
 
 
 def _variables(task: Task, env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what srun is given and hands on, and what is set in the container alone."""
+    """Return the variables for srun to pass on, and for the container.
+
+    The second are set in the container alone.
+    """
     if strange := [name for name in task.environment if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]:
         raise UsageError(
             f"pyxis cannot be told the variable {strange[0]!r}",

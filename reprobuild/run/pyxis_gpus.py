@@ -1,7 +1,9 @@
-"""GPUs in containers of enroot: its hook mounts those that NVIDIA_VISIBLE_DEVICES names, and none without it.
+"""GPUs in enroot containers.
 
-pyxis hands that variable and NVIDIA_DRIVER_CAPABILITIES of the job to the hook, before the image's own. Without the
-latter the hook brings `nvidia-smi`, and no CUDA.
+Its hook mounts those that NVIDIA_VISIBLE_DEVICES names, and no GPU without it.
+
+pyxis passes that variable and NVIDIA_DRIVER_CAPABILITIES of the job to the hook, before the image's own. Without the
+latter the hook mounts `nvidia-smi`, but not CUDA.
 
 https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh,
 https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
@@ -30,16 +32,16 @@ _UNKNOWN = (
 def hook_variables(
     option: str, gpus: str, env: Mapping[str, str], options: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what tells enroot's hook of GPUs, and in words what a person should know of it.
+    """Return the GPU variables for enroot's hook, and messages.
 
     Args:
         option: `--gpu` as it was given.
-        gpus: `Task.gpus`, which for "auto" is what this machine has; the nodes may have others.
+        gpus: `Task.gpus`, which for "auto" has the GPUs of this machine; the nodes may have others.
         env: the user's environment.
         options: of srun.
 
     Raises:
-        UsageError: a GPU is named as enroot cannot be told.
+        UsageError: enroot does not support the name of a GPU.
     """
     if gpu.by_cdi(gpus):
         raise UsageError(
@@ -59,5 +61,8 @@ def _job_has(env: Mapping[str, str], options: Sequence[str]) -> bool:
 
 
 def counted_anew(gpus: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether Slurm's numbers mean nothing in the container: GPUs that were named are counted from 0 there."""
+    """Return whether Slurm's GPU numbers are invalid in the container.
+
+    Named GPUs are counted from 0 there.
+    """
     return gpus not in ("", gpu.ALL) and COUNTED not in environment

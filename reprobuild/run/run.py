@@ -1,4 +1,7 @@
-"""run: a command in the image of a folder of results, with what training needs and what the site says of the job."""
+"""The command `run`: run a command in an image.
+
+The image is that of an output directory. The command gets resources for training, and the site's job variables.
+"""
 
 from __future__ import annotations
 
@@ -21,30 +24,31 @@ from reprobuild.run.options import RunOptions, read_limits, read_size, read_user
 from reprobuild.run.site_env import hidden, is_first, let_in, processes
 
 SHARED_MEMORY = Path("/dev/shm")
-LEAST_SHARED = 1 << 30  # where this machine's is smaller, or is not to be seen
+LEAST_SHARED = 1 << 30  # used if this machine's is smaller, or unknown
 
 
 class PreparedRun(Struct, frozen=True, kw_only=True):
-    """A task that is ready to run, and in words what a person should know of it."""
+    """A task that is ready to run, and messages for the user."""
 
     task: Task
     said: tuple[str, ...]
 
 
 def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wanted: RunOptions) -> int:
-    """Run a command in the image of a folder of results, and return its exit code.
+    """Run a command in an output directory's image.
+
+    Return its exit code.
 
     Args:
-        out: the folder of results.
+        out: the output directory.
         arguments: the command.
-        session: its `say` is told what takes long, and every conflict between this site's variables and the frozen
-            ones.
-        sink: takes the command's output as it comes.
-        wanted: what the command is to have.
+        session: its `say` logs slow steps, and every conflict between this site's variables and the frozen ones.
+        sink: receives the command's output as it comes.
+        wanted: the options for the command.
 
     Raises:
-        UsageError: what is asked for cannot be, or the folder holds no image.
-        EngineError: the engine cannot give what is asked for.
+        UsageError: the options are not valid, or the directory holds no image.
+        EngineError: the engine does not support an option.
     """
     lock, image = read_image(out)
     ready = prepare(lock, arguments, wanted, session.env)
@@ -56,27 +60,27 @@ def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wa
     name = engine_name(lock, image, out, session.store, say)
     say(f"{found.NAME}: looking for {name}, and loading it where it is not there")
     found.load(out / "image", name, (image.config, image.manifest), session.env)
-    session.say("")  # from here on it is the command that speaks
+    session.say("")  # the command's own output follows
     return found.attach(name, ready.task, session.env, sink)
 
 
 def _say_nothing(_: str) -> None:
-    """Another process of the job speaks."""
+    """Discard a message; another process of the job logs it."""
 
 
 def prepare(lock: Lock, arguments: Sequence[str], wanted: RunOptions, env: Mapping[str, str]) -> PreparedRun:
-    """Return what is to run, whatever the engine.
+    """Return the task to run, for any engine.
 
     Raises:
-        UsageError: what is asked for cannot be.
+        UsageError: the options are not valid.
     """
     given = read_variables(wanted, env)
     volumes, read_only = read_volumes(wanted.volumes)
-    named_gpus = wanted.gpus not in ("auto", gpu.ALL)  # `none` names none
+    named_gpus = wanted.gpus not in ("auto", gpu.ALL)  # `none` names no GPU
     site = let_in(env, frozen(lock), given, named_gpus=named_gpus)
     written = [inside for _, inside in volumes if inside not in read_only]
     workdir = _workdir(wanted.workdir)
-    # Apptainer's own way to the entrypoint goes to the image's folder first.
+    # Apptainer's own way to the entrypoint changes to the image's directory first.
     words = (*image_config(lock)["Entrypoint"], *arguments) if workdir else tuple(arguments)
     network, why = _network(wanted.network, env)
     task = Task(
@@ -95,7 +99,10 @@ def prepare(lock: Lock, arguments: Sequence[str], wanted: RunOptions, env: Mappi
 
 
 def frozen(lock: Lock) -> dict[str, str]:
-    """Return the variables that an image has, by its configuration and by `environ.json`."""
+    """Return the variables of an image.
+
+    They come from its configuration and `environ.json`.
+    """
     return {**split_environment(lock.environment)[1], **static_variables(lock)}
 
 
@@ -109,7 +116,10 @@ def _workdir(text: str) -> str:
 
 
 def _network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return the network, and why it is not the default: processes of one job must reach each other."""
+    """Return the network, and a message if it was chosen automatically.
+
+    Processes of one job must reach each other.
+    """
     if option is not None:
         return option, ()
     if processes(env) == 1:
@@ -120,7 +130,10 @@ def _network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str
 
 
 def _shared_memory() -> int:
-    """Return the size of this machine's /dev/shm: a job has the same in a container and outside; it is not reserved."""
+    """Return the size of this machine's /dev/shm in bytes.
+
+    A job has the same size in a container and outside; it is not reserved.
+    """
     try:
         found = os.statvfs(SHARED_MEMORY)
     except OSError:
@@ -129,7 +142,7 @@ def _shared_memory() -> int:
 
 
 def _of_engine(name: str, wanted: RunOptions, task: Task) -> list[str]:
-    """Return what is particular to an engine, in words."""
+    """Return messages about the engine's special cases."""
     said = []
     if name == "apptainer" and wanted.shm_size:
         said.append("--shm-size: Apptainer's shared memory is half of this machine's, whatever is asked")

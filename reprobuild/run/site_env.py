@@ -1,4 +1,7 @@
-"""Which variables of this machine a container is given: what the site says of the job, and never over a frozen one."""
+"""Selection of this machine's variables for a container.
+
+The site's variables of the job are passed, but never override a frozen one.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from msgspec import Struct
 
 from reprobuild.infra import secrets
 
-# Frozen, and other on every machine by their nature: that they differ is no news.
+# Frozen, and different on every machine by nature: a difference is not reported.
 _OWN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|LC_.*|TZ|HOME|PWD|USER|HOSTNAME|REPROBUILD_.*"
 )
-# Which process of a job one is and how many it has, in the words of those who start them: the same names in the same
-# order as in reprobuild_runtime/seeding/ranks.py, which finds the seed of all, and read alike (tests compare them).
+# The rank of a process and the size of its job, by the variables of launchers: the same names in the same order as in
+# reprobuild_runtime/seeding/ranks.py, which finds the common seed, and read in the same way (tests compare them).
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
@@ -28,11 +31,11 @@ LAUNCHERS = (
 )  # fmt: skip
 WORKER_OF_TORCHRUN, NAMESPACE, JOB = "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "REPROBUILD_JOB"
 DEVICE = "device"
-SUMS = "sums"  # no matter of the site: another order of additions gives other numbers
+SUMS = "sums"  # not a site setting: another order of additions gives other numbers
 
 
 class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table: patterns of names, what they speak of, and where they are documented."""
+    """One line of the table: patterns of names, their kind, and source."""
 
     kind: str
     names: tuple[str, ...]
@@ -40,7 +43,10 @@ class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SiteEnv(Struct, frozen=True, kw_only=True):
-    """What a container is given of the site, and in words what it is not given, or what has two values."""
+    """The site variables for a container, and messages.
+
+    The messages are about variables that are left out or have two values.
+    """
 
     values: dict[str, str]
     conflicts: tuple[str, ...]
@@ -48,27 +54,27 @@ class SiteEnv(Struct, frozen=True, kw_only=True):
 
 @cache
 def rules() -> tuple[tuple[re.Pattern[str], SiteRule], ...]:
-    """Return the table, each rule with one compiled pattern for its names."""
+    """Return the table, each rule with one compiled pattern."""
     raw = files("reprobuild.run").joinpath("site.toml").read_bytes()
     table = msgspec.toml.decode(raw, type=dict[str, tuple[SiteRule, ...]])["rule"]
     return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
 
 
 def kind_of(name: str) -> str:
-    """Return what a variable speaks of, empty where the table does not know it."""
+    """Return the kind of a variable, empty if unknown."""
     return next((rule.kind for pattern, rule in rules() if pattern.fullmatch(name)), "")
 
 
 def let_in(
     env: Mapping[str, str], frozen: Mapping[str, str], given: Mapping[str, str], *, named_gpus: bool
 ) -> SiteEnv:  # fmt: skip
-    """Choose what of this machine's variables a container is given.
+    """Choose the variables of this machine for a container.
 
     Args:
         env: this machine's.
         frozen: the image's own.
-        given: what the user named; it comes before both.
-        named_gpus: the user named GPUs, which a container then counts from 0, or none.
+        given: the user's variables; they override both.
+        named_gpus: the user named GPUs, which a container then counts from 0, or chose `none`.
     """
     values: dict[str, str] = {}
     said: list[str] = []
@@ -103,7 +109,7 @@ def let_in(
 
 
 def shown(name: str, value: str) -> str:
-    """Return a value as it may be printed: in one line, not of a secret."""
+    """Return a value for display, in one line and without secrets."""
     if secrets.secret_variable(name, value):
         return "a secret"
     text = secrets.redact(value).encode("unicode_escape").decode()
@@ -111,7 +117,10 @@ def shown(name: str, value: str) -> str:
 
 
 def processes(env: Mapping[str, str]) -> int:
-    """Return how many processes the job has that this one is of; 1 where nothing says more, 2 for several."""
+    """Return the number of processes in this process's job.
+
+    It is 1 if no variable states more, and 2 if there are several but the number is unknown.
+    """
     told = [number for number in (_told(env.get(size, "")) for _, size in LAUNCHERS) if number]
     if told:
         return told[0] if env.get(WORKER_OF_TORCHRUN) else next((number for number in told if number > 1), 1)
@@ -121,7 +130,10 @@ def processes(env: Mapping[str, str]) -> int:
 
 
 def is_first(env: Mapping[str, str]) -> bool:
-    """Tell whether this is the process of its job that speaks for all; it is where nothing says another rank."""
+    """Return whether this process logs for its whole job.
+
+    It does if no variable states another rank.
+    """
     ranks = [
         (int(env[rank][:20]), _told(env.get(size, "")) > 1)
         for rank, size in LAUNCHERS
@@ -139,14 +151,14 @@ def _is_number(text: str) -> bool:
 
 
 def _told(text: str) -> int:
-    """Return the number that a launcher tells of its processes; 0 where it tells none."""
+    """Return a launcher's number of processes, or 0 if not given."""
     if _is_number(text):
         return max(1, int(text[:20]))
     return 2 if ":" in text else 0  # torchrun's MIN:MAX
 
 
 def hidden(values: Mapping[str, str], secret: Collection[str]) -> frozenset[str]:
-    """Return the names of variables whose values no command line may show."""
+    """Return the variables whose values a command line must not show."""
     return frozenset(
         {*secret, *(name for name, value in values.items() if secrets.secret_variable(name, value))}
     )

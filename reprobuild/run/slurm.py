@@ -1,4 +1,6 @@
-"""A command in the image, started by `srun`: through pyxis where that is installed, else each rank runs `run` itself.
+"""Commands in an image, started by `srun`.
+
+If pyxis is installed, it starts the containers; else each rank runs `run` itself.
 
 https://slurm.schedmd.com/srun.html
 """
@@ -21,8 +23,8 @@ from reprobuild.run.options import RunOptions, absolute
 from reprobuild.run.pyxis import pyxis_command
 
 ANSWER_SECONDS = 60
-# srun kills its tasks where it hears SIGTERM or SIGHUP, and takes one SIGINT for a question, unless it is told not to:
-# then it hands SIGINT on. Ranks that run themselves have their own time to end first.
+# srun kills its tasks if it receives SIGTERM or SIGHUP, and treats one SIGINT as a question, unless an option turns
+# that off: then it passes SIGINT on. Ranks that run themselves have their own time to end first.
 TOLD = proc.SignalForwarding(
     instead={signal.SIGTERM: signal.SIGINT}, seconds=GRACE_SECONDS + 3, last=signal.SIGTERM
 )
@@ -33,18 +35,20 @@ INSTALL = "run this where `srun` is, on a login node or in a job"
 def run(
     out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wanted: RunOptions, options: str
 ) -> int:  # fmt: skip
-    """Start a command by srun, and return srun's exit code, which is the highest of the ranks.
+    """Start a command by srun, and return srun's exit code.
+
+    It is the highest of the ranks.
 
     Args:
-        out: the folder of results, which every node sees at this path.
+        out: the output directory, at the same path on every node.
         arguments: the command.
         session: see `running.run`.
-        sink: takes the output of all ranks as it comes.
-        wanted: what the command is to have.
+        sink: receives the output of all ranks as it comes.
+        wanted: the options for the command.
         options: of srun, as a shell would read them.
 
     Raises:
-        UsageError: see `running.run`; or the options are not to be read, or something cannot be said to pyxis.
+        UsageError: see `running.run`; or the options cannot be parsed, or pyxis does not support one of them.
         EngineError: srun is absent.
     """
     lock, image = read_image(out)
@@ -54,12 +58,12 @@ def run(
     else:
         proc.check_installed()
         argv, env = own_command(out, arguments, wanted, words), dict(session.env)
-    session.say("")  # from here on it is the command that speaks
+    session.say("")  # the command's own output follows
     return start(argv, env, sink)
 
 
 def start(argv: Sequence[str], env: Mapping[str, str], sink: Sink) -> int:
-    """Start srun, hand on to its tasks what this program hears, and return srun's exit code."""
+    """Start srun, pass signals on to its tasks, and return its code."""
     env = {**env, **NO_QUESTION}
     code = proc.stream(argv, env=env, purpose="start the command on the nodes", sink=sink, handing=TOLD)
     return code if code >= 0 else 128 - code
@@ -75,7 +79,7 @@ def _split(options: str) -> list[str]:
 
 
 def has_pyxis(env: Mapping[str, str]) -> bool:
-    """Tell whether the srun of PATH has the options of pyxis.
+    """Return whether the srun of PATH has the options of pyxis.
 
     Raises:
         EngineError: there is no srun.
@@ -89,7 +93,10 @@ def has_pyxis(env: Mapping[str, str]) -> bool:
 
 
 def own_command(out: Path, arguments: Sequence[str], wanted: RunOptions, options: Sequence[str]) -> list[str]:
-    """Return the command by which each rank starts its own container; it has the job's whole environment."""
+    """Return the command that starts each rank's own container.
+
+    A rank has the job's whole environment.
+    """
     return [
         "srun", *options, "--", *proc.own_module("reprobuild.cli", "run", str(out.absolute())),
         *words_of(wanted), "--", *arguments,
@@ -97,7 +104,10 @@ def own_command(out: Path, arguments: Sequence[str], wanted: RunOptions, options
 
 
 def words_of(wanted: RunOptions) -> list[str]:
-    """Return the options of `run` that say this in any folder (`srun -D`); none holds the value of a secret."""
+    """Return the options of `run` that mean the same in any directory.
+
+    Such a directory is for example that of `srun -D`. No option holds the value of a secret.
+    """
     single = {
         "--seed": wanted.seed, "--workdir": wanted.workdir or None, "--user": wanted.user,
         "--shm-size": wanted.shm_size, "--network": wanted.network, "--engine": wanted.engine,

@@ -1,4 +1,4 @@
-"""What `reprobuild capture` wrote beside the text files: whole repositories, and where things lay."""
+"""The data model of `capture.json`: whole repositories, and original paths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ Stage = Annotated[str, Meta(pattern=r"\A[0-3]\Z")]
 
 
 class GitBundle(Struct, frozen=True, kw_only=True):
-    """A bundle of git beside capture.json. `file` is None, and `reason` says why, where none could be written."""
+    """A bundle of git beside capture.json.
+
+    If it could not be written, `file` is None, and `reason` states the cause.
+    """
 
     file: Name | None
     sha256: OptionalSha256 = ""
@@ -40,7 +43,10 @@ class GitBundle(Struct, frozen=True, kw_only=True):
 
 
 class Diff(Struct, frozen=True, kw_only=True):
-    """The diff for people, from a commit or tree (`start`) to the files on the disk; `size` in bytes."""
+    """The diff for people, from a commit or tree to the disk.
+
+    `start` is the commit or tree; `size` is in bytes.
+    """
 
     file: Name | None
     size: int = msgspec.field(name="bytes", default=0)
@@ -49,21 +55,27 @@ class Diff(Struct, frozen=True, kw_only=True):
 
 
 class Remote(Struct, frozen=True, kw_only=True):
-    """A remote of the captured repository; its address carries no credential."""
+    """A remote of the captured repository.
+
+    Its address carries no credential.
+    """
 
     name: RemoteAddress
     url: RemoteAddress
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """A file whose content is not in the snapshot, and why."""
+    """A file without content in the snapshot, and the reason."""
 
     path: QuotedRelativePath
     reason: Text
 
 
 class LargeFile(Struct, frozen=True, kw_only=True):
-    """A file of git LFS: its pointer is in the snapshot, its content (`size` bytes) is not."""
+    """A file of git LFS.
+
+    Its pointer is in the snapshot, its content (`size` bytes) is not.
+    """
 
     path: QuotedRelativePath
     sha256: Sha256
@@ -73,10 +85,10 @@ class LargeFile(Struct, frozen=True, kw_only=True):
 class CapturedRepository(Struct, frozen=True, kw_only=True):
     """One captured work tree.
 
-    `index` and `worktree` are ids of trees: what was staged, and the files as they lay on the disk, untracked ones
-    included. `prerequisites` are commits that a remote had. `parent` and `path` say in which repository, and where,
-    a submodule or embedded repository lay; `distributions` are those that are installed from it, none for the job's
-    own folder. Paths are in git's C-style quotes where they are not plain: `unquoted`.
+    `index` and `worktree` are ids of trees: the staged files, and the files on the disk, untracked ones included.
+    `prerequisites` are commits that a remote had. `parent` and `path` are the outer repository of a submodule or
+    embedded repository, and its path in it; `distributions` are those that are installed from it, empty for the job's
+    own directory. Paths are in git's C-style quotes if they are not plain: `unquoted`.
     """
 
     name: Name
@@ -105,13 +117,16 @@ class CapturedRepository(Struct, frozen=True, kw_only=True):
 
 
 class CapturedPython(Struct, frozen=True, kw_only=True):
-    """The captured interpreter's environment: `prefix` is its folder."""
+    """The environment of the captured interpreter.
+
+    `prefix` is its directory.
+    """
 
     prefix: QuotedPath = ""
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """Where the job ran."""
+    """The job's command; `folder` is its working directory."""
 
     folder: QuotedPath = ""
 
@@ -119,7 +134,7 @@ class Command(Struct, frozen=True, kw_only=True):
 class PackedInterpreter(Struct, frozen=True, kw_only=True):
     """The captured interpreter itself, in an archive beside capture.json.
 
-    `build` is what `python -VV` prints behind its name; `prefix` is where it was installed.
+    `build` is the output of `python -VV` after the name; `prefix` is the installation directory.
     """
 
     file: Literal["interpreter.tar.gz"]
@@ -132,16 +147,22 @@ class PackedInterpreter(Struct, frozen=True, kw_only=True):
 
 
 class CaptureFacts(Struct, frozen=True, kw_only=True):
-    """What `capture.json` says beside the text files: whole repositories, and where things lay."""
+    """The contents of `capture.json`.
+
+    They are whole repositories, and original paths.
+    """
 
     repositories: tuple[CapturedRepository, ...]
     python: CapturedPython | None = None
     command: Command | None = None
-    notes: tuple[Text, ...] | UnsetType = UNSET  # what people should know; older captures have none
-    interpreter: PackedInterpreter | UnsetType | None = UNSET  # UNSET where it was not asked for
+    notes: tuple[Text, ...] | UnsetType = UNSET  # notes for people; older captures have none
+    interpreter: PackedInterpreter | UnsetType | None = UNSET  # UNSET if it was not asked for
 
     def installs(self, name: str) -> CapturedRepository | None:
-        """Return the repository that a distribution is installed from, by its canonical name."""
+        """Return the repository of an installed distribution.
+
+        The distribution is given by its canonical name.
+        """
         return next((r for r in self.repositories if name in _canonical(r.distributions)), None)
 
     def inside(self, name: str) -> tuple[CapturedRepository, ...]:

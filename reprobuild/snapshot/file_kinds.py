@@ -1,4 +1,7 @@
-"""Which captured file is read by what: the names that the captures write, and those that people give."""
+"""Kinds of captured files by their names.
+
+The names are those that captures write, and those that people use.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ Parser = Callable[[bytes, str], tuple[tuple[Any, ...], tuple[ParseNote, ...]]]
 class FileKind(NamedTuple):
     """One kind of captured file.
 
-    `field` is the one of Snapshot. `others` are names that are taken for it, too; in all of them case and `_` for `-`
-    do not matter.
+    `field` is its field of Snapshot. `others` are further accepted names; in all names, case and `_` for `-` do not
+    matter.
     """
 
     name: str
@@ -67,7 +70,7 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("nvidia-smi.txt", "reports", nvidia_smi.parse),
     FileKind("nvidia-smi-q.txt", "reports", nvidia_smi.parse),
 )  # fmt: skip
-# What the chapter's recipe writes; a snapshot says which of them it lacks.
+# The files of the chapter's recipe; a snapshot lists those that it lacks.
 RECIPE = tuple(kind.name for kind in KINDS[:5])
 _BY_NAME = {name: kind for kind in KINDS for name in (kind.name, *kind.others)}
 
@@ -80,22 +83,28 @@ def kind_of(name: str) -> FileKind | None:
 
 
 def field_of(name: str) -> str:
-    """Return the field of Snapshot that a captured file is read into, whatever it is called; empty where it is none."""
+    """Return the field of Snapshot for a captured file.
+
+    It is empty for a file of no known kind.
+    """
     kind = kind_of(name)
     return kind.field if kind else ""
 
 
 def is_environment(name: str) -> bool:
-    """Whether a captured file is an environment.yml, whatever it is called."""
+    """Return whether a captured file is an environment.yml."""
     kind = kind_of(name)
     return kind is not None and kind.name == "environment.yml"
 
 
 def has_freeze(snapshot: Snapshot) -> bool:
-    """Whether a freeze was captured; lines for pip of an environment.yml are none."""
+    """Return whether a freeze was captured.
+
+    Lines for pip of an environment.yml do not count.
+    """
     return any(field_of(line.place.file) == "requirements" for line in snapshot.requirements)
 
 
 def explicit_lock(name: str, head: bytes) -> FileKind | None:
-    """Return the kind of a `*.lock` that begins as an explicit list of conda, or None."""
+    """Return the kind of a `*.lock` that is an explicit list, or None."""
     return _BY_NAME["conda-explicit.txt"] if name.endswith(".lock") and conda_list.is_explicit(head) else None

@@ -1,4 +1,7 @@
-"""What two captured files say about one thing: `env.nul` and `env.txt`, a freeze and conda's lists."""
+"""Merging of captured files on one subject.
+
+They are `env.nul` and `env.txt`, and a freeze and conda's lists.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,24 @@ from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version
 
 _MOST = 10  # names in one remark
-# Distributions whose package of conda has another name than `python-NAME` and its like.
+# Distributions with a conda package of another name than `python-NAME` and the like.
 _CALLED = {"torch": "pytorch", "tables": "pytables"}
 
 
 def exact_variables(
     exact: Sequence[Variable], listed: Sequence[Variable], file: str, lines: int
 ) -> tuple[tuple[Variable, ...], tuple[ParseNote, ...]]:
-    """Return the variables of `env.nul`, which tears nothing, and what `env.txt` says otherwise.
+    """Return the variables of `env.nul`, and remarks on `env.txt`.
 
-    Secrets that only `env.txt` names stay: `reprobuild capture` withholds them from `env.nul`.
+    Values in `env.nul` are not torn apart.
+
+    Secrets that only `env.txt` names stay: `reprobuild capture` redacts them from `env.nul`.
 
     Args:
         exact: of `env.nul`.
         listed: of `env.txt`.
         file: the name of the latter.
-        lines: how many it has.
+        lines: its number of lines.
     """
     known = {variable.name: variable for variable in exact}
     remarks = [text.remark(file, 1, "", "read from env.nul, which tears no value apart", lines=lines)]
@@ -39,7 +44,7 @@ def exact_variables(
         mine = known.get(one.name)
         if mine is None and one.secret:
             withheld.append(one)
-        elif one.suspect or one.name == "_":  # the shell sets `_` for each command anew
+        elif one.suspect or one.name == "_":  # the shell sets `_` for each command
             continue
         elif mine is None:
             remarks.append(_differs(one, "env.nul does not have it: not read"))
@@ -61,10 +66,10 @@ def _differs(one: Variable, reason: str) -> ParseNote:
 def conda_versions(
     requirements: Sequence[Requirement], packages: Sequence[CapturedCondaPackage]
 ) -> tuple[Requirement, ...]:
-    """Return the lines of a freeze, those of conda's builds with the versions that conda's lists tell.
+    """Return the lines of a freeze, with versions from conda's lists.
 
     Raises:
-        SnapshotError: the line itself tells another version.
+        SnapshotError: the line itself has another version.
     """
     by_name: dict[str, list[CapturedCondaPackage]] = {}
     for package in packages:

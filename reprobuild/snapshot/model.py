@@ -1,4 +1,4 @@
-"""Snapshot: what was captured, line by line, each with the place it came from."""
+"""The snapshot: captured lines, each with its place."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ RequirementKind = Literal[
     "vcs",  # name @ git+https://...@commit
     "editable",  # -e git+https://...@commit#egg=name; -e /path under pip's comment
     "conda",  # name @ file:///croot/... and other build paths of conda: no version in it
-    "directory",  # name @ file:///some/folder: installed from a local source folder, not editable
-    "leftover",  # -umpy==...: what an interrupted uninstall left behind
+    "directory",  # name @ file:///some/folder: installed from a local source directory, not editable
+    "leftover",  # -umpy==...: left by an interrupted uninstall
 ]
 Mark = Literal["manual", "automatic", "auto-removable", "local", "upgradable", "residual"]
 
 
 class SourceLocation(Struct, frozen=True, order=True):
-    """Where a captured line stands: file name in the snapshot and line number, from 1."""
+    """The place of a captured line.
+
+    It is the file name in the snapshot and the line number, from 1.
+    """
 
     file: str
     line: int
@@ -33,13 +36,12 @@ class SourceLocation(Struct, frozen=True, order=True):
 class Requirement(Struct, frozen=True, kw_only=True):
     """One distribution of a freeze.
 
-    `name` is as captured; compare by `packaging.utils.canonicalize_name`. `version` is None where the
-    freeze does not tell it. `url` carries no user name and no password (but the `git@` of ssh), no
-    fragment and no `@commit`; its scheme is as captured (`git+https`). `path` is the local directory
-    of an editable install without a known remote, or a local file or folder. `version_from` is where the
-    version of a `conda` line was read, if not in the line itself. `hashes` are the sha256 (hex) of which its file must
-    have one, of an archive only where they are several or contradict `sha256`; `marker` tells for which environments
-    the line is, as `packaging` writes it.
+    `name` is as captured; compare by `packaging.utils.canonicalize_name`. `version` is None if the freeze does not have
+    it. `url` carries no user name and no password (but the `git@` of ssh), no fragment and no `@commit`; its scheme is
+    as captured (`git+https`). `path` is the local directory of an editable install without a known remote, or a local
+    file or directory. `version_from` is the place of the version of a `conda` line, if it is not in the line itself.
+    `hashes` are the accepted sha256 (hex) of its file, of an archive only if they are several or contradict `sha256`;
+    `marker` is the environment marker of the line, as `packaging` writes it.
     """
 
     place: SourceLocation
@@ -58,10 +60,10 @@ class Requirement(Struct, frozen=True, kw_only=True):
 
 
 class SystemPackage(Struct, frozen=True, kw_only=True):
-    """One installed system package, as `apt list --installed` or `dpkg -l` shows it.
+    """One installed system package of `apt list --installed` or `dpkg -l`.
 
-    `suites` are the archives that apt named for it, without `now`; empty where none is known.
-    `upgrade` is the version that apt offered instead.
+    `suites` are the archives that apt named for it, without `now`; empty if unknown. `upgrade` is the version that apt
+    offered instead.
     """
 
     place: SourceLocation
@@ -75,10 +77,12 @@ class SystemPackage(Struct, frozen=True, kw_only=True):
 
 
 class AptList(Struct, frozen=True, kw_only=True):
-    """One Release file that apt had fetched. `file` is its name: the address, with `_` for `/`.
+    """One Release file that apt had fetched.
 
-    `date` is its own Date, `fetched` when it was last found or made new, both in seconds since 1970; None where they
-    are not told. The others are its fields of these names, empty where it has none.
+    `file` is its name: the address, with `_` for `/`.
+
+    `date` is its own Date, `fetched` the time of its last check or change, both in seconds since 1970; None if unknown.
+    The others are its fields of these names, empty if it lacks them.
     """
 
     file: str
@@ -90,7 +94,10 @@ class AptList(Struct, frozen=True, kw_only=True):
 
 
 class RpmPackage(Struct, frozen=True, kw_only=True):
-    """One installed package of rpm. `version` is `[EPOCH:]VERSION-RELEASE`."""
+    """One installed package of rpm.
+
+    `version` is `[EPOCH:]VERSION-RELEASE`.
+    """
 
     place: SourceLocation
     text: str
@@ -100,11 +107,11 @@ class RpmPackage(Struct, frozen=True, kw_only=True):
 
 
 class CapturedCondaPackage(Struct, frozen=True, kw_only=True):
-    """One package of a conda environment, as one of conda's lists or exports shows it.
+    """One package of a conda environment, from a list or export.
 
-    `build` and `channel` are None where the list does not tell them; `channel` is `pypi` for what pip installed.
-    `url` carries no credential and no fragment. `md5` and `sha256` are of the package file. `among` are the channels
-    of the whole environment, where a file names them beside the packages.
+    `build` and `channel` are None if the list does not have them; `channel` is `pypi` for packages that pip installed.
+    `url` carries no credential and no fragment. `md5` and `sha256` are of the package file. `among` are the channels of
+    the whole environment, if a file names them beside the packages.
     """
 
     place: SourceLocation
@@ -120,7 +127,10 @@ class CapturedCondaPackage(Struct, frozen=True, kw_only=True):
 
 
 class ReportedValue(Struct, frozen=True, kw_only=True):
-    """One statement of a report, in its own words. `value` is None for a secret; see `Variable` for `lines`."""
+    """One statement of a report, in its original text.
+
+    `value` is None for a secret; see `Variable` for `lines`.
+    """
 
     place: SourceLocation
     name: str
@@ -129,11 +139,13 @@ class ReportedValue(Struct, frozen=True, kw_only=True):
 
 
 class MachineReport(Struct, frozen=True, kw_only=True):
-    """What a program told about the machine: evidence, of which nothing is installed.
+    """A program's report on the machine.
 
-    Fields are empty where the report does not tell them. `python` has two or three parts. `gpus` are models, one for
-    each device. `cuda` is what torch was built with, or for nvidia-smi the newest that the driver knows.
-    `free_threaded` is CPython's build without the global lock (PEP 703); `machine` is in the kernel's words.
+    It is evidence, and lists no packages to install.
+
+    Fields are empty if the report does not have them. `python` has two or three parts. `gpus` are models, one for each
+    device. `cuda` is the version that torch was built with, or for nvidia-smi the newest that the driver supports.
+    `free_threaded` is CPython's build without the global lock (PEP 703); `machine` is in the kernel's spelling.
     """
 
     file: str
@@ -151,15 +163,17 @@ class MachineReport(Struct, frozen=True, kw_only=True):
     machine: str | UnsetType = UNSET
 
     def place(self, name: str) -> SourceLocation:
-        """Return where the fact of this name stands; the first line if there is none."""
+        """Return the place of a fact; the first line if it is absent."""
         return next((fact.place for fact in self.facts if fact.name == name), SourceLocation(self.file, 1))
 
 
 class Variable(Struct, frozen=True, kw_only=True):
-    """One environment variable. `value` is None for a secret: it is never kept.
+    """One environment variable.
 
-    `suspect` says why the value cannot be trusted (a sorted dump cut a multi-line value apart, ...);
-    empty when it can. `lines` is how many lines of the file it takes.
+    `value` is None for a secret, which is never kept.
+
+    `suspect` is the reason for doubts about the value (a sorted dump cut a multi-line value apart, ...); empty without
+    doubts. `lines` is its number of lines in the file.
     """
 
     place: SourceLocation
@@ -171,7 +185,7 @@ class Variable(Struct, frozen=True, kw_only=True):
 
 
 class Module(Struct, frozen=True, kw_only=True):
-    """One loaded environment module, `name/version` as the list shows it."""
+    """One loaded environment module, `name/version` in the list."""
 
     place: SourceLocation
     name: str
@@ -179,10 +193,12 @@ class Module(Struct, frozen=True, kw_only=True):
 
 
 class PatchedFile(Struct, frozen=True, kw_only=True):
-    """One file of a diff: paths inside the repository, git blob ids (may be abbreviated; all zeros for none).
+    """One file of a diff.
 
-    Modes are git's (`100644`, `120000` for a symlink, `160000` for a submodule) where the diff tells them.
-    `missing` is true where the diff only says that binary files differ: the content was not captured.
+    It has paths inside the repository, and git blob ids (may be abbreviated; all zeros for no file).
+
+    Modes are git's (`100644`, `120000` for a symlink, `160000` for a submodule) if the diff has them. `missing` is true
+    if the diff only says that binary files differ: the content was not captured.
     """
 
     line: int
@@ -196,9 +212,11 @@ class PatchedFile(Struct, frozen=True, kw_only=True):
 
 
 class Patch(Struct, frozen=True, kw_only=True):
-    """One captured `git diff`. `name` is the file name without `.diff`; `content` are its exact bytes.
+    """One captured `git diff`.
 
-    `strip` is what `git apply -p` needs: 0 where the diff was made with `diff.noprefix`, else 1.
+    `name` is the file name without `.diff`; `content` are its exact bytes.
+
+    `strip` is the value for `git apply -p`: 0 if the diff was made with `diff.noprefix`, else 1.
     """
 
     file: str
@@ -209,10 +227,12 @@ class Patch(Struct, frozen=True, kw_only=True):
 
 
 class ParseNote(Struct, frozen=True, kw_only=True):
-    """A line that carries nothing to pin: a header, a comment, a prompt, or a line nobody understands.
+    """A line with no content to pin.
 
-    `understood` is False for the last kind, which is always shown to the user. `text` is fit to print:
-    no control characters, no secret. `lines` is how many lines of the file it takes.
+    It is a header, a comment, a prompt, or a line that is not understood.
+
+    `understood` is False for the last kind, which is always shown to the user. `text` is fit to print: no control
+    characters, no secret. `lines` is its number of lines in the file.
     """
 
     place: SourceLocation
@@ -223,12 +243,14 @@ class ParseNote(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """All that was captured. Secrets are not in it: names stay, values are dropped while reading.
+    """A captured environment, without values of secrets.
 
-    `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of
-    file (`requirements.txt`, ...) that the chapter's recipe writes and the folder does not hold. `captured` is what
-    `reprobuild capture` wrote beside them: whole repositories, and where things lay. `unlisted` are the lines that
-    `pip freeze --all` adds to the freeze.
+    Names of secrets stay, and values are dropped while reading.
+
+    `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of file
+    (`requirements.txt`, ...) that the chapter's recipe writes and the directory does not hold. `captured` is the
+    document of `reprobuild capture`: whole repositories, and original paths. `unlisted` are the lines that `pip freeze
+    --all` adds to the freeze.
     """
 
     digest: str

@@ -1,4 +1,7 @@
-"""The build of the Python that ran: what tells one installation of a version from another."""
+"""The build of the captured Python.
+
+It distinguishes installations of one version.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ _LARGEST = 64 << 20  # of capture.json, as it is read whole
 
 
 class StatedBuild(Struct, frozen=True, kw_only=True):
-    """What a snapshot states of its Python.
+    """The build of Python that a snapshot states.
 
-    `words` are those of `in_words`, or the first line of `python -VV` without its first word. `platform` is that of
-    `sysconfig`, `prefix` where it was installed, if that is known.
+    `words` are the text of `in_words`, or the first line of `python -VV` without its first word. `platform` is that of
+    `sysconfig`, `prefix` the installation directory, if known.
     """
 
     version: str
@@ -44,17 +47,19 @@ class _Document(Struct, frozen=True):
 
 
 def stated_build(folder: Path, reports: Sequence[MachineReport]) -> StatedBuild | None:
-    """Return the build that capture.json or python.txt states; None where neither tells version, date and platform.
+    """Return the build stated by capture.json or python.txt, or None.
+
+    It needs version, date and platform.
 
     Args:
         folder: of the snapshot.
-        reports: what was read of it.
+        reports: the reports of the snapshot.
     """
     return _captured(folder) or next(filter(None, map(_of_recipe, reports)), None)
 
 
 def in_words(version: str, build: Sequence[str], compiler: str) -> str:
-    """Return a build as a text, from what Python's `platform` says."""
+    """Return a build as text, from the parts of Python's `platform`."""
     return f"{version} ({', '.join(build)}) [{compiler}]"
 
 

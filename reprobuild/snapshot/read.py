@@ -1,4 +1,7 @@
-"""A captured folder, read: every line becomes a value or a remark, nothing is guessed, no secret is kept."""
+"""Reading of a snapshot directory.
+
+Every line becomes a value or a remark, values are not guessed, and no secret is kept.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,26 @@ from reprobuild.snapshot.parsers import apt_lists, capture_json, conda_list, env
 
 __all__ = ["digest", "read_snapshot"]
 
-# Ours or for people: neither is a captured line.
+# Our files or files for people, which are not captured lines.
 _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.tar\.gz")
-# Of `reprobuild capture` and its recipe: what no image can be made of is shown, and does not count as unknown.
+# Files of `reprobuild capture` and its recipe that an image cannot be made of: they are shown, and do not count as
+# unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
-# Fields that came later. They are left out of the digest where they are empty, so older snapshots keep theirs.
+# Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
 _LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted")
 
 
 def read_snapshot(folder: Path) -> Snapshot:
-    """Return all that a captured folder holds.
+    """Return the snapshot in a directory.
 
     Args:
-        folder: what the chapter's recipe or `reprobuild capture` wrote; docs/snapshots.md has the names of files.
+        folder: the directory that the chapter's recipe or `reprobuild capture` wrote; docs/snapshots.md has the names
+            of files.
 
     Raises:
-        SnapshotError: there is no such folder or nothing captured in it, or a file in it is damaged,
-            contradicts itself or another one, leads out of the folder, or is a patch with a secret.
+        SnapshotError: there is no such directory or no captured file in it, or a file in it is damaged, contradicts
+            itself or another one, leads out of the directory, or is a patch with a secret.
     """
     held = _Held(folder)
     for path in _files(folder):
@@ -66,7 +71,10 @@ def read_snapshot(folder: Path) -> Snapshot:
 
 
 def digest(snapshot: Snapshot) -> str:
-    """Return the sha256 of what a snapshot holds. Secrets have been dropped by now, so it tells nothing about them."""
+    """Return the sha256 of a snapshot's content.
+
+    Secrets have been dropped by now, so it does not depend on them.
+    """
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
     fields["reports"] = tuple(_as_before(report) for report in snapshot.reports)
     fields["remarks"] = tuple(_as_unknown(remark) for remark in snapshot.remarks)
@@ -75,18 +83,24 @@ def digest(snapshot: Snapshot) -> str:
 
 
 def _as_before(report: MachineReport) -> MachineReport:
-    """Return a report without the machine that was taken for granted before reports told one."""
+    """Return a report without the machine that older ones assumed."""
     return replace(report, machine=UNSET) if report.machine == "x86_64" else report
 
 
 def _as_unknown(remark: ParseNote) -> ParseNote:
-    """Return a remark as it was before lines of functions were recognised: digests of older snapshots stay."""
+    """Return a remark in the form of older versions.
+
+    Lines of functions were not recognised then; digests of older snapshots stay.
+    """
     of_function = remark.reason == env.OF_FUNCTION
     return replace(remark, reason=env.PIECE, understood=False) if of_function else remark
 
 
 class _Held:
-    """What the files read so far gave; `first` is the first file of each kind, with its bytes."""
+    """The results of the files read so far.
+
+    `first` is the first file of each kind, with its bytes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +109,7 @@ class _Held:
         self.first: dict[str, tuple[str, bytes]] = {}
 
     def take(self, path: Path) -> None:
-        """Read one file, or say what it is."""
+        """Read one file, or add a remark on it."""
         shown = escaped(path.name)
         kind = kind_of(path.name)
         if kind is None and path.suffix == ".lock" and path.is_file() and not path.is_symlink():
@@ -129,7 +143,7 @@ class _Held:
         return {line.name for field in ("requirements", "conda") for line in self.found[field]}
 
     def join(self) -> None:
-        """Bring together what several files say of one thing.
+        """Merge the facts that several files have on one subject.
 
         Raises:
             SnapshotError: they contradict each other.
@@ -176,7 +190,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _bytes(path: Path, folder: Path) -> bytes:
-    """Return the content of one captured file; only a regular file of this folder is opened."""
+    """Return the content of one captured file.
+
+    Only a regular file of this directory is opened.
+    """
     shown = escaped(path.name)
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
@@ -197,7 +214,7 @@ def _bytes(path: Path, folder: Path) -> bytes:
 
 
 def _elsewhere(folder: Path) -> Path | None:
-    """Return the only folder inside this one that holds a captured file, if there is one."""
+    """Return the only subdirectory with a captured file, or None."""
     inside = [
         d for d in sorted(folder.iterdir()) if d.is_dir() and any(kind_of(path.name) for path in _inside(d))
     ]

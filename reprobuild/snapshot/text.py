@@ -1,4 +1,4 @@
-"""Decode captured files to lines, and make remarks on them."""
+"""Decoding of captured files to lines, and remarks on them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ABSENT = re.compile(r"(\S+: )*(line \d+: )?\S+: (command )?not found|.*: No suc
 
 
 def broken(place: SourceLocation | str, what: str, hint: str) -> SnapshotError:
-    """Return the error that names file and line; the caller raises it."""
+    """Return an error that names file and line, for raising."""
     return SnapshotError(f"{place}: {what}", hint=hint)
 
 
 def remark(
     file: str, line: int, text: str, reason: str, *, understood: bool = True, lines: int = 1
 ) -> ParseNote:
-    """Return a remark whose text may be printed."""
+    """Return a remark; its text may be printed."""
     return ParseNote(
         place=SourceLocation(file, line),
         text=shown(text.strip()),
@@ -47,7 +47,7 @@ def remark(
 
 
 def check_size(size: int, file: str) -> None:
-    """Raise SnapshotError for a file that cannot be the output of a capture command."""
+    """Refuse a file too large for the output of a capture command."""
     if size > LIMIT:
         raise broken(
             file,
@@ -57,7 +57,10 @@ def check_size(size: int, file: str) -> None:
 
 
 def check_lines(count: int, file: str) -> None:
-    """Raise SnapshotError for more lines than a capture command prints: each costs some microseconds."""
+    """Refuse more lines than a capture command prints.
+
+    Each line costs some microseconds.
+    """
     if count > LINES:
         raise broken(
             file,
@@ -67,12 +70,14 @@ def check_lines(count: int, file: str) -> None:
 
 
 def decode(data: bytes, file: str, *, nul: bool = False) -> str:
-    """Return the text of a captured file: UTF-8, or UTF-8 or UTF-16 with a byte order mark.
+    """Return the text of a captured file.
+
+    It is UTF-8, or UTF-8 or UTF-16 with a byte order mark.
 
     Args:
         data: the bytes of the file.
         file: its name, for errors.
-        nul: whether NUL may stand in it, as in the output of `env -0`.
+        nul: whether NUL may be in it, as in the output of `env -0`.
 
     Raises:
         SnapshotError: it is too large, has too many lines, is not text, or holds a NUL that it must not hold.
@@ -102,7 +107,10 @@ def decode(data: bytes, file: str, *, nul: bool = False) -> str:
 
 
 def check_nul(text: str, file: str, *, nul: bool) -> None:
-    """Raise SnapshotError for a NUL that must not be there, or so many that it is UTF-16 without its mark."""
+    """Refuse a misplaced NUL, or UTF-16 without its mark.
+
+    The second is recognised by many NULs.
+    """
     wide = text[:2000].count("\0") * 3 > len(text[:2000])
     if "\0" in text and (not nul or wide):
         raise broken(
@@ -115,17 +123,20 @@ def check_nul(text: str, file: str, *, nul: bool) -> None:
 
 
 def split(text: str) -> list[str]:
-    """Return the lines of `text`, LF or CRLF; nothing else ends a line, so that numbers agree with editors."""
+    """Return the lines of a text, LF or CRLF.
+
+    Other characters do not end a line, so that numbers agree with editors.
+    """
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def lines(data: bytes, file: str) -> list[str]:
-    """Return the lines of a captured file; see `decode` for what is raised."""
+    """Return the lines of a captured file; for errors see `decode`."""
     return split(decode(data, file))
 
 
 def nothing(file: str, rows: list[str]) -> tuple[ParseNote, ...]:
-    """Return the remark on a file without a single written line; none for others."""
+    """Return the remark on a file without any text; else an empty tuple."""
     if any(row.strip() for row in rows):
         return ()
     return (
@@ -136,7 +147,10 @@ def nothing(file: str, rows: list[str]) -> tuple[ParseNote, ...]:
 
 
 def noise(file: str, number: int, line: str) -> ParseNote | None:
-    """Return the remark on what shells leave in any captured file (prompts, commands, errors), or None."""
+    """Return the remark on shell output in a captured file, or None.
+
+    Such lines are prompts, commands and errors.
+    """
     text = line.strip()
     if len(text) > _LONGEST_NOISE:
         return None
@@ -150,7 +164,10 @@ def noise(file: str, number: int, line: str) -> ParseNote | None:
 
 
 def leak(file: str, number: int, line: str) -> ParseNote | None:
-    """Return the remark on a secret where none belongs, or None; its line gives no value then."""
+    """Return the remark on a misplaced secret, or None.
+
+    Its line gives no value then.
+    """
     if secrets.secret_value(line) is None:
         return None
     return remark(file, number, line, "a secret in a list that should hold none: not read", understood=False)

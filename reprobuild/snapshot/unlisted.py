@@ -1,6 +1,8 @@
-"""Distributions that `pip freeze` leaves out: pip, and before Python 3.12 setuptools and wheel.
+"""Distributions that `pip freeze` leaves out.
 
-`reprobuild capture` writes all distributions into the `distributions` part of `capture.json`, with their folder and
+They are pip, and before Python 3.12 setuptools and wheel.
+
+`reprobuild capture` writes all distributions into the `distributions` part of `capture.json`, with their directory and
 their installer. Jobs import setuptools (`pkg_resources`, `torch.utils.cpp_extension`), so the image needs them.
 """
 
@@ -45,12 +47,14 @@ class _Python(Struct, frozen=True):
 
 
 class _Document(Struct, frozen=True):
-    distributions: _Distributions | None = None  # None where that part failed
+    distributions: _Distributions | None = None  # None if that part failed
     python: _Python | None = None
 
 
 def parse(data: bytes, listed: Collection[str] = (), file: str = "capture.json") -> tuple[Requirement, ...]:
-    """Return the lines that `pip freeze --all` would have had beside those of `pip freeze`, in the file's order.
+    """Return the lines that `pip freeze --all` adds to `pip freeze`.
+
+    They are in the file's order.
 
     Args:
         data: the bytes of a `capture.json`.
@@ -74,6 +78,6 @@ def parse(data: bytes, listed: Collection[str] = (), file: str = "capture.json")
         inside = PurePosixPath(one.location).is_relative_to(prefix)
         if name in NAMES - known and inside and one.installer not in _OTHERS:
             lines, _ = pip_freeze.parse(f"{name}=={one.version}\n".encode(), file)
-            if len(lines) == 1 and lines[0].kind == "index":  # a version is hostile input, too
+            if len(lines) == 1 and lines[0].kind == "index":  # a version is untrusted input, too
                 found[name] = lines[0]
     return tuple(found.values())

@@ -1,8 +1,10 @@
-"""Files that other programs of the user keep: one with the right hash need not be fetched.
+"""Caches of the user's other programs.
 
-Caches are written by many programs, so nothing in them is believed: a file is copied while its hash is taken, never
-linked, and what is no plain file is passed over. uv's cache is left out: it keeps wheels of indexes unpacked
-(docs.astral.sh/uv/concepts/cache), and what was unpacked cannot be packed again to the same bytes.
+A file in them with the right hash need not be fetched.
+
+Many programs write to caches, so their contents are untrusted: a file is copied while its hash is computed, never
+linked, and an entry that is not a plain file is skipped. uv's cache is left out: it keeps wheels of indexes unpacked
+(docs.astral.sh/uv/concepts/cache), and an unpacked wheel cannot be packed again to the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ _EPOCH = re.compile(r"_\d+%3a")
 
 
 class Caches(Struct, frozen=True, kw_only=True):
-    """Folders of caches: pip's by address, conda's and apt's by the names of files."""
+    """Directories of caches.
+
+    pip's has files by address, conda's and apt's by their names.
+    """
 
     pip: tuple[Path, ...] = ()
     conda: tuple[Path, ...] = ()
@@ -35,7 +40,9 @@ class Caches(Struct, frozen=True, kw_only=True):
 
 
 def user_caches(env: Mapping[str, str]) -> Caches:
-    """Return the caches that these variables lead to, by the rules of pip (platformdirs), conda and apt.
+    """Return the caches that the environment variables name.
+
+    The rules are those of pip (platformdirs), conda and apt.
 
     Args:
         env: PIP_CACHE_DIR, XDG_CACHE_HOME, CONDA_PKGS_DIRS, CONDA_EXE, MAMBA_ROOT_PREFIX and HOME are read.
@@ -54,7 +61,9 @@ def user_caches(env: Mapping[str, str]) -> Caches:
 
 
 def take(artefact: Artefact, caches: Caches, part: Path) -> bool:
-    """Copy a file to `part` if a cache has it with the right hash, and tell whether one has.
+    """Copy a file to `part` from a cache with the right hash.
+
+    Return whether there is one.
 
     Raises:
         OSError: `part` cannot be written.
@@ -64,7 +73,7 @@ def take(artefact: Artefact, caches: Caches, part: Path) -> bool:
 
 def _places(artefact: Artefact, caches: Caches) -> Iterator[Path]:
     if artefact.url:
-        # cachecontrol: the key of an answer, and five folders of one letter each (pip 23.3 and newer).
+        # cachecontrol: the key of an answer, and five directories of one letter each (pip 23.3 and newer).
         key = hashlib.sha224(_normal(artefact.url).encode(errors="surrogateescape")).hexdigest()
         yield from (folder.joinpath("http-v2", *key[:5], f"{key}.body") for folder in caches.pip)
     name = artefact.filename
@@ -78,7 +87,10 @@ def _places(artefact: Artefact, caches: Caches) -> Iterator[Path]:
 
 
 def _normal(url: str) -> str:
-    """Return an address as cachecontrol normalises it: without credentials, as pip asks for it, and fragment."""
+    """Return an address in cachecontrol's normal form.
+
+    It has no credentials, as pip requests it, and no fragment.
+    """
     parts = urllib.parse.urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()
     return urllib.parse.urlunsplit((parts.scheme.lower(), host, parts.path or "/", parts.query, ""))

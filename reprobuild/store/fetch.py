@@ -1,4 +1,7 @@
-"""Lock to store: every input by its sha256, in parallel, verified, going on where it stopped."""
+"""Fetching of a lock's inputs into the store.
+
+Every input is fetched by its sha256, in parallel, and verified. An interrupted fetch is resumed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def artefacts(lock: Lock) -> list[Artefact]:
 
 
 def of_image(lock: Lock) -> list[Artefact]:
-    """Return the files that an image of a sealed lock is made of, beside what was realised for it."""
+    """Return the locked files of a sealed lock's image.
+
+    Realised files are not among them.
+    """
     wheels = [wheel.file for wheel in lock.wheels if wheel.role == "environment"]
     named = [*wheels, *(source.file for source in lock.sources)]
     return list({artefact.sha256: artefact for artefact in named}.values())
@@ -48,21 +54,21 @@ def fetch(
     wanted: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
     *, caches: Caches | None = None,
 ) -> int:  # fmt: skip
-    """Bring every file that the store does not have, and verify every one that it has.
+    """Fetch the missing files, and verify the present ones.
 
     Args:
         wanted: the files.
-        store: where they go.
-        net: how they come.
-        caches: of the user, which are asked first.
-        progress: called with (bytes so far, bytes to fetch, 0 where unknown).
+        store: receives the files.
+        net: the connection for downloads.
+        caches: of the user, which are searched first.
+        progress: called with (bytes so far, bytes to fetch, 0 if unknown).
 
     Returns:
-        The number of files that were brought.
+        The number of files that were fetched.
 
     Raises:
-        FetchError: the first file that cannot be had, or is not the one that was locked. Whatever was
-            complete by then is kept.
+        FetchError: the first file that is unavailable, or does not match its hash. Files that were complete by then are
+            kept.
     """
     everything = list(wanted)
     if everything:
@@ -87,7 +93,10 @@ def fetch(
 
 
 def _is_whole(artefact: Artefact, store: Store) -> bool:
-    """Tell whether the store has a file; a damaged one is removed, and is to be brought again."""
+    """Return whether the store has an undamaged file.
+
+    A damaged one is removed, so that it is fetched again.
+    """
     try:
         return store.has(artefact.sha256) and bool(store.verified(artefact.sha256, artefact.filename))
     except DamagedError:
@@ -95,17 +104,17 @@ def _is_whole(artefact: Artefact, store: Store) -> bool:
 
 
 def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: CancelToken) -> int:
-    # One machine's: where locks reach no other machine, two must not write to one file.
+    # One machine's: if locks reach no other machine, two machines must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
     with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
         for unfinished in (part, _copy_of(part)):
-            if unfinished.is_symlink():  # a store that is handed over could lead the download elsewhere
+            if unfinished.is_symlink():  # an untrusted store could lead the download elsewhere
                 unfinished.unlink()
-        if _is_whole(artefact, store):  # another process brought it in the meantime
+        if _is_whole(artefact, store):  # another process fetched it in the meantime
             return store.blob(artefact.sha256).stat().st_size
         if sure:
             return _complete(artefact, part, store, net, caches, halt)
-    with store.scratch() as folder:  # no locks here: nothing unfinished is shared
+    with store.scratch() as folder:  # no locks here: unfinished files are not shared
         return _complete(artefact, folder / "part", store, net, caches, halt)
 
 
@@ -116,7 +125,7 @@ def _copy_of(part: Path) -> Path:
 def _complete(
     artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: CancelToken
 ) -> int:
-    # Beside an unfinished download, which goes on where no cache has the file.
+    # Beside an unfinished download, which is resumed if no cache has the file.
     copy = _copy_of(part)
     if take(artefact, caches, copy):
         store.adopt(copy, artefact.sha256)
@@ -138,7 +147,7 @@ def _complete(
     resumed = part.exists()
     try:
         found = _download(artefact, part, net, halt)
-        if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
+        if found != artefact.sha256 and resumed:  # the partial file may be damaged: fetch all of it again
             part.unlink()
             found = _download(artefact, part, net, halt)
     except FetchError as err:

@@ -1,4 +1,7 @@
-"""What no lock needs goes out of a store, and what is damaged in it is found."""
+"""Garbage collection and verification of a store.
+
+Files that no lock needs are removed, and damaged files are found.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,20 @@ from reprobuild.store.roots import FOLDER, GcRoot, keep, kept_locks, place_of, p
 from reprobuild.store.signature import unsigned
 from reprobuild.store.store import LARGEST_MEMORY, Store, hash_open, is_still
 
-# Where a file system has no locks, nothing is removed that was written or used since: longer than any build.
+# Without locks in the file system, files written or used in this time are kept: it is longer than any build.
 YOUNG = 3 * 24 * 3600.0
 WORKERS = 4
 _HASH = re.compile(rb"[0-9a-f]{64}")
-# The names of what is unfinished, and in them the machine whose it is.
+# The names of unfinished files, with the machine that owns them.
 _WORK = re.compile(r"([0-9a-f]{12})\..+")
 _PART = re.compile(r"[0-9a-f]{64}\.([0-9a-f]{12})(\.lock)?")
 
 
 class Amount(Struct, frozen=True, kw_only=True):
-    """Some files and their bytes; `freed` are those of which no other name is left, as in a folder of results."""
+    """Some files and their bytes.
+
+    `freed` are the bytes without another name, as in an output directory.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -42,17 +48,22 @@ class Amount(Struct, frozen=True, kw_only=True):
 
 
 class UnreadLock(Struct, frozen=True, kw_only=True):
-    """A lock that is there and cannot be read, and why; what was recorded of it is kept."""
+    """A lock that cannot be read, and the reason.
+
+    Its record is kept.
+    """
 
     path: str
     reason: str
 
 
 class GcResult(Struct, frozen=True, kw_only=True):
-    """What was kept and removed, for which locks; `gone` are the paths at which no lock is any more.
+    """The result of a garbage collection.
 
-    `unread` are those at which something is that cannot be understood: their records were kept as they were.
-    `young` was not removed, though no lock needs it: this file system has no locks, and a process may be at work.
+    It has the kept and removed amounts, and the locks. `gone` are the paths without a lock now.
+
+    `unread` are paths of locks that cannot be read: their records were kept unchanged. `young` was not removed, though
+    no lock needs it: this file system has no locks, and a process may be at work.
     """
 
     dry_run: bool
@@ -65,7 +76,10 @@ class GcResult(Struct, frozen=True, kw_only=True):
 
 
 class Damaged(Struct, frozen=True, kw_only=True):
-    """A blob that is not what its name says: what the locks call it, and what became of it."""
+    """A blob that does not match its hash.
+
+    It has the names in the locks. `aside` is its new path, empty if it was removed.
+    """
 
     sha256: str
     size: int
@@ -74,7 +88,10 @@ class Damaged(Struct, frozen=True, kw_only=True):
 
 
 class StoreCheck(Struct, frozen=True, kw_only=True):
-    """The result of a check of every blob; `unreadable` are those of which it is not known, left where they are."""
+    """The result of a check of every blob.
+
+    `unreadable` are those with an unknown state, left in place.
+    """
 
     files: int
     bytes: int
@@ -83,7 +100,10 @@ class StoreCheck(Struct, frozen=True, kw_only=True):
 
 
 class _Needs(Struct, frozen=True, kw_only=True):
-    """What some records need: blobs (which are also the names of folders in `roots`), and keys of `made`."""
+    """The needs of some records: blobs, and keys of `made`.
+
+    The blobs are also the names of directories in `roots`.
+    """
 
     blobs: frozenset[str]
     made: frozenset[str]
@@ -92,17 +112,17 @@ class _Needs(Struct, frozen=True, kw_only=True):
 def collect(
     store: Store, also: Sequence[Path] = (), *, dry_run: bool = False, empty: bool = False
 ) -> GcResult:
-    """Remove what no lock needs.
+    """Remove all files that no lock needs.
 
     Args:
         also: lock files to keep, beside those that the store knows; they are recorded.
-        dry_run: remove nothing, and tell what would be.
+        dry_run: remove no file, and report what would be removed.
         empty: remove all of it if no lock is known.
 
     Raises:
-        UsageError: this is no store; no lock is known, and `empty` was not said.
+        UsageError: this is not a store; or no lock is known, and `empty` is not set.
         FetchError: another process uses the store.
-        LockError: one of `also` is no lock.
+        LockError: one of `also` is not a lock.
     """
     given = {path: read_lock(path) for path in also}
     _require(store)
@@ -116,7 +136,10 @@ def collect(
 
 
 def _require(store: Store) -> None:
-    """Refuse a folder that has no sign of a store: other folders have a `tmp`, too."""
+    """Refuse a directory without signs of a store.
+
+    Other directories have a `tmp`, too.
+    """
     if not any((store.root / name).is_dir() for name in ("blobs", FOLDER)):
         raise UsageError(f"there is no store at {store.root}", hint="name another one with `--store`")
 
@@ -156,18 +179,24 @@ def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool
 
 
 def _others(store: Store) -> bool:
-    """Tell whether another machine may be at work here, which locks may not reach."""
+    """Return whether another machine may be at work here.
+
+    Locks may not reach it.
+    """
     unfinished = (*_named(store.root / "tmp", _WORK), *_named(store.root / "partial", _PART))
     return any(owner != machine() and _age(path) < YOUNG for path, owner in unfinished)
 
 
 def _named(folder: Path, form: re.Pattern[str]) -> list[tuple[Path, str]]:
-    """Return what is in a folder under names of our own form, each with its machine."""
+    """Return entries with names of our own form, each with its machine."""
     return [(path, match[1]) for path in _inside(folder) if (match := form.fullmatch(path.name))]
 
 
 def _needs(records: Sequence[GcRoot], store: Store) -> _Needs:
-    """Return what the records need: what their locks name, what their runs used, and what that speaks of."""
+    """Return the blobs and keys that the records need.
+
+    They are the files of the locks, those that runs used, and those that remembered results name.
+    """
     blobs = {sha256 for record in records for sha256 in record.files}
     blobs |= {sha256 for record in records for used in record.runs.values() for sha256 in used.blobs}
     made = {key for record in records for used in record.runs.values() for key in used.made}
@@ -179,7 +208,10 @@ def _needs(records: Sequence[GcRoot], store: Store) -> _Needs:
 
 
 def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
-    """Yield everything in the store that may go, and whether it is needed. Folders of others are left alone."""
+    """Yield each removable entry of the store, and whether it is needed.
+
+    Directories of other programs are left alone.
+    """
     for path, _ in _named(store.root / "tmp", _WORK):
         yield path, False
     for path, _ in _named(store.root / "partial", _PART):
@@ -188,7 +220,7 @@ def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
         yield path, path.name.partition(".")[0] in needs.blobs
     for path in _inside(store.root / "made"):
         yield path, path.name in needs.made
-    for path in _inside(store.root / "making"):  # of processes that were killed: nobody else is here
+    for path in _inside(store.root / "making"):  # of processes that were killed: no other process is here
         yield path, False
     for folder in _inside(store.root / "blobs"):
         for path in _inside(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
@@ -196,7 +228,7 @@ def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+    with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
         return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
     return []
 
@@ -212,7 +244,10 @@ def _amount(paths: Sequence[Path]) -> Amount:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    """Yield what is there, or in the folder that is there, however deep; what went away meanwhile is left out."""
+    """Yield the stat of each file at a path, recursively.
+
+    Files that were removed in the meantime are left out.
+    """
     with contextlib.suppress(FileNotFoundError):
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode):
@@ -238,16 +273,16 @@ def _age(path: Path) -> float:
 
 
 def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> StoreCheck:
-    """Verify every blob. A damaged one goes, so that the next fetch or build brings it again.
+    """Verify every blob; remove damaged ones for a new fetch.
 
-    What stands at no address is set aside in `damaged/` instead: some of it may be worth saving. What cannot be read
-    now may be whole, and stays.
+    A blob without an address is moved to `damaged/` instead: some of it may be worth saving. A blob that cannot be read
+    now may be intact, and stays.
 
     Args:
         progress: called with (bytes so far, bytes in all).
 
     Raises:
-        UsageError: this is no store.
+        UsageError: this is not a store.
     """
     _require(store)
     blobs = [path for folder in _inside(store.root / "blobs") for path in _inside(folder)]
@@ -268,7 +303,10 @@ def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) 
 
 
 def _state(path: Path) -> bool | str | None:
-    """Tell whether a blob is what its name says; why it cannot be read; nothing where it went away meanwhile."""
+    """Return whether a blob matches its hash.
+
+    Return the reason if it cannot be read, and None if it was removed in the meantime.
+    """
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False

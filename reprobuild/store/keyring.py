@@ -1,8 +1,10 @@
-"""Keys of stores that the user believes: those that this program made for the user, and those that the user joined.
+"""Keys of the stores that the user trusts.
 
-A store that is handed over brings its own key along. Its results are believed only where this folder has the key, and
-a store cannot bring that. The folder has one empty file for each key, named by the sha256 of the key. It counts only
-where folder and file belong to the user, and no other user may write to them.
+They are the keys that this program made for the user, and those that the user joined.
+
+A store that is handed over has its own key. Its results are trusted only if this directory has the key, and a store
+cannot put it there. The directory has one empty file for each key, named by the sha256 of the key. It counts only if
+directory and file belong to the user, and no other user may write to them.
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StoreKeyring:
-    """The keys that one user believes; without a folder there are none, and none can be added."""
+    """The keys that one user trusts.
+
+    Without a directory there are no keys, and keys cannot be added.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
     def __str__(self) -> str:
-        """Return the folder as messages name it."""
+        """Return the directory as messages name it."""
         return str(self.folder or "an environment without XDG_DATA_HOME and HOME")
 
     def has(self, key: bytes) -> bool:
-        """Tell whether the user believes a key."""
+        """Return whether the user trusts a key."""
         with contextlib.suppress(OSError), self._open() as number:
             return _is_own(os.stat(_name(key), dir_fd=number, follow_symlinks=False))
         return False
@@ -48,7 +53,7 @@ class StoreKeyring:
             return False
 
     def add(self, key: bytes) -> bool:
-        """Record a key, and tell whether that was possible."""
+        """Record a key, and return whether that was possible."""
         with contextlib.suppress(OSError):
             if self.folder is not None:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,10 +63,10 @@ class StoreKeyring:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[int]:
-        """Give the open folder.
+        """Yield the open directory.
 
         Raises:
-            OSError: it is not there, or others may write to it.
+            OSError: it is not there, or other users may write to it.
         """
         if self.folder is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -75,7 +80,10 @@ class StoreKeyring:
 
 
 def keyring(env: Mapping[str, str] | None = None) -> StoreKeyring:
-    """Return the keys of the user whose environment this is; by default that of this process."""
+    """Return the keys of the environment's user.
+
+    The environment is by default that of this process.
+    """
     env = os.environ if env is None else env
     if Path(env.get("XDG_DATA_HOME", "")).is_absolute():
         return StoreKeyring(Path(env["XDG_DATA_HOME"]) / "reprobuild" / "keys")

@@ -1,4 +1,4 @@
-"""Name the memory of the store about an unpacked base tree."""
+"""The key of an unpacked base tree in the store's memory."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import hashlib
 
 
 def root_key(base: str) -> str:
-    """Return the key under which the store remembers the state of a base's folder."""
+    """Return the store's key for the state of a base's directory."""
     return hashlib.sha256(f"root\0{base}".encode()).hexdigest()

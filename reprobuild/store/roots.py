@@ -1,9 +1,9 @@
-"""Which locks a store is to keep, and what their runs used of it.
+"""Records of the locks that a store must keep.
 
-A lock file that was written, fetched or built is recorded by its path, as Nix records indirect roots: it counts as
-long as a lock is there. What a run asked of the store is what the same run will ask again, so that is kept with it.
-The records are not signed, and a run that failed has one: they keep files from removal, and vouch for no image.
-Apart from them, and signed, the store remembers which locks came out of a snapshot here: see `remember_lock`.
+A lock file that was written, fetched or built is recorded by its path, as Nix records indirect roots: it counts as long
+as a lock is there. The same run will ask for the same files again, so the files that a run used are kept, too. The
+records are not signed, and a run that failed has one: they keep files from removal, and do not vouch for an image.
+Separately, and signed, the store remembers the locks that were made from a snapshot here: see `remember_lock`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,21 @@ BUILD = "build by "  # begins the name of a run that is to make an image; the bu
 
 
 class NamedFile(Struct, frozen=True, kw_only=True):
-    """A file that a lock names; one that is made `here` stands at no address."""
+    """A file that a lock names.
+
+    One that is made `here` has no address.
+    """
 
     name: Line
     here: bool = False
 
 
 class GcRoot(Struct, frozen=True, kw_only=True):
-    """The record of a lock file: its path, the lock that was there, the files that it names, what its runs used.
+    """The record of a lock file.
 
-    The path is quoted as in an address: it may hold bytes that no JSON can.
+    It has the path, the lock's digest, its files, and the files that its runs used.
+
+    The path is quoted as in an address: it may hold bytes that JSON cannot.
     """
 
     path: EncodedPath
@@ -54,16 +59,21 @@ class GcRoot(Struct, frozen=True, kw_only=True):
 
 
 class RootContents(Struct, frozen=True, kw_only=True):
-    """What counts of a record now, if anything; `unread` says why the lock that is there could not be read."""
+    """The current state of a record, if any.
+
+    `unread` is the reason if the lock cannot be read.
+    """
 
     record: GcRoot | None = None
     unread: str = ""
 
 
 def remember_lock(lock: Lock, store: Store) -> None:
-    """Note in a store that a lock was made of its snapshot here, or sealed from one that was.
+    """Record in a store that a lock was made here.
 
-    A store that cannot be written to is left as it is: the lock counts as one of others.
+    It was made of its snapshot here, or sealed from such a lock.
+
+    If the store cannot be written to, the lock counts as untrusted.
     """
     if not is_lock_of_here(lock, store):
         with contextlib.suppress(OSError):
@@ -71,9 +81,9 @@ def remember_lock(lock: Lock, store: Store) -> None:
 
 
 def is_lock_of_here(lock: Lock, store: Store) -> bool:
-    """Tell whether this store remembers that a lock was made of its snapshot here.
+    """Return whether this store remembers making a lock here.
 
-    The memory is signed: neither a store nor a directory of others brings it.
+    The record is signed: an untrusted store or directory cannot supply it.
     """
     return store.recall(_lock_key(lock)) is True
 
@@ -103,16 +113,18 @@ def named_files(lock: Lock) -> dict[str, NamedFile]:
 
 
 def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> GcRoot:
-    """Return the record of the lock at a path, of which these runs are known."""
+    """Return the record of the lock at a path, with known runs."""
     written = urllib.parse.quote_from_bytes(os.fsencode(path.absolute()))
     return GcRoot(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
 
 
 def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
-    """Record that the lock file at `path` is to be kept, and under the name `run` what was used so far.
+    """Record the lock file at `path`, and the files used so far.
 
-    What was used in a run that is not `whole` comes to what the last one used, which is needed still. A store that
-    cannot be written to is left as it is: whoever cleans it does not know of this lock.
+    The used files are recorded under the name `run`.
+
+    Files used in a run that is not `whole` are added to those of the last run, which are still needed. If the store
+    cannot be written to, garbage collection does not know of this lock.
     """
     place = _place(path, store)
     try:
@@ -134,15 +146,17 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
 
 @contextlib.contextmanager
 def keeping(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
-    """Record a lock file, and at the end, however it comes, what the block used.
+    """Record a lock file, and finally the files that the block used.
 
-    Where the block wrote another lock to the same place, that one's record stands.
+    They are recorded on failure, too.
+
+    If the block wrote another lock to the same path, that lock's record stays.
     """
     keep(lock, path, store)
     try:
         yield
     except BaseException:
-        with contextlib.suppress(OSError):  # the disk may be full: that is what is told
+        with contextlib.suppress(OSError):  # the disk may be full: the original error is reported
             _keep_run(lock, path, store, run, whole=False)
         raise
     _keep_run(lock, path, store, run, whole=True)
@@ -164,7 +178,7 @@ def _place(path: Path, store: Store) -> Path:
 
 
 def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
-    """Return every record with its place, sorted by the path of the lock.
+    """Return every record with its path, sorted by the lock's path.
 
     Raises:
         FetchError: a record is damaged.
@@ -185,10 +199,10 @@ def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
 
 
 def present(record: GcRoot) -> RootContents:
-    """Return what counts of a record now: nothing where no file is there any more.
+    """Return a record's current state; empty if its file is missing.
 
-    Of another lock at the same place its own files count. What is there and cannot be read or understood (a lock of
-    another version, half edited, on a disk that fails) counts as it was: some of its files may stand at no address.
+    If another lock is at the same path, that lock's files count. A file that cannot be read or understood (a lock of
+    another version, half edited, on a disk that fails) counts as before: some of its files may have no address.
     """
     path = place_of(record)
     try:

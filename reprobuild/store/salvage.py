@@ -1,7 +1,9 @@
-"""What a folder of results itself holds of its lock's files: its context has all that the image is made of.
+"""Recovery of locked files from an output directory.
 
-Nothing in the folder is believed: each file is copied while its hash is taken, and kept only where that is the lock's.
-No link in the folder is followed: it could lead to any file of the caller.
+Its context has all files of the image.
+
+The directory is untrusted: each file is copied while its hash is computed, and kept only if the lock has that hash. No
+link in the directory is followed: it could lead to any file of the caller.
 """
 
 from __future__ import annotations
@@ -28,14 +30,16 @@ from reprobuild.store.store import Store
 CONTEXT = "context"
 _RUNTIME = f"{FILES[1:]}/lib/reprobuild_runtime/"
 _PAYLOAD = "payload.tar"
-_DEEPEST = 32  # of folders in each other; ours are three, and more than the stack holds would end the program
+_DEEPEST = 32  # of nested directories; ours are three, and more than the stack holds would end the program
 _LARGEST = 64 << 20  # of our own files, which are read into memory
 
 
 def take_context(out: Path, lock: Lock, store: Store) -> int:
-    """Copy what the store lacks of a lock's files from the context of a folder of results into the store.
+    """Copy a lock's missing files from an output directory's context.
 
-    What has other bytes than the lock names is passed over: whoever needs it says that it is missing.
+    They are copied into the store.
+
+    A file that does not match its hash is skipped: its consumer reports it as missing.
 
     Returns:
         The number of files that were taken.
@@ -57,7 +61,10 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
 
 
 def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
-    """Bring the runtime package of a lock's image into the store from the context, and tell whether it is there."""
+    """Recover a lock's runtime package from the context.
+
+    Return whether the store has it now.
+    """
     if lock.realised is None:
         return False
     wanted = lock.realised.runtime
@@ -67,7 +74,10 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
 
 
 def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:
-    """Return the sha256 of a file that was missing, and is in the store now; else nothing."""
+    """Return the sha256 of a file newly added to the store.
+
+    It is empty if the file was not missing.
+    """
     try:
         source, _ = open_within(out, path)
     except OSError:
@@ -80,7 +90,7 @@ def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:
             part = folder / "taken"
             with naming(part), part.open("wb") as target:
                 digest = _copy(source, target)
-            return store.adopt(part, digest) if digest in missing else ""  # changed since it was looked at
+            return store.adopt(part, digest) if digest in missing else ""  # changed since the first reading
 
 
 def _copy(source: IO[bytes], target: IO[bytes] | None) -> str:
@@ -93,7 +103,10 @@ def _copy(source: IO[bytes], target: IO[bytes] | None) -> str:
 
 
 def _runtime(out: Path, path: str, missing: Collection[str], store: Store) -> str:
-    """Return the sha256 of the runtime package that an image got, packed again as realising packs it."""
+    """Return the sha256 of the runtime package in an image's payload.
+
+    It is packed again in the way of realising.
+    """
     packed = io.BytesIO()
     writer = TarWriter(packed, EPOCH)
     files: dict[str, bytes] = {}

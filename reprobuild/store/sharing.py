@@ -1,10 +1,10 @@
-"""A store that a group of users shares.
+"""Stores that a group of users shares.
 
-Each writer of a shared store is trusted as oneself: whoever can read its key can make others believe what it remembers.
-Files that anybody makes in it get the rights of the group by default ACLs, whatever the umask
+Each writer of a shared store is trusted like the user: a writer can read its key, and so can make others trust any
+remembered result. All files in it get the rights of the group by default ACLs, for any umask
 (https://man7.org/linux/man-pages/man5/acl.5.html).
 
-Rights are changed of what was opened, never by path: a member could put a link in a place at any moment.
+Rights are changed on open files, never by path: another user of the group could put a link at a path at any moment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def share(store: Store, group: str) -> None:
-    """Let a group read and write a store, which is made where it is not there; all others are kept out.
+    """Let a group read and write a store.
+
+    The store is made if it is missing; all other users are kept out.
 
     Raises:
         UsageError: there is no such group, the file system has no ACLs, an entry is a link or another user's, or
@@ -76,11 +78,11 @@ def share(store: Store, group: str) -> None:
 
 
 def join(store: Store, say: Callable[[str], object]) -> str:
-    """Believe what a store remembers from now on, and return the name of its owner.
+    """Trust a store's key from now on; return its owner's name.
 
     Args:
-        store: each of its writers is trusted as the user.
-        say: is told whose it is before anything is recorded.
+        store: each of its writers is trusted like the user.
+        say: logs the owner before the key is recorded.
 
     Raises:
         UsageError: it has no key, or the key cannot be recorded.
@@ -99,7 +101,7 @@ def join(store: Store, say: Callable[[str], object]) -> str:
 
 
 def key_note(store: Store) -> str:
-    """Return what the user is to know of the key of a store; empty where there is nothing to tell."""
+    """Return a note on a store's key, or an empty string."""
     key = stored_key(store.root)
     if key is not None and store.known.has(key):
         return ""
@@ -121,7 +123,10 @@ def key_note(store: Store) -> str:
 
 
 def _exposure(root: Path) -> str:
-    """Return what the owner of a store can do to others who use it; empty where that is the user, or root."""
+    """Return a note on the power of a store's owner over other users.
+
+    It is empty if the owner is the user, or root.
+    """
     with contextlib.suppress(FileNotFoundError):
         owner = root.stat().st_uid
         if owner not in (0, os.geteuid()):
@@ -146,14 +151,16 @@ def _owner(number: int) -> str:
 
 
 def check_writers(store: Store) -> None:
-    """Refuse a store that other users may write to, and that is not shared with them.
+    """Refuse a store that unrelated users may write to.
+
+    They are users that it is not shared with.
 
     Raises:
-        UsageError: they may write to its directory, or to one whose names are believed.
+        UsageError: they may write to its directory, or to one with trusted file names.
     """
     try:
         root = store.root.stat()
-    except OSError:  # it is not there yet, or the first use says why it cannot be read
+    except OSError:  # it is not there yet, or the first use reports why it cannot be read
         return
     reachable = root.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
     for path in (store.root, *(store.root / name for name in ("blobs", "made") if reachable)):
@@ -181,7 +188,10 @@ def _writers(path: Path) -> str:
 
 
 def _is_private(facts: os.stat_result) -> bool:
-    """Tell whether a group is that of its user alone, with which umask 002 is common."""
+    """Return whether a group belongs to its user alone.
+
+    With such groups, umask 002 is common.
+    """
     try:
         group, user = grp.getgrgid(facts.st_gid), pwd.getpwuid(facts.st_uid)
     except KeyError:
@@ -200,10 +210,10 @@ class _Place(NamedTuple):
 
 @contextlib.contextmanager
 def _inside(place: _Place, name: str) -> Iterator[_Place]:
-    """Give a directory in an open one.
+    """Open a directory in an open one.
 
     Raises:
-        UsageError: it is a link, a file, or belongs to somebody who is no member.
+        UsageError: it is a link, a file, or belongs to a user outside of the group.
     """
     path = place.path / name
     try:
@@ -239,9 +249,11 @@ def _names(place: _Place, *, directories: bool) -> list[str]:
 
 
 def _share(place: _Place) -> None:
-    """Give the group an open directory and the files in it, but for blobs, which nobody writes to.
+    """Give the group an open directory and the files in it.
 
-    What members made since the store is shared is the group's already.
+    Blobs are left out, because no user writes to them.
+
+    Files that members made since the store was shared belong to the group already.
     """
     if os.fstat(place.number).st_uid == place.owner:
         _open(place.number, place.path, place.group)

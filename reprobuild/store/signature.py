@@ -1,12 +1,13 @@
-"""Signatures of what a store remembers: who can read the key of the store is trusted, and no other writer.
+"""Signatures of a store's remembered results.
 
-A blob is named by its hash and needs no signature. A remembered result says which blob came out of which inputs, and
-nothing but its author can tell. Without a valid signature it counts as not there, and is made again.
+Users who can read the key of the store are trusted, and no other writer.
 
-The key is the file `key` in the store, mode 0600, or 0640 where a group shares the store (see `share`). It is believed
-only where the user made or joined it (see `keyring`), and where it belongs to the owner of the store and is closed to
-all others: a store that is handed over brings its own key, and somebody who can write to the directory can put
-another file there.
+A blob is named by its hash and needs no signature. A remembered result maps inputs to a blob, and only its author can
+know that. Without a valid signature it counts as missing, and is made again.
+
+The key is the file `key` in the store, mode 0600, or 0640 if a group shares the store (see `share`). It is trusted only
+if the user made or joined it (see `keyring`), and if it belongs to the owner of the store and is closed to all others:
+a store that is handed over has its own key, and a user with write access to the directory can put another file there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _DIGITS = 64
 
 
 def stored_key(root: Path) -> bytes | None:
-    """Return the key that lies in a store, or None where other users than its owner may have put it there."""
+    """Return the key in a store.
+
+    Return None if users other than its owner may have put it there.
+    """
     with contextlib.suppress(OSError), open_plain(root / NAME, links=False)[0] as stream:
         facts = os.fstat(stream.fileno())
         if facts.st_uid == root.stat().st_uid and not facts.st_mode & (stat.S_IWGRP | stat.S_IRWXO):
@@ -40,13 +44,16 @@ def stored_key(root: Path) -> bytes | None:
 
 
 def read_key(root: Path, known: StoreKeyring) -> bytes | None:
-    """Return the key of a store, or None where there is none that the user believes."""
+    """Return a store's key if the user trusts it, or None."""
     key = stored_key(root)
     return key if key is not None and known.has(key) else None
 
 
 def is_private(root: Path) -> bool:
-    """Tell whether a store and its key are the user's, and the key is closed to all others."""
+    """Return whether a store and its key belong to the user alone.
+
+    The key must be closed to all others.
+    """
     try:
         key = (root / NAME).lstat()
         return root.stat().st_uid == key.st_uid == os.geteuid() and not key.st_mode & 0o077
@@ -55,15 +62,17 @@ def is_private(root: Path) -> bool:
 
 
 def make_key(root: Path, known: StoreKeyring, *, renew: bool = False) -> bytes | None:
-    """Return the key of a store, made where there is none, or None where the user believes none.
+    """Return the key of a store, made if missing.
 
-    A strange key in a store of the user alone gives way: the store may be a copy from another machine. One that a group
-    shares stays, because its members believe it.
+    Return None if the user does not trust it.
+
+    An unknown key in a store of the user alone is replaced: the store may be a copy from another machine. The key of a
+    store that a group shares stays, because the group trusts it.
 
     Args:
-        root: the directory of the store, which is there.
-        known: has the keys that the user believes.
-        renew: a strange key gives way in each store that the user owns.
+        root: the directory of the store, which exists.
+        known: has the keys that the user trusts.
+        renew: replace an unknown key in each store that the user owns.
     """
     try:
         number = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -82,7 +91,7 @@ def make_key(root: Path, known: StoreKeyring, *, renew: bool = False) -> bytes |
 
 
 def _renew(root: Path, known: StoreKeyring, strange: bytes | None) -> None:
-    """Give a store a fresh key, where it can be recorded and kept."""
+    """Give a store a fresh key, if it can be recorded and kept."""
     fresh = secrets.token_bytes(_SIZE)
     part = root / f"{NAME}.{secrets.token_hex(8)}"
     if not known.add(fresh):
@@ -98,7 +107,10 @@ def _renew(root: Path, known: StoreKeyring, strange: bytes | None) -> None:
 
 
 def _place(part: Path, root: Path, strange: bytes | None) -> None:
-    """Give the new key its name; of two processes that make one where there are no locks, the first wins."""
+    """Give the new key its name.
+
+    Without locks, two processes may each make a key, and the first one wins.
+    """
     try:
         (root / NAME).hardlink_to(part)
     except FileExistsError:
@@ -107,18 +119,21 @@ def _place(part: Path, root: Path, strange: bytes | None) -> None:
 
 
 def sign(key: bytes, name: str, content: bytes) -> bytes:
-    """Return the content with its signature as its first line; it holds for this name alone."""
+    """Return the content with its signature as its first line.
+
+    The signature is valid for this name alone.
+    """
     return _mac(key, name, content) + b"\n" + content
 
 
 def verify(key: bytes, name: str, data: bytes) -> bytes | None:
-    """Return the content of what `sign` returned, or None where this is another."""
+    """Return the signed content, or None if the signature differs."""
     content = unsigned(data)
     return content if hmac.compare_digest(_mac(key, name, content), data[:_DIGITS]) else None
 
 
 def unsigned(data: bytes) -> bytes:
-    """Return the content of what `sign` returned, whoever signed it."""
+    """Return the content of signed data without a check."""
     return data[_DIGITS + 1 :]
 
 

@@ -1,16 +1,16 @@
-"""Store: files by their sha256, and a memory of what was made from what.
+"""The store: files by sha256, and a memory of results.
 
     blobs/HH/HASH           content, read-only, verified when it is first used by a process
-    made/KEY                JSON: what was made from inputs with this key (layers, realised trees)
-    making/KEY              locked by the process that makes what this key stands for
-    kept/PATH-HASH          JSON: a lock file that is to be kept, and what its runs used
+    made/KEY                JSON: the results for inputs with this key (layers, realised trees)
+    making/KEY              locked by the process that makes the result of this key
+    kept/PATH-HASH          JSON: a lock file to keep, and the files that its runs used
     partial/HASH.MACHINE    downloads that were interrupted
     tmp/MACHINE.*           unfinished work; removed by the next process that finds its own one gone
     in-use                  locked by every process that uses the store
     key                     signs `made`, for users who know it: see `signature`
 
-The directory is private when this program makes it. Blobs are 0444 in it: folders of results hold hard links to them.
-Every file appears by rename, so an interrupted process leaves nothing half-written.
+The directory is private when this program makes it. Blobs are 0444 in it: output directories hold hard links to them.
+Every file appears by rename, so an interrupted process leaves no half-written file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def hash_file(path: Path) -> str:
 
 
 def hash_open(path: Path) -> tuple[str, os.stat_result]:
-    """Return the sha256 (hex) of a file, and which file it was: another may stand there meanwhile."""
+    """Return the sha256 (hex) of a file, and its stat.
+
+    The stat identifies the file, which may be replaced in the meantime.
+    """
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         found = os.fstat(stream.fileno())
@@ -67,39 +70,43 @@ def hash_open(path: Path) -> tuple[str, os.stat_result]:
 
 
 def is_still(path: Path, found: os.stat_result) -> bool:
-    """Tell whether the file that was found is still the one at this path."""
+    """Return whether a path still has the file that was found."""
     try:
         now = path.lstat()
     except FileNotFoundError:
         return False
-    # The number of a file that went away is given to the next one: the times tell them apart.
+    # The inode of a removed file is given to the next one: the times distinguish them.
     same = os.path.samestat(now, found) and now.st_size == found.st_size
     return same and (now.st_mtime_ns, now.st_ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
 
 
 def touch(path: Path) -> None:
-    """Let its time tell others that it is used, at most once an hour: locks may not reach other machines."""
+    """Refresh a path's time, at most once an hour.
+
+    Other machines then see it in use, even if locks do not reach them.
+    """
     with contextlib.suppress(OSError):  # not there, or not ours
         if time.time() - path.lstat().st_mtime > HOUR:
             os.utime(path, follow_symlinks=False)
 
 
 class DamagedError(FetchError):
-    """The bytes of a blob changed; it was removed."""
+    """The bytes of a blob changed, and it was removed."""
 
 
 class Used(Struct, frozen=True, kw_only=True):
-    """What was asked of a store, sorted: hashes of blobs, keys of `made`."""
+    """The requests to a store, sorted: hashes of blobs, keys of `made`."""
 
     blobs: tuple[Sha256, ...] = ()
     made: tuple[Sha256, ...] = ()
 
 
 class Store:
-    """A folder of blobs. Safe for several processes at once: all writes are renames.
+    """A directory of blobs, safe for several processes at once.
 
-    While it is used, nothing is removed from it by `sole`, where the file system has locks. `used` tells what
-    was asked for.
+    All writes are renames.
+
+    While it is used, `sole` removes no file from it, if the file system has locks. `used` has the requests so far.
     """
 
     def __init__(
@@ -111,9 +118,9 @@ class Store:
         """Use a directory as a store.
 
         Args:
-            root: the directory; it is made when something is first kept.
-            known: the keys that the user believes; by default those of the user who runs this process.
-            doubt: is called once, when results are first asked for and the user believes no key of the store.
+            root: the directory; it is made when the first file is kept.
+            known: the keys that the user trusts; by default those of the user of this process.
+            doubt: called once, at the first request for results, if the user does not trust the store's key.
         """
         self.root = root
         self.known = known or keyring()
@@ -129,13 +136,13 @@ class Store:
         self._key: bytes | None = None
         self._doubt: Callable[[Store], object] | None = doubt
         self._checked = False  # for links
-        self._here: dict[str, bytes] = {}  # what this process remembers where it believes no key
+        self._here: dict[str, bytes] = {}  # results that this process remembers without a trusted key
 
     def blob(self, sha256: str) -> Path:
-        """Return where a blob stands, or would stand; no check.
+        """Return the path of a blob, without a check.
 
         Raises:
-            FetchError: this is no sha256, so the lock that names it is none.
+            FetchError: this is not a sha256, so the lock is not valid.
         """
         if not _SHA256.fullmatch(sha256):
             raise FetchError(
@@ -144,7 +151,7 @@ class Store:
         return self.root / "blobs" / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
-        """Tell whether the blob is there. Its bytes are checked by `verified`."""
+        """Return whether the blob exists; `verified` checks its bytes."""
         if not _SHA256.fullmatch(sha256):
             return False
         self._hold()
@@ -153,14 +160,16 @@ class Store:
 
     @property
     def used(self) -> Used:
-        """What was asked for so far, and is there."""
+        """The existing files that were asked for so far."""
         blobs = sorted(sha256 for sha256 in tuple(self._blobs) if self.blob(sha256).is_file())
         made = sorted(key for key in tuple(self._made) if (self.root / "made" / key).is_file())
         return Used(blobs=tuple(blobs), made=tuple(made))
 
     @contextlib.contextmanager
     def sole(self) -> Iterator[bool]:
-        """Let no other process use the store; give whether that is known: some file systems have no locks.
+        """Lock the store for this process alone.
+
+        Yield False if the file system has no locks.
 
         Raises:
             FetchError: another process uses it.
@@ -181,19 +190,21 @@ class Store:
                     fcntl.flock(self._holder, fcntl.LOCK_SH)
 
     def make(self) -> None:
-        """Make the directory of the store, private, where it is not there.
+        """Make the store's private directory if it is missing.
 
         Raises:
-            FetchError: a link stands in it in the place of a directory.
+            FetchError: a link is at the path of a directory.
         """
         self._check_links()
         self.root.parent.mkdir(parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, exist_ok=True)
 
     def _check_links(self) -> None:
-        """Refuse a store in which links lead elsewhere: files there would be written over, or removed.
+        """Refuse a store with links that lead elsewhere.
 
-        The store itself may be one.
+        Files there would be overwritten or removed.
+
+        The store itself may be a link.
         """
         if self._checked:
             return
@@ -212,14 +223,16 @@ class Store:
 
     @contextlib.contextmanager
     def own_folder(self, above: str, name: str) -> Iterator[Path]:
-        """Give a folder in the store that the user alone writes to; its files need no signature to be believed.
+        """Yield a directory in the store for the user alone.
 
-        It stays where the user believes the key of the store and shares it with no group. Its name comes from the key,
-        so a store that is handed over cannot have it. Elsewhere it is removed afterwards.
+        Its files are trusted without a signature.
+
+        It stays if the user trusts the key of the store and shares it with no group. Its name depends on the key, so a
+        store that is handed over cannot have it. Otherwise it is removed afterwards.
 
         Args:
             above: a directory of the store.
-            name: tells the folder from others of that directory.
+            name: distinguishes it from others of that directory.
         """
         self._hold(make=True)
         self._key = self._believed() or make_key(self.root, self.known)
@@ -238,13 +251,19 @@ class Store:
         return bool(self.root.stat().st_mode & stat.S_IWGRP)
 
     def release(self) -> None:
-        """Let others remove things from the store, until it is used again. No thread may be at work with it."""
+        """Let others remove files from the store, until its next use.
+
+        No thread may be at work with it.
+        """
         with self._guard:
             self._let_go()
             self._holder, self._locked = None, False
 
     def _hold(self, *, make: bool = False) -> None:
-        """Hold the lock that says that the store is used, until this object goes."""
+        """Hold the lock that marks the store as used.
+
+        It is held for the life of this object.
+        """
         if self._holder is not None:
             return
         self._check_links()
@@ -259,21 +278,23 @@ class Store:
                 self._holder = number
 
     def _asked(self, asked: set[str], name: str, path: Path) -> None:
-        """Remember what is used, and let others see it."""
+        """Record a used file, and refresh its time for others."""
         if name not in asked:
             asked.add(name)
             touch(path)
 
     def verified(self, sha256: str, what: str) -> Path:
-        """Return the path of a blob whose bytes were checked by this process.
+        """Return the path of a blob after a check of its bytes.
+
+        This process checks each blob once.
 
         Args:
             sha256: the blob's hash (hex).
-            what: the name that the user knows it by.
+            what: the name that the user knows.
 
         Raises:
             DamagedError: its bytes changed; it is removed, so that the next run fetches or makes it again.
-            FetchError: it is not there.
+            FetchError: it is missing.
         """
         with self._hashing[sha256]:
             if sha256 not in self._verified:
@@ -301,17 +322,22 @@ class Store:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a private folder inside the store that is removed afterwards, and those of killed processes."""
+        """Yield a private directory inside the store.
+
+        It is removed afterwards, with those of killed processes.
+        """
         self._hold(make=True)
         with private_folder(self.root / "tmp", prefix=f"{machine()}.") as folder:
             yield folder
 
     def adopt(self, path: Path, sha256: str | None = None) -> str:
-        """Move a finished file of the store's own file system in, and return its sha256.
+        """Move a finished file into the store; return its sha256.
+
+        The file must be on the store's file system.
 
         Args:
-            path: a file below `scratch` or `partial`; it is gone afterwards.
-            sha256: its hash when the caller computed it while writing.
+            path: a file below `scratch` or `partial`; it no longer exists afterwards.
+            sha256: its hash, if the caller computed it while writing.
         """
         digest = sha256 or hash_file(path)
         target = self.blob(digest)
@@ -329,7 +355,10 @@ class Store:
         return digest
 
     def add(self, content: bytes) -> str:
-        """Keep bytes, and return their sha256; what is there already is not written again."""
+        """Keep bytes, and return their sha256.
+
+        Bytes that are already stored are not written again.
+        """
         digest = hashlib.sha256(content).hexdigest()
         self._hold()
         self._blobs.add(digest)
@@ -343,7 +372,10 @@ class Store:
             return self.adopt(path, digest)
 
     def recall(self, key: str) -> Any | None:
-        """Return what `remember` kept under the key, or None; what another key signed was never kept here."""
+        """Return the value that `remember` kept under a key, or None.
+
+        A value that another key signed counts as missing.
+        """
         self._hold()
         self._asked(self._made, key, self.root / "made" / key)
         content = self.signed(self.root / "made" / key)
@@ -353,12 +385,15 @@ class Store:
             return None
 
     def remember(self, key: str, value: Any) -> None:
-        """Keep a JSON value under a key (hex digest of what it was made from)."""
+        """Keep a JSON value under a key, the hex digest of its inputs."""
         self._made.add(key)
         self.keep_signed(self.root / "made" / key, json.dumps(value, sort_keys=True).encode())
 
     def signed(self, path: Path) -> bytes | None:
-        """Return the content of a file that `keep_signed` wrote, or None where it is not, or no longer, that file."""
+        """Return a valid signed file's content, or None.
+
+        `keep_signed` wrote the file.
+        """
         key = self._believed()
         if key is None:
             return self._here.get(str(path))
@@ -368,7 +403,10 @@ class Store:
             return None
 
     def _believed(self) -> bytes | None:
-        """Return the key of the store that the user believes; the first time that there is none, say so."""
+        """Return the store's trusted key.
+
+        Call `doubt` the first time that there is no such key.
+        """
         self._key = self._key or read_key(self.root, self.known)
         if self._key is None:
             with self._guard:
@@ -378,9 +416,9 @@ class Store:
         return self._key
 
     def keep_signed(self, path: Path, content: bytes) -> None:
-        """Write a file of the store, outside of `blobs`, that is believed again.
+        """Write a signed file of the store, outside of `blobs`.
 
-        Where the user believes no key of the store, nothing is written: this process alone remembers it.
+        If the user does not trust a key of the store, no file is written: only this process remembers the content.
         """
         self._hold(make=True)
         self._key = self._believed() or make_key(self.root, self.known)

@@ -1,4 +1,7 @@
-"""Listings in the store: what is in a tar, for whoever would otherwise read it all again."""
+"""Listings of tars in the store.
+
+They save reading the tars again.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ _LEVEL = 3
 
 
 def encode_listing(listing: Iterable[TarEntry]) -> bytes:
-    """Return a listing as JSON lines, compressed; names that are not UTF-8 keep their bytes."""
+    """Return a listing as compressed JSON lines.
+
+    Names that are not UTF-8 keep their bytes.
+    """
     lines = []
     for entry in listing:
         try:
             lines.append(msgspec.json.encode(entry))
-        except UnicodeEncodeError:  # msgspec takes no surrogates; they stand for bytes that are not UTF-8
+        except UnicodeEncodeError:  # msgspec takes no surrogates; they represent bytes that are not UTF-8
             lines.append(json.dumps(msgspec.structs.asdict(entry)).encode())
     return zstandard.ZstdCompressor(level=_LEVEL).compress(b"".join(line + b"\n" for line in lines))
 
@@ -38,14 +44,17 @@ def decode_listing(content: bytes) -> Iterator[TarEntry]:
 
 
 def keep_listing(tar: str, listing: Iterable[TarEntry], store: Store) -> str:
-    """Remember what is in the tar with this sha256, and return the sha256 of the blob that says it."""
+    """Remember a tar's entries; return the sha256 of the listing.
+
+    The tar is given by its sha256.
+    """
     blob = store.add(encode_listing(listing))
     store.remember(_key(tar), {"listing": blob})
     return blob
 
 
 def known_listing(tar: str, store: Store) -> str | None:
-    """Return the sha256 of the blob that lists the tar, or None where none is there undamaged."""
+    """Return the sha256 of a tar's undamaged listing, or None."""
     known = store.recall(_key(tar))
     if not isinstance(known, dict) or not isinstance(known.get("listing"), str):
         return None

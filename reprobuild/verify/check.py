@@ -1,4 +1,7 @@
-"""The checks themselves: containers are run, their answers are judged. A verdict is never remembered."""
+"""The checks of an image.
+
+Containers are run and their answers are judged. A verdict is never remembered.
+"""
 
 from __future__ import annotations
 
@@ -45,27 +48,27 @@ from reprobuild.verify.workload.judge import shown
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.run import OUTPUTS, Work, compare_work, seed_of_work, work_of_workload
 
-SEED = 42  # where nobody chose one
+SEED = 42  # the default seed
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
 THOROUGH_SECONDS = 4 * 3600
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True):
-    """What is to be checked, and how.
+    """The image to check, and the options of the check.
 
     Attributes:
         reference, manifest, tree: the image's name in the engine, and its digests.
-        expected: the probes that must be answered, by device; None where the image has no such smoke test.
+        expected: the probes that must be answered, by device; None if the image has no such determinism tests.
         now: in seconds since 1970.
-        control: run the controls, which must be seen drifting; without them the verdict is inconclusive.
-        smoke: run the smoke test; without it determinism is not known.
-        cpu_only: the CPU is enough for now, also for a torch built for CUDA.
-        gpus: which GPUs the containers get (`Task.gpus`).
-        gpus_optional: an engine that cannot give them leaves the GPU uncovered, and is no error.
+        control: run the controls, which must drift; without them the verdict is inconclusive.
+        smoke: run the determinism tests; without them determinism is not known.
+        cpu_only: skip the GPU checks, also for a torch built for CUDA.
+        gpus: the GPUs of the containers (`Task.gpus`).
+        gpus_optional: if the engine cannot provide them, the GPU is not covered, and this is not an error.
         thorough: hundreds of repeats.
-        smoke_only: neither the round trip nor the user's own work: the image is the same everywhere, machines are not.
-        probes: run these alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
+        smoke_only: skip the round trip and the workload: the image is the same everywhere, machines are not.
+        probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
         work: the command to run several times, if any.
     """
 
@@ -92,11 +95,13 @@ def verify_image(
     env: Mapping[str, str],
     say: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
-    """Check a loaded image: is it the captured environment, and does it compute the same bytes twice?
+    """Check the content and the determinism of a loaded image.
+
+    The content is compared with the captured environment.
 
     Args:
-        lock: what the image was made from.
-        say: told each step.
+        lock: the lock of the image.
+        say: logs each step.
 
     Raises:
         EngineError: the engine failed; a probe that fails is an answer, not an error.
@@ -145,7 +150,10 @@ def verify_image(
 def _smoke(
     lock: Lock, asked: CheckRequest, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
 ) -> tuple[Smoke | None, Smoke | None]:
-    """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
+    """Run the determinism tests on the CPU and the GPUs.
+
+    The GPUs are tested if torch is built for them and there are any.
+    """
     arrays = asked.expected is not None and "cpu" in asked.expected and bool(asked.expected["cpu"].libraries)
     if not asked.smoke or not (has_torch(lock) or arrays):
         return None, None
@@ -168,7 +176,10 @@ def _smoke(
 
 
 def _gpus_of_work(asked: CheckRequest, gpu: Smoke | None) -> str:
-    """Return the GPUs that the user's own work gets: those that nobody asked for only where the smoke test had them."""
+    """Return the GPUs of the workload.
+
+    GPUs that were not requested are used only if the determinism tests had them.
+    """
     had = gpu is not None and gpu.verdict != "not-covered"
     return "" if asked.cpu_only or (asked.gpus_optional and not had) else asked.gpus
 
@@ -179,17 +190,19 @@ def seed_of(lock: Lock) -> int:
 
 
 def has_torch(lock: Lock) -> bool:
-    """Tell whether the environment has torch, whoever brings it."""
+    """Return whether the environment has torch, from any source."""
     return "torch" in distributions(lock)
 
 
 def work_asked(
     lock: Lock, work: Work | None = None, ignored: tuple[str, ...] = (), runs: int = RUNS
 ) -> Work | None:
-    """Return the work to compare: the user's command, else the lock's workload, else None.
+    """Return the workload to compare, or None.
+
+    It is the user's command, or else the lock's workload.
 
     Raises:
-        UsageError: a number of runs is asked for, and there is no work.
+        UsageError: a number of runs is given, but no workload.
     """
     if work is None and lock.workload is None and runs != RUNS:
         raise UsageError(
@@ -200,10 +213,10 @@ def work_asked(
 
 
 def record_of(lock: Lock, work: Work, mounts: Mounts | None = None) -> WorkRecord:
-    """Return the entry of the work in a certificate.
+    """Return the workload's record in a verdict.
 
     Args:
-        mounts: what it mounted; None before anything is run.
+        mounts: its mounts; None before the first run.
     """
     return record(
         work.text, seed_of_work(work, seed_of(lock)), work.conditions, work.runs, workdir=work.workdir,
@@ -218,10 +231,10 @@ def _seeded(seed: int) -> dict[str, str]:
 def compare_lists(
     lock: Lock, container: Callable[..., Finished]
 ) -> tuple[list[RoundTripDifference], list[str]]:
-    """Capture again inside the image, and compare with what was captured.
+    """Capture again inside the image, and compare the lists.
 
     Returns:
-        The differences, and what there is to say about each list that the image did not give.
+        The differences, and a note on each list that the image did not give.
     """
     frozen = container(PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True)
     captured = container(PYTHON, f"{_RUNTIME}/capture.py", "-o", f"{OUTPUTS}/again", outputs=OUTPUTS)
@@ -245,9 +258,9 @@ def compare_lists(
 
 
 def _again(done: Finished) -> Snapshot | str:
-    """Return what a capture inside the image wrote, read as every snapshot is, or why it cannot be.
+    """Return the snapshot of a capture inside the image, or an error text.
 
-    Only files with the plain names that a capture gives: others are the image's own idea.
+    Only files with the plain names of a capture are read: the image may have added others.
     """
     files = {path.removeprefix("again/"): data for path, data in done.outputs.items()}
     plain = {name: data for name, data in files.items() if _PLAIN.fullmatch(name) and kind_of(name)}

@@ -1,6 +1,8 @@
-"""Verdict: what was checked, what came out, and what was not checked. A non-answer has a name of its own.
+"""The verdict: the checks, their results, and the gaps.
 
-`verdict.json` is this value, and is the certificate: months later `verify --against` compares with it.
+A missing answer has a name of its own.
+
+`verdict.json` is this value: months later `verify --against` compares with it.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from reprobuild.verify.workload.conditions import WorkRecord
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
 RoundTrip = Literal["exact", "explained", "residue", "not-run"]
-# Of one probe: `refused` is torch's refusal in strict mode, where its own text says that it refuses;
-# `informational` is what torch promises in no mode.
+# Of one probe: `refused` is torch's refusal in strict mode, as its own text documents; `informational` is a probe for
+# which torch promises no determinism in any mode.
 ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicable", "informational"]
 VERSION = 3
 
@@ -42,10 +44,10 @@ class Determinism(Struct, frozen=True, kw_only=True):
 
 
 class WorkComparison(Struct, frozen=True, kw_only=True):
-    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
+    """One artefact of two runs: name, verdict, and notes.
 
-    `details` are lines on what differs, what was excused, and how it was compared. `excused` counts the values that
-    were excused, by kind, and `warnings` are lines on NaN, on empty files, and on files that nothing compared.
+    `details` are lines on differences, excuses and the method of comparison. `excused` counts the excused values, by
+    kind, and `warnings` are lines on NaN, on empty files, and on files that were not compared.
     """
 
     name: Text
@@ -59,8 +61,8 @@ class WorkComparison(Struct, frozen=True, kw_only=True):
 class Mode(Struct, frozen=True, kw_only=True):
     """One probe in one mode.
 
-    `digest` is what all `runs` gave, and `again` what a second, fresh container gave; None where there is no one
-    digest. `upper` bounds the share of runs that drift, at 95 %: 3/N where none of N did (the rule of three).
+    `digest` is the common digest of all `runs`, and `again` that of a second, fresh container; None if there is no
+    single digest. `upper` bounds the share of runs that drift, at 95 %: 3/N if no run of N did (the rule of three).
     """
 
     verdict: Seen
@@ -77,7 +79,7 @@ Modes = Annotated[dict[ModeName, Mode], Meta(max_length=4)]
 
 
 class ProbeVerdict(Struct, frozen=True, kw_only=True):
-    """One probe: what torch's own text says of it, what was seen in each mode, and what that means."""
+    """One probe: torch's documentation, results by mode, and verdict."""
 
     name: Name
     kind: Text
@@ -90,7 +92,10 @@ class ProbeVerdict(Struct, frozen=True, kw_only=True):
 
 
 class ControlVerdict(Struct, frozen=True, kw_only=True):
-    """A control: `effective` where it was seen drifting by default, and no more in strict mode or once cured."""
+    """A control, which must drift by default and be cured.
+
+    It is `effective` if it drifted by default, and not in strict mode or with its cure.
+    """
 
     name: Name
     device: Device
@@ -100,7 +105,10 @@ class ControlVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Collectives(Struct, frozen=True, kw_only=True):
-    """Reductions over `world` processes, or GPUs, their controls, and by which `algorithms`, where NCCL tells."""
+    """Reductions over `world` processes or GPUs, with their controls.
+
+    `algorithms` are those that NCCL reports.
+    """
 
     verdict: V
     backend: Text = ""
@@ -112,13 +120,13 @@ class Collectives(Struct, frozen=True, kw_only=True):
 
 
 class Smoke(Struct, frozen=True, kw_only=True):
-    """The smoke test on one device, and all that its verdict follows from.
+    """The determinism tests on one device, with the verdict's reasons.
 
-    `hook` says whether what was drawn before anything was seeded was the same in both containers, and `start`
-    holds digests of those draws. `open` says why it is inconclusive. `left_out` are probes that were not run: they
-    take long, and `thorough` was not asked for. `stress` says why what was to disturb them did not, and
-    `threads` how many torch had in each mode. `libraries` counts the identical probes of each distribution where
-    the image has no torch; NumPy and what builds on it were probed then, and `strict` was one thread.
+    `hook` states whether the draws before any seeding were the same in both containers, and `start` holds digests of
+    those draws. `open` has the reasons if the verdict is inconclusive. `left_out` are probes that were not run: they
+    take long, and `thorough` was not requested. `stress` is the reason if the load did not disturb them, and `threads`
+    the number of torch's threads in each mode. `libraries` counts the identical probes of each distribution if the
+    image has no torch; then NumPy and libraries that build on it were probed, and `strict` was one thread.
     """
 
     device: Device
@@ -148,9 +156,11 @@ Code = Literal[
 
 
 class RoundTripDifference(Struct, frozen=True, kw_only=True):
-    """One line of a captured list that the image does not repeat, or that only the image has, and why.
+    """One difference between a captured list and the image.
 
-    `reason` is the code in words, empty where nothing explains it.
+    The captured line is not repeated by the image, or only the image has it.
+
+    `reason` is the code in words, empty if the difference is unexplained.
     """
 
     list: Text
@@ -161,7 +171,10 @@ class RoundTripDifference(Struct, frozen=True, kw_only=True):
 
 
 class Deviation(Struct, frozen=True, kw_only=True):
-    """Something that a certificate and this check say differently; None where one of them does not say it."""
+    """One difference between an earlier verdict and this check.
+
+    A value is None if that side does not have it.
+    """
 
     scope: Text
     name: Text
@@ -170,13 +183,13 @@ class Deviation(Struct, frozen=True, kw_only=True):
 
 
 class Against(Struct, frozen=True, kw_only=True):
-    """This check compared with an earlier certificate of the same image.
+    """The comparison with an earlier verdict of the same image.
 
-    `certificate` is the sha256 of its file. `platform` are differences of the machines, which explain others;
-    `failed` are digests that differ though the platform is the same, `other` those on another platform, and
-    `unmatched` is what only one of the two has, or was computed on another kind of device. `beside` are differences
-    that change no result, and explain none. `mounts` of the user's own work that were others, or have no digest: that
-    work is then not compared.
+    `certificate` is the sha256 of its file. `platform` are differences of the machines, which explain others; `failed`
+    are digests that differ though the platform is the same, `other` those on another platform, and `unmatched` those
+    that only one of the two has, or that were computed on another kind of device. `beside` are differences that change
+    no result, and explain no other difference. `mounts` are mounts of the workload that differ, or have no digest: the
+    workload is then not compared.
     """
 
     certificate: ImageDigest
@@ -192,10 +205,12 @@ class Against(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The certificate of one check: which image, with which seed, when, on what, and every answer.
+    """The verdict of one check, with all answers.
 
-    `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The
-    comparisons are of the user's own `work`. `engine` ran the containers, and `gpus` are those that were asked for.
+    It states the image, the seed, the time and the machine.
+
+    `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The comparisons
+    are of the workload, `work`. `engine` ran the containers, and `gpus` are the requested GPUs.
     """
 
     version: int
@@ -219,7 +234,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit code that this verdict calls for; the gravest wins."""
+        """The exit code of this verdict; the most severe one wins."""
         answers = (self.determinism.cpu, self.determinism.gpu, self.determinism.collectives)
         before = self.against.verdict if self.against else "same"
         if "drift" in answers or before == "differ":
@@ -229,7 +244,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
         open_answers = {"inconclusive", "not-covered"} & set(answers)
         nothing = (
             self.determinism.cpu == "not-run"
-        )  # the user's own work answers where the smoke test was left out
+        )  # the workload answers if the determinism tests were left out
         if open_answers or nothing or self.round_trip == "not-run" or before == "inconclusive":
             return InconclusiveError.exit_code
         return 0

@@ -1,1 +1,4 @@
-"""What a command wrote: put aside after it ended (`collect`), and compared with another run (`compare`)."""
+"""Output files of a command: collection and comparison.
+
+`collect` puts them aside after the command, and `compare` compares two runs.
+"""

@@ -1,4 +1,7 @@
-"""Files of arrays: safetensors, npy, and what is in a zip: npz, torch's checkpoints, anything else."""
+"""Files of arrays: safetensors, npy, and zip files.
+
+The zip files are npz, torch's checkpoints, and others.
+"""
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
@@ -37,7 +40,9 @@ _SAFETENSORS = {
 
 
 def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
-    """Return the arrays of a safetensors file by name, its metadata, and its header as written.
+    """Return arrays, metadata and raw header of a safetensors file.
+
+    The arrays are by name.
 
     https://github.com/huggingface/safetensors#format
     """
@@ -83,7 +88,7 @@ def compare_safetensors(one: str, two: str, found: "Collector") -> None:
 
 
 def read_npy(path: str, start: int = 0, length: "int | None" = None) -> "Array":
-    """Return the array of an npy file, or of one that begins at a place of another file.
+    """Return the array of an npy file, or of a part of a file.
 
     https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
     """
@@ -123,12 +128,18 @@ def _bytes(array: "Array") -> int:
 
 
 def room(folder: str) -> int:
-    """Return how many bytes may be unpacked into a folder: half of what is free there."""
+    """Return the bytes that may be unpacked into a directory.
+
+    They are half of the free space.
+    """
     return shutil.disk_usage(folder).free // 2
 
 
 class Zip:
-    """A zip file: its members by name, and each one's bytes; packed ones are unpacked into a folder."""
+    """A zip file: its members by name, and their bytes.
+
+    Compressed ones are unpacked into a directory.
+    """
 
     def __init__(self, path: str, scratch: str) -> None:
         self.path, self.scratch = path, scratch
@@ -175,7 +186,10 @@ class Zip:
         return FileSection(target, 0, os.path.getsize(target))
 
     def checkpoint(self) -> "str | None":
-        """Return what stands before the names of torch's checkpoint, None where it is none."""
+        """Return the name prefix in torch's checkpoint.
+
+        Return None for other files.
+        """
         found = [name for name in self.members if name.endswith("/data.pkl") and name.count("/") == 1]
         top = found[0][: -len("data.pkl")] if len(found) == 1 else None
         return top if top is not None and top + "version" in self.members else None
@@ -188,7 +202,7 @@ def _both(one: str, two: str) -> "Iterator[List[Zip]]":
 
 
 def compare_zip(one: str, two: str, found: "Collector") -> str:
-    """Compare two zip files, and return what they hold in words."""
+    """Compare two zip files; return a description of their content."""
     with _both(one, two) as zips:
         tops = [opened.checkpoint() for opened in zips]
         if None not in tops:
@@ -216,9 +230,11 @@ def _checkpoint(opened: "Zip", top: str) -> "Any":
 
 
 def _beside(zips: "List[Zip]", tops: "List[str]", found: "Collector") -> None:
-    """Compare what a checkpoint holds beside its pickle and storages: TorchScript's code and constants, the version.
+    """Compare a checkpoint's other members.
 
-    The id that torch writes is a checksum of all records, those of bytes that no tensor shows among them.
+    They are not its pickle and storages, but TorchScript's code and constants, and the version.
+
+    The id that torch writes is a checksum of all records, including bytes that no tensor shows.
     """
     for opened, top in zip(zips, tops):
         opened.members = {

@@ -1,20 +1,22 @@
-"""Run a command as process 1 of a container would, then put what it wrote into one folder, under numbers.
+"""A runner that collects a command's output files.
+
+It runs a command as process 1 of a container would, then puts the files into one directory, under numbers.
 
     python -I -S collect.py FOLDER PATTERN... -- CMD [ARG...]
 
-The exit code is the command's. A pattern is a path or a glob (`**` goes any depth), from the working directory on; a
-folder stands for all files in it. Afterwards FOLDER holds `index.json` and the matched files as `0`, `1`, ..., and
-nothing else, so that no more than is compared is brought out of the container, and no name that the command chose.
-Files are linked where that can be, and copied elsewhere. `index.json` is
+The exit code is the command's. A pattern is a path or a glob (`**` goes any depth), relative to the working directory;
+a directory means all files in it. Afterwards FOLDER holds `index.json` and the matched files as `0`, `1`, ..., and no
+other files, so that only compared files leave the container, and no names that the command chose. Files are linked if
+possible, and copied otherwise. `index.json` is
 
     {"code", "began", "ended", "host", "pid", "last", "zone",
      "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
      "there": {PATTERN that matched nothing: [names beside it]}, "others": [names], "other": number, "failed": ""}
 
 with `kind` one of file, folder (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
-unreadable; `written` is false for a file that was there before the command and did not change. `pid` is the number of
-the command's own process, `last` the last number that a process of the run can have, `zone` the seconds by which the
-container's clock is ahead of UTC, and `others` are files of FOLDER that no pattern named.
+unreadable; `written` is false for a file that existed before the command and did not change. `pid` is the number of the
+command's own process, `last` the last number that a process of the run can have, `zone` the seconds by which the
+container's clock is ahead of UTC, and `others` are files of FOLDER without a pattern.
 """
 
 import glob
@@ -37,14 +39,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-PART = ".part"  # the folder in which files are put aside, until all others are gone
+PART = ".part"  # the directory for files put aside, until all others are removed
 MOST = 10000  # files
-BESIDE = 20  # names that are told of a folder
+BESIDE = 20  # names of a directory in a report
 _SPECIAL = {stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
 
 
 def find(pattern: str) -> "List[str]":
-    """Return the paths that a pattern names; a folder among them is given as the files below it, if it has any."""
+    """Return the paths that a pattern matches.
+
+    A directory is replaced by the files below it, if it has any.
+    """
     plain = os.path.lexists(pattern) or not glob.has_magic(pattern)
     found = [pattern] if plain else sorted(glob.glob(pattern, recursive=True))
     paths = []
@@ -55,20 +60,20 @@ def find(pattern: str) -> "List[str]":
             for name in [*names, *(name for name in folders if os.path.islink(os.path.join(above, name)))]
         )
         if inside and os.path.islink(path):
-            paths.append(path)  # where it leads is a result, too
-        # A glob gives folders beside the files in them, which count once.
+            paths.append(path)  # the target of a link is a result, too
+        # A glob yields directories beside the files in them, which count once.
         paths += inside or ([path] if os.path.lexists(path) and (plain or not os.path.isdir(path)) else [])
     return sorted(set(map(os.path.normpath, paths)))
 
 
 def state(path: str) -> "Tuple[int, ...]":
-    """Return what changes where a file is written."""
+    """Return the facts that change if a file is written."""
     found = os.stat(path)
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def states(patterns: "List[str]") -> "Dict[str, Tuple[int, ...]]":
-    """Return the state of each file that the patterns name now."""
+    """Return the current state of each file of the patterns."""
     before = {}
     for pattern in patterns:
         for path in find(pattern):
@@ -78,7 +83,7 @@ def states(patterns: "List[str]") -> "Dict[str, Tuple[int, ...]]":
 
 
 def kind(path: str) -> str:
-    """Return what a path leads to; links are followed."""
+    """Return the kind of a path; links are followed."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -91,12 +96,12 @@ def kind(path: str) -> str:
 
 
 def put_aside(path: str, target: str) -> None:
-    """Give a file a second name, or copy it where that cannot be."""
+    """Give a file a second name, or copy it if that fails."""
     real = os.path.realpath(path)
     try:
         os.link(real, target)
     except OSError:
-        # One that is mostly holes takes all of its length in a copy.
+        # A file that is mostly holes takes all of its length in a copy.
         if os.path.getsize(real) > shutil.disk_usage(os.path.dirname(target)).free:
             raise ValueError("%s is larger than what is free" % readable(path)) from None
         with open(real, "rb") as source, open(target, "xb") as copy:
@@ -104,19 +109,25 @@ def put_aside(path: str, target: str) -> None:
 
 
 def readable(path: str) -> str:
-    """Return a path as text that can be shown and written as JSON, for no two paths the same."""
+    """Return a path as text for display and JSON.
+
+    Different paths have different texts.
+    """
     return path if path.isprintable() and "\\" not in path else ascii(path)[1:-1]
 
 
 def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ...]]") -> "Dict[str, Any]":
-    """Put what the patterns match aside, and return `files` and `there` of the index."""
+    """Put the matched files aside; return `files` and `there`.
+
+    These are parts of the index.
+    """
     part = os.path.join(folder, PART)
     os.mkdir(part)
     files: "List[Dict[str, Any]]" = []
     there: "Dict[str, List[str]]" = {}
     changed: "Dict[str, bool]" = {}
     stored: "Dict[str, Tuple[str, bool]]" = {}
-    numbers: "Dict[Tuple[int, int], str]" = {}  # a file of two names is put aside once: a tar has the second as a link
+    numbers: "Dict[Tuple[int, int], str]" = {}  # a file of two names is put aside once
     for pattern in patterns:
         paths = find(pattern)
         if not paths:
@@ -130,7 +141,7 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
             if os.path.islink(path):
                 entry["link"] = readable(os.readlink(path))
             if what == "file":
-                if path not in stored:  # the second name that it gets changes its state
+                if path not in stored:  # its second name changes its state
                     found = os.stat(path)
                     number = numbers.setdefault((found.st_dev, found.st_ino), str(len(numbers)))
                     target = os.path.join(part, number)
@@ -144,7 +155,10 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
 
 
 def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
-    """Return the files below the folder that no pattern named, by their names in it."""
+    """Return the files of the directory that no pattern matched.
+
+    They are given by their names in it.
+    """
     named = {entry["path"] for entry in files}
     found = []
     for above, _, names in os.walk(folder):
@@ -158,7 +172,10 @@ def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
 
 
 def beside(pattern: str) -> "List[str]":
-    """Return names in the first folder above a pattern that is there, the newest first."""
+    """Return names near a pattern, the newest first.
+
+    They are in the first existing directory above it.
+    """
     folder = os.path.dirname(os.path.abspath(pattern))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -168,7 +185,7 @@ def beside(pattern: str) -> "List[str]":
 
 
 def clear(folder: str) -> None:
-    """Leave nothing in a folder but what was put aside."""
+    """Remove all files of a directory except those put aside."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if name == PART:
@@ -185,16 +202,16 @@ def clear(folder: str) -> None:
 
 
 def last_process(first: int) -> int:
-    """Return the last number that the system gave to a process since the first one of the run."""
+    """Return the last process number since the run's first process."""
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    return max(first, child - 1)  # numbers may have begun anew
+    return max(first, child - 1)  # numbers may have wrapped around
 
 
 def main(argv: "List[str]") -> int:
-    """Run the command, put aside what it wrote, and return its exit code."""
+    """Run the command, collect its files, and return its exit code."""
     end = argv.index("--")
     folder, patterns, command = argv[0], argv[1:end], argv[end + 1 :]
     entrypoint.uncoerce_locale()

@@ -1,4 +1,6 @@
-"""Compare what a command wrote in two runs: JSON options in, one JSON document on standard output.
+"""A program that compares a command's output files of two runs.
+
+It reads JSON options, and writes one JSON document to standard output.
 
     python -I compare.py OPTIONS.json
 
@@ -6,8 +8,8 @@ with {"one": FOLDER, "two": FOLDER, "files": [{"name": "out.ckpt", "one": "0", "
       "runs": [{"began", "ended", "host", "pid", "zone", "last"}, {...}]}
 
 gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", "excused", "counts", "warnings",
-"notes"}]}, or {"ran": false, "why"}. Nothing in the files is run. Where a file cannot be read as what it seems to be,
-its bytes decide. Files of equal bytes are read, too: equal NaN, and equal nothing, are no results.
+"notes"}]}, or {"ran": false, "why"}. No content of the files is executed. If a file cannot be read in its apparent
+format, its bytes decide. Files of equal bytes are read, too: equal NaN, and equal empty files, are not results.
 """
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
@@ -43,7 +45,7 @@ _MEMORY = 4 << 30  # bytes that are always allowed: NumPy's threads reserve much
 
 
 def same_bytes(one: str, two: str) -> bool:
-    """Tell whether two files have the same bytes."""
+    """Return whether two files have the same bytes."""
     if os.path.getsize(one) != os.path.getsize(two):
         return False
     with open(one, "rb") as first, open(two, "rb") as second:
@@ -56,7 +58,10 @@ def same_bytes(one: str, two: str) -> bool:
 
 
 def format_of(name: str, path: str) -> str:
-    """Return what a file seems to be, by its first bytes, and by its name where those say too little."""
+    """Return a file's apparent format.
+
+    It follows from the first bytes, and from the name if they are not enough.
+    """
     with open(path, "rb") as file:
         head = file.read(4096)
     lower = name.lower()
@@ -78,20 +83,26 @@ def format_of(name: str, path: str) -> str:
         return "csv"
     first, _, rest = head.lstrip().partition(b"\n")
     if lower.endswith(".json"):
-        # Records that were added to a file one by one are no document.
+        # Records that were added to a file one by one are not a document.
         several = first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.lstrip()[:1] == b"{"
         return "JSON lines" if several else "JSON"
     return "JSON lines" if first.startswith(b"{") and first.rstrip().endswith(b"}") else "text"
 
 
 def _begins_safetensors(head: bytes, size: int) -> bool:
-    """Tell whether the first eight bytes are the length of a header that is there: a text's would be far too large."""
+    """Return whether a file begins with the length of its header.
+
+    The first eight bytes of a text would be far too large.
+    """
     length = int.from_bytes(head[:8], "little")
     return size > 8 and head[8:9] == b"{" and 2 <= length <= size - 8
 
 
 def compare_format(kind: str, name: str, one: str, two: str, found: "Collector") -> str:
-    """Compare two files of one format, and return the format in words; Unreadable where it is another."""
+    """Compare two files of one format; return its description.
+
+    Unreadable is raised if they have another format.
+    """
     if kind == "zip":
         return archives.compare_zip(one, two, found)
     if kind == "gzip":
@@ -121,7 +132,7 @@ _COMPARE = {
 
 
 def _unzipped(name: str, one: str, two: str, found: "Collector") -> str:
-    """Compare what two gzip files hold."""
+    """Compare the contents of two gzip files."""
     with tempfile.TemporaryDirectory() as folder:
         targets = [os.path.join(folder, which) for which in ("one", "two")]
         for path, target in zip((one, two), targets):
@@ -146,7 +157,7 @@ def _unzipped(name: str, one: str, two: str, found: "Collector") -> str:
 
 
 def compare_bytes(one: str, two: str, found: "Collector") -> None:
-    """Compare two files of which nothing is known."""
+    """Compare two files of unknown format."""
     sizes = [os.path.getsize(path) for path in (one, two)]
     if sizes[0] != sizes[1]:
         found.differ("%d and %d bytes" % (sizes[0], sizes[1]))
@@ -156,7 +167,7 @@ def compare_bytes(one: str, two: str, found: "Collector") -> None:
 
 
 def compare_files(name: str, one: str, two: str, rules: "ExcuseRules") -> "Dict[str, Any]":
-    """Return what is to be said about one artefact of two runs."""
+    """Return the report on one artefact of two runs."""
     found, how, same = Collector(rules), "bytes", same_bytes(one, two)
     kinds = format_of(name, one), format_of(name, two)
     try:
@@ -166,9 +177,9 @@ def compare_files(name: str, one: str, two: str, rules: "ExcuseRules") -> "Dict[
             how = compare_format(kinds[0], name, one, two, found)
         if same:
             found.notes.clear()
-            found.count = 0  # equal bytes are equal, whatever a reader makes of them
+            found.count = 0  # equal bytes are equal, even if a reader finds differences
             found.differences.clear()
-    except Exception as err:  # hostile or damaged: what it is made of can raise anything
+    except Exception as err:  # untrusted or damaged: its content can raise any error
         found, how = Collector(rules), "bytes"
         why = err if isinstance(err, UnreadableError) else "%s: %s" % (type(err).__name__, ascii(str(err)))
         found.note("not read as %s: %s" % (kinds[0], why))
@@ -186,7 +197,10 @@ def compare_files(name: str, one: str, two: str, rules: "ExcuseRules") -> "Dict[
 
 
 def _hollow(how: str, found: "Collector") -> str:
-    """Return why files that are equal say nothing of the work: their arrays are NaN, or they hold nothing at all."""
+    """Return why equal files are not evidence.
+
+    Their arrays are NaN, or they are empty.
+    """
     if found.numbers and 2 * found.nans >= found.numbers:
         return "%d of %d numbers are NaN, which is equal whatever was computed" % (found.nans, found.numbers)
     if not found.values and how in _HOLDERS:
@@ -200,7 +214,7 @@ _HOLDERS = frozenset(
 
 
 def short(told: "List[str]") -> "List[str]":
-    """Return lines that are not endless: keys come from the files."""
+    """Return shortened lines: keys come from the files."""
     return [line if len(line) <= LONGEST else line[:LONGEST] + "..." for line in told]
 
 
@@ -238,13 +252,16 @@ def answer(text: str) -> "Dict[str, Any]":
             )
             for item in ask["files"]
         ]
-    except Exception as err:  # whatever it is, it is the answer
+    except Exception as err:  # any error becomes the answer
         return {"ran": False, "why": ascii("%s: %s" % (type(err).__name__, err))[1:-1][:500]}
     return {"ran": True, "files": files}
 
 
 def limit_memory() -> None:
-    """Let a file that is built to fill the memory fail in this program, which then compares its bytes."""
+    """Limit this program's memory.
+
+    A file that is built to fill the memory then fails here, and its bytes are compared.
+    """
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = max(_MEMORY, whole // 2)

@@ -1,4 +1,6 @@
-"""How far apart numbers are: elements that differ, ULP, absolute and relative distance; by bytes, not by value.
+"""Distances of numbers: differing elements, ULP, absolute and relative.
+
+Elements are compared by bytes, not by value.
 
 `+0.0` and `-0.0`, and two NaNs with other payloads, are different bytes and are counted as such; NaNs and infinities
 have no distance. The distance of two floating-point numbers in units in the last place (ULP) is the number of
@@ -15,12 +17,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-BLOCK = 1 << 16  # bytes that are compared at once; what is equal is not looked at more closely
-LOOK = 2_000_000  # differing elements that are looked at without NumPy, which is a hundred times faster
+BLOCK = 1 << 16  # bytes that are compared at once; equal ones are not examined further
+LOOK = 2_000_000  # differing elements to examine without NumPy, which is a hundred times faster
 
 
 class ElementType:
-    """A type of elements: its width in bytes, its form, and for floating point the bits of its mantissa."""
+    """A type of elements: width in bytes, form, mantissa bits.
+
+    The last one is for floating point.
+    """
 
     def __init__(self, width: int, form: str, mantissa: int = 0, finite: bool = False) -> None:
         self.width, self.form, self.mantissa = width, form, mantissa
@@ -42,7 +47,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class Tally:
-    """What is known of the elements that differ."""
+    """The statistics of differing elements."""
 
     def __init__(self, kind: "ElementType") -> None:
         self.kind = kind
@@ -54,11 +59,14 @@ class Tally:
 
     @property
     def partial(self) -> bool:
-        """Return whether only some of what differs was looked at."""
+        """Whether only some differing elements were examined."""
         return self.looked < self.differing
 
     def add(self, at: int, one: bytes, two: bytes) -> None:
-        """Count the elements of two pieces of equal length, which begin at element `at`."""
+        """Count the elements of two pieces of equal length.
+
+        They begin at element `at`.
+        """
         numpy = _numpy() if len(one) > 4096 else None
         if numpy is not None:
             self._add_with(numpy, at, one, two)
@@ -74,7 +82,7 @@ class Tally:
                     self._look(a, b)
 
     def _look(self, a: int, b: int) -> None:
-        """Take in two elements with other bits."""
+        """Record two elements with different bits."""
         kind = self.kind
         if kind.form == "raw":
             return
@@ -100,7 +108,7 @@ class Tally:
             self.relative = max(self.relative, absolute / size)
 
     def _add_with(self, numpy: "Any", at: int, one: bytes, two: bytes) -> None:
-        """Do the same with NumPy."""
+        """Count the elements with NumPy."""
         kind = self.kind
         bits = [numpy.frombuffer(piece, "<u%d" % kind.width) for piece in (one, two)]
         where = numpy.flatnonzero(bits[0] != bits[1])
@@ -148,9 +156,12 @@ class Tally:
 
 
 def specials(kind: "ElementType", piece: bytes) -> "Tuple[int, int]":
-    """Return how many elements of floating point are NaN, and how many infinite: by their bits."""
+    """Return the numbers of NaN and infinite elements.
+
+    The bits of floating-point elements decide.
+    """
     mantissa = (1 << kind.mantissa) - 1
-    most = ((1 << (8 * kind.width - 1)) - 1) & ~mantissa  # the largest exponent, above which no number is
+    most = ((1 << (8 * kind.width - 1)) - 1) & ~mantissa  # the largest exponent; only NaN is above it
     numpy = _numpy() if len(piece) > 4096 else None
     if numpy is not None:
         number = numpy.dtype("u%d" % kind.width).type
@@ -166,7 +177,7 @@ def specials(kind: "ElementType", piece: bytes) -> "Tuple[int, int]":
 
 
 def decode(bits: int, kind: "ElementType") -> float:
-    """Return the number that the bits of an element mean."""
+    """Return the number that an element's bits represent."""
     if kind.width == 8:
         return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
     if kind.width == 4 or (kind.width == 2 and kind.mantissa == 7):
@@ -184,14 +195,17 @@ def decode(bits: int, kind: "ElementType") -> float:
 
 
 def steps(one: float, two: float) -> int:
-    """Return the distance of two finite numbers of Python in ULP."""
+    """Return the distance of two finite Python floats in ULP."""
     kind = KINDS["float64"]
     a, b = (struct.unpack("<Q", struct.pack("<d", value))[0] for value in (one, two))
     return abs(_ordered(a, kind) - _ordered(b, kind))
 
 
 def _ordered(bits: int, kind: "ElementType") -> int:
-    """Return a number that is one more for the next representable number; both zeros are 0."""
+    """Return an integer that rises by one with each number.
+
+    Numbers are the representable ones; both zeros are 0.
+    """
     top = 1 << (8 * kind.width - 1)
     return -(bits - top) if bits & top else bits
 
@@ -201,7 +215,7 @@ def _whole(bits: int, width: int, signed: bool) -> int:
 
 
 def _values(numpy: "Any", bits: "Any", kind: "ElementType") -> "Any":
-    """Return the numbers that bits mean, as float64."""
+    """Return the numbers of bit patterns, as float64."""
     if kind.width == 1:
         return numpy.array([decode(number, kind) for number in range(256)])[bits]
     if kind.width == 2 and kind.mantissa == 7:
@@ -213,19 +227,22 @@ _found: "List[Any]" = []
 
 
 def _numpy() -> "Any":
-    """Return NumPy where the image has it, else None."""
+    """Return the image's NumPy, or None."""
     if not _found:
         try:
             from importlib import import_module
 
             _found.append(import_module("numpy") if sys.byteorder == "little" else None)
-        except Exception:  # whatever a broken NumPy raises: it is not the subject
+        except Exception:  # any error of a broken NumPy: it is not the subject
             _found.append(None)
     return _found[0]
 
 
 def place(index: int, shape: "Sequence[int]") -> str:
-    """Return where an element is, by the number of elements before it, as the index of an array of that shape."""
+    """Return the array index of an element.
+
+    The element is given by the number of elements before it.
+    """
     indices = []
     for size in reversed(shape):
         indices.append(index % size if size else 0)
@@ -234,7 +251,7 @@ def place(index: int, shape: "Sequence[int]") -> str:
 
 
 def describe(tally: "Tally", elements: int, shape: "Optional[Sequence[int]]", pairs: bool = False) -> str:
-    """Return what differs in words."""
+    """Describe the differences."""
     parts = ["%d of %d elements differ" % (tally.differing, elements)]
     if tally.first is not None:
         at = tally.first // 2 if pairs else tally.first

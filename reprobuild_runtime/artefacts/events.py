@@ -1,7 +1,9 @@
-"""Event files of TensorBoard: records of TensorFlow's framing, each an `Event` of protocol buffers.
+"""Event files of TensorBoard.
 
-An event is read into a dictionary with its time, its step and its values by tag; what has no name here is compared as
-bytes. The checksums of lengths are checked, those of contents are not: contents are compared.
+They are records in TensorFlow's framing, each an `Event` of protocol buffers.
+
+An event is read into a dictionary with its time, its step and its values by tag; fields without a name here are
+compared as bytes. The checksums of lengths are checked, those of contents are not: contents are compared.
 """
 
 import os
@@ -36,7 +38,7 @@ _TABLE = _checksums()
 
 
 def masked_checksum(data: bytes) -> int:
-    """Return the CRC-32C of bytes as the framing masks it."""
+    """Return the CRC-32C of bytes, masked as in the framing."""
     value = 0xFFFFFFFF
     for byte in data:
         value = _TABLE[(value ^ byte) & 255] ^ value >> 8
@@ -45,7 +47,7 @@ def masked_checksum(data: bytes) -> int:
 
 
 def is_event_file(name: str, head: bytes) -> bool:
-    """Tell whether a file is named as an event file, and begins as one."""
+    """Return whether a file has the name and start of an event file."""
     if ".tfevents." not in os.path.basename(name) or len(head) < 12:
         return False
     return struct.pack("<I", masked_checksum(head[:8])) == head[8:12]
@@ -96,7 +98,7 @@ def _event(data: bytes) -> "Dict[str, Any]":
 
 
 def _summary(number: int, kind: int, data: "Any") -> "Dict[str, Any]":
-    """Return one value of a summary: its tag, its number, and all else of it."""
+    """Return one value of a summary: tag, number, and the rest."""
     if (number, kind) != (_VALUE, _BYTES):
         return {"field %d" % number: data}
     value: "Dict[str, Any]" = {}
@@ -111,14 +113,14 @@ def _summary(number: int, kind: int, data: "Any") -> "Dict[str, Any]":
 
 
 def _put(into: "Dict[str, Any]", name: str, value: "Any") -> None:
-    """Set a key that may have several values, which stay in their order."""
+    """Set a key that may have several values, kept in order."""
     if name in into:
         name = "%s, %d" % (name, len(into))
     into[name] = value
 
 
 def _fields(data: bytes) -> "Iterator[Tuple[int, int, Any]]":
-    """Give the number, the wire type and the value of each field of a message."""
+    """Yield number, wire type and value of each message field."""
     place = 0
     for _ in range(_MOST):
         if place >= len(data):

@@ -1,9 +1,9 @@
-"""The values in which two runs of one command may differ.
+"""Values that may differ between two runs of a command.
 
-By default a value is excused only where its form proves its meaning (a moment within its run, the run's own host or
-process, a random uuid, an address) and where its place is the envelope of a log: the beginning of a line, a top-level
-key of a record. Beyond that `loggers.json` lists the times and rates of known loggers, and `--ignore` names the rest.
-A tensor is never excused, and each excuse is counted.
+By default a value is excused only if its form proves its meaning (a moment within its run, the run's own host or
+process, a random uuid, an address) and if it is in the envelope of a log: the beginning of a line, a top-level key of a
+record. Beyond that `loggers.json` lists the times and rates of known loggers, and `--ignore` names the rest. A tensor
+is never excused, and each excuse is counted.
 """
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     Excuse = Tuple[str, str]  # the kind that is counted, and the rule in words
 
 IGNORED = "ignored"
-_LONGEST = 1 << 17  # characters of a text in which anything is excused
+_LONGEST = 1 << 17  # characters of a text that may have excuses
 _TOKENS = 12  # of an envelope
 _OWN = re.compile(r"\d{1,10}")
 _PROCESS = re.compile(r"pid[ =:](\d{1,10})")
 _WORDY = 8  # characters of a host's name that no other text has by chance
 _NUMBER = r"[-+]?(?:\d[\w.]*(?:[eE][-+]\d+)?|\.\d+)"
-# Bounded, and begun at no letter within a word, so that a long line without any key is not read over and over.
+# Bounded, and not begun within a word, so that a long line without any key is not read over and over.
 _KEY = re.compile(
     r"(?<!\w)([A-Za-z_][\w./-]{0,99})([\"']?\s{0,9}[=:]\s{0,9}|\s{1,9}(?=[-+.]?\d))"
     r"(\d+(?::\d\d)+(?:\.\d+)?|" + _NUMBER + r"[\w.+-]*%?|\"[^\"]*\"|'[^']*'|[^\s,;|&(){}\[\]]+)"
@@ -39,13 +39,19 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def plain(key: str) -> str:
-    """Return a key as the rules spell it: small letters and digits, words parted by `_`."""
+    """Return a key in the spelling of the rules.
+
+    It has small letters and digits, and words separated by `_`.
+    """
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key)
     return re.sub(r"[^a-z0-9]+", "_", parted.lower()).strip("_")
 
 
 def _phrase(wanted: str) -> "Pattern[str]":
-    """Return the pattern of an ignored text: `#` is a number in it; without one, the number after it is meant."""
+    """Return the pattern of an ignored text.
+
+    `#` is a number in it; without one, the number after it is ignored.
+    """
     spelled = wanted if "#" in wanted else wanted + " #"
     parts = [
         (r"\s{0,9}" if part[:1].isspace() else "")
@@ -72,20 +78,20 @@ def _woven(parts: "List[str]") -> "Tuple[str, ...]":
 
 
 class Piece:
-    """A text in which what may differ has given way to marks, and what stood there."""
+    """A text with marks for parts that may differ, and those parts."""
 
     def __init__(self) -> None:
         self.parts: "List[str]" = []
         self.marks: "List[Tuple[Excuse, str]]" = []
 
     def mark(self, excuse: "Excuse", text: str) -> str:
-        """Note what stands in a place, and return the mark for it."""
+        """Record a part of the text, and return its mark."""
         self.marks.append((excuse, text))
         return "<%s>" % excuse[1]
 
 
 class ExcuseRules:
-    """The rules, for two runs and with the keys that the user ignores."""
+    """The rules for two runs, with the user's ignored keys."""
 
     def __init__(self, runs: "Sequence[Run]", ignored: "Sequence[str]" = ()) -> None:
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "excuses.json")
@@ -101,17 +107,22 @@ class ExcuseRules:
         self._between = re.compile(data["between"])
 
     def ignores(self, key: str) -> bool:
-        """Tell whether the user ignores a key."""
+        """Return whether the user ignores a key."""
         return any(fnmatchcase(plain(key), wanted) for wanted in self.ignored)
 
     def metadata(self, key: "Any") -> bool:
-        """Tell whether a top-level key leads to what is said of a run: `meta`, `environment`."""
+        """Return whether a top-level key has metadata of a run.
+
+        Examples are `meta` and `environment`.
+        """
         return isinstance(key, str) and self._metadata.fullmatch(plain(key)) is not None
 
     def excuse(
         self, key: "Optional[str]", one: "Any", two: "Any", envelope: bool = False, granted: "Any" = None
     ) -> "List[Excuse]":
-        """Return the rules that let two values differ; none if the difference counts.
+        """Return the rules that excuse a difference of two values.
+
+        The list is empty if the difference counts.
 
         Args:
             envelope: the key is a top-level one of a record, or one of its metadata.
@@ -142,7 +153,9 @@ class ExcuseRules:
         return all(isinstance(value, str) and _RANDOM.fullmatch(value) for value in (one, two))
 
     def texts(self, one: str, two: str, line: bool = True) -> "List[Excuse]":
-        """Return the rules that let two texts differ; none if a difference counts.
+        """Return the rules that excuse a difference of two texts.
+
+        The list is empty if a difference counts.
 
         Args:
             line: they are lines of a log, which begin with an envelope, and may be a known logger's.
@@ -158,7 +171,7 @@ class ExcuseRules:
                 return []
             if was != now:
                 found.append(excuse)
-        # Padding beside a number that may differ is all that is left.
+        # Only padding beside a number that may differ is left.
         return found or ([("spaces", "spaces")] if first.marks and one != two else [])
 
     def _reduced(self, text: str, run: "Run", line: bool) -> "Piece":
@@ -174,7 +187,10 @@ class ExcuseRules:
         return piece
 
     def _envelope(self, text: str, run: "Run", piece: "Piece") -> int:
-        """Take in the beginning of a line: moments, the host, the process, and between them levels and brackets."""
+        """Read the envelope at the beginning of a line.
+
+        It has moments, the host, the process, and between them levels and brackets.
+        """
         for prefix in self.loggers.prefixes:
             match = prefix.match(text)
             if match and self._of_prefix(match, run, piece):
@@ -195,7 +211,10 @@ class ExcuseRules:
         return kept
 
     def _of_prefix(self, match: "Match[str]", run: "Run", piece: "Piece") -> bool:
-        """Take in a prefix of a known logger, in which a moment of another run is none."""
+        """Read a known logger's prefix.
+
+        A moment outside of the run is not excused.
+        """
         parts = match.groupdict()
         moment = "%s/%s %s" % (parts["month"], parts["day"], parts["clock"])
         if moments.at(moment, 0, run) != len(moment):
@@ -207,7 +226,10 @@ class ExcuseRules:
         return True
 
     def _token(self, text: str, begin: int, run: "Run", after: bool) -> "Tuple[str, Optional[int]]":
-        """Return what begins at a place, and where it ends; a short name of a host counts after a moment only."""
+        """Return the kind and end of the token at a position.
+
+        A short name of a host counts after a moment only.
+        """
         end = moments.at(text, begin, run)
         if end is not None:
             return "time", end
@@ -266,7 +288,7 @@ class ExcuseRules:
         return text
 
 
-# uuid4(), with and without its dashes: the version and the variant have their places.
+# uuid4(), with and without its dashes: the version and the variant have fixed positions.
 _RANDOM = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}"
 )
@@ -281,5 +303,8 @@ def _inside_word(text: str, begin: int, end: int) -> bool:
 
 
 def _alike(one: str, two: str) -> bool:
-    """Tell whether two names are too much alike to be drawn: `tmpresnet18` and `tmpresnet50`."""
+    """Return whether two names are too similar to be random.
+
+    An example is `tmpresnet18` and `tmpresnet50`.
+    """
     return one != two and sum(a == b for a, b in zip(one[-8:], two[-8:])) > 3

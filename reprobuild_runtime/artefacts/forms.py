@@ -1,4 +1,7 @@
-"""The values that a comparison knows beside Python's own, and a text for each that differs where the values differ."""
+"""Values beyond Python's own, and their canonical texts.
+
+The texts differ if and only if the values differ.
+"""
 
 import hashlib
 import re
@@ -13,24 +16,33 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 DEEPEST = 200
-_LONGEST = 1000  # characters of a text; a longer one gives way to its digest
+_LONGEST = 1000  # characters of a text; a longer one is replaced by its digest
 _MOST = 200_000  # parts of objects that lead to a ring: such an object has a text of its own at each place
 _NAME = re.compile(r"[\w.<>]+")
 
 
 class Opaque:
-    """An object of a class that is not made here: its name, all that it was made of, and in which steps."""
+    """An object of a class that is not created here.
+
+    It has its name, its parts, and the steps of its creation.
+    """
 
     def __init__(self, name: str, parts: "Iterable[Any]" = (), steps: str = "") -> None:
         self.name, self.parts, self.steps = name, list(parts), steps
 
 
 class Members(Opaque):
-    """A set, whose members have no order. Two objects of equal content are two members."""
+    """A set: its members have no order.
+
+    Two objects of equal content are two members.
+    """
 
 
 class OrderedDict(dict):  # type: ignore[type-arg]  # not to be written so before Python 3.9
-    """An ordered dictionary, which may have attributes: those of a module's state hold its version."""
+    """An ordered dictionary, which may have attributes.
+
+    Those of a module's state hold its version.
+    """
 
     attributes: "Sequence[Any]" = ()
 
@@ -41,7 +53,10 @@ class OrderedDict(dict):  # type: ignore[type-arg]  # not to be written so befor
 
 
 class Exact(float):
-    """A number with more digits than a float holds; `digits` is the number with all of them."""
+    """A number with more digits than a float holds.
+
+    `digits` is the number with all of them.
+    """
 
     digits: "Decimal"
 
@@ -54,15 +69,21 @@ def type_name(value: "Any") -> str:
 
 
 def canonical(value: "Any") -> str:
-    """Return a text that is the same for equal values alone: of one type, and floats of one bit pattern."""
+    """Return a text that only equal values share.
+
+    They are of one type, and floats have one bit pattern.
+    """
     return Forms().of(value)
 
 
 class Forms:
-    """The canonical texts of many values; each shared object is looked at once."""
+    """The canonical texts of many values.
+
+    Each shared object is read once.
+    """
 
     def __init__(self) -> None:
-        self._known: "Dict[int, Tuple[Any, str]]" = {}  # an id is only good while its object lives
+        self._known: "Dict[int, Tuple[Any, str]]" = {}  # an id is only valid while its object lives
         self._open: "Dict[int, int]" = {}
         self._rings = 0
 
@@ -71,7 +92,10 @@ class Forms:
         return self._form(value)[0]
 
     def _form(self, value: "Any") -> "Tuple[str, bool]":
-        """Return the text, and whether a ring is in it: such a text counts for its place alone."""
+        """Return the text, and whether it has a ring.
+
+        A text with a ring is valid only at its position.
+        """
         text = _single(value)
         if text is not None:
             return (text if len(text) <= _LONGEST else _digest("", [text])), False
@@ -152,10 +176,10 @@ def _digest(name: str, texts: "List[str]") -> str:
 
 
 def reached(value: "Any", parts: "Any") -> "Set[int]":
-    """Return the ids of the objects that a value leads to.
+    """Return the ids of all objects reachable from a value.
 
     Args:
-        parts: gives what an object is made of; empty for a single value.
+        parts: returns the parts of an object; empty for a single value.
     """
     seen: "Set[int]" = set()
     left = [value]

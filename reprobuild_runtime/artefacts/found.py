@@ -1,4 +1,7 @@
-"""What was found in one artefact: differences, what was excused, notes; bounded, since files may differ everywhere."""
+"""The findings on one artefact: differences, excuses, notes.
+
+Their number is limited, because files may differ everywhere.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -6,21 +9,21 @@ if TYPE_CHECKING:
 
     from reprobuild_runtime.artefacts.excuses import ExcuseRules
 
-TOLD = 20  # differences that are told in words
-MOST = 100  # excused keys that are told
-LONGEST = 120  # characters of a value that are quoted
+TOLD = 20  # differences in a report
+MOST = 100  # excused keys in a report
+LONGEST = 120  # characters of a quoted value
 
 
 class UnreadableError(Exception):
-    """A file is not of the format that it seems to be of."""
+    """A file does not have its apparent format."""
 
 
 class Collector:
-    """Collects what is found.
+    """The findings of a comparison.
 
     Attributes:
-        counts: how many values were excused, by kind.
-        strange: how many values are NaN or infinite, by place, up to some places.
+        counts: the numbers of excused values, by kind.
+        strange: the numbers of NaN or infinite values, by place, up to some places.
         numbers, nans: floating-point elements of arrays, and those of them that are NaN.
         values: elements and single values of all kinds.
     """
@@ -36,13 +39,13 @@ class Collector:
         self.places = self.numbers = self.nans = self.values = 0
 
     def differ(self, text: str) -> None:
-        """Note a difference."""
+        """Record a difference."""
         self.count += 1
         if len(self.differences) < TOLD:
             self.differences.append(text)
 
     def note(self, text: str) -> None:
-        """Note what is to be known of the comparison, once."""
+        """Record a note on the comparison, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -56,11 +59,13 @@ class Collector:
         envelope: bool = False,
         granted: "Any" = None,
     ) -> None:
-        """Note that two single values differ, in words `text`, unless a rule excuses it.
+        """Record a difference of two single values, unless excused.
+
+        `text` describes it.
 
         Args:
             where: place and key, for people.
-            key: the key that leads to the values, None where there is none.
+            key: the key that leads to the values, None without a key.
             envelope, granted: see `Rules.excuse`.
         """
         name = key if isinstance(key, str) else None
@@ -69,7 +74,7 @@ class Collector:
         )
 
     def line(self, where: str, one: str, two: str) -> None:
-        """Note that two lines of a log differ, unless rules excuse it."""
+        """Record a difference of two log lines, unless excused."""
         text = "%s and %s" % (quoted(one), quoted(two))
         self._excused_or_not(self.rules.texts(one, two), "text", where, text)
 
@@ -80,12 +85,12 @@ class Collector:
             self.excuse(key, kind, name, where, text)
 
     def excuse(self, key: str, kind: str, name: str, where: str, text: str) -> None:
-        """Note what a rule excused."""
+        """Record an excused difference."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.excused.setdefault((key[:LONGEST], name), [0, where, text])[0] += 1
 
     def see(self, where: str, nans: int, infinite: int, total: int) -> None:
-        """Note which of the floating-point numbers in a place are none, or infinite."""
+        """Record the NaN and infinite numbers at a place."""
         if not nans and not infinite:
             return
         self.places += 1
@@ -94,13 +99,13 @@ class Collector:
             self.strange.setdefault(where or "at the top", "%s of %d" % (", ".join(said), total))
 
     def warnings(self) -> "List[str]":
-        """Return where NaN and infinities are, in words."""
+        """Return the places of NaN and infinities, in words."""
         told = ["%s: %s" % item for item in self.strange.items()]
         more = self.places - len(told)
         return [*told, "and in %d places more" % more] if more > 0 else told
 
     def excuses(self) -> "List[str]":
-        """Return what was excused, in words: one line for each key and rule."""
+        """Return the excuses in words, a line for each key and rule."""
         told = [
             "%s (%s): %d time%s, the first %s: %s" % (key, name, count, "s" * (count != 1), where, text)
             for (key, name), (count, where, text) in list(self.excused.items())[:MOST]
@@ -110,7 +115,10 @@ class Collector:
 
 
 def quoted(value: "Any") -> str:
-    """Return a value as it is written in Python, cut short; never a control character."""
+    """Return a value in Python's notation, shortened.
+
+    It has no control characters.
+    """
     if isinstance(value, (bytes, str)) and len(value) > LONGEST:
         return "%s of %d: %s..." % (type(value).__name__, len(value), ascii(value[:LONGEST]))
     if isinstance(value, int) and value.bit_length() > 256:

@@ -1,4 +1,4 @@
-"""Text: JSON, JSON lines, CSV, and logs, line by line."""
+"""Text files: JSON, JSON lines, CSV, and logs by line."""
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 LONGEST = 16 << 20  # bytes of one line
-LONGEST_DRAWN = 1 << 17  # characters of a line in which bars and NaN are looked for
+LONGEST_DRAWN = 1 << 17  # characters of a line to search for bars and NaN
 WHOLE = 256 << 20  # bytes of a JSON document
-_UP = "\x1b[A"  # the cursor goes up: a bar below another one was drawn, and goes away
+_UP = "\x1b[A"  # the cursor goes up: a bar below another one was drawn, and is erased
 _HELD = 8  # lines that a cursor can go up
 _PERCENT = re.compile(r"\s*\d{1,3}(?:\.\d+)? ?%\s*")
 _SHOWN = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08")
-# What is written of NaN and infinities beside a key, or in a cell: `loss nan`, `"loss": NaN`, `,inf,`.
+# Texts of NaN and infinities beside a key, or in a cell: `loss nan`, `"loss": NaN`, `,inf,`.
 _STRANGE = re.compile(
     r"(?:[=:,(\[]\s{0,9}|(?:loss|ppl|perplexity|norm|accuracy|acc|error)\s{1,9}|^)[\"']?[-+]?(?:(nan)|inf|infinity)[\"']?"
     r"(?=\s*(?:$|[,;|)\]}]|-? ?[A-Za-z_]+[=:]))", re.IGNORECASE,
@@ -33,10 +33,10 @@ _STEPS = ("step", "global_step", "iteration", "iter", "epoch", "batch")
 
 
 def lines(path: str, bar: "Optional[Callable[[str], bool]]" = None) -> "Iterator[str]":
-    """Give the lines of a text without their ends.
+    """Yield the lines of a text without their ends.
 
     Args:
-        bar: tells what is a progress bar and nothing else: one that something was written over is left out.
+        bar: returns whether a text is only a progress bar: an overwritten one is left out.
     """
     held: "List[str]" = []
     for text in _read(path):
@@ -81,7 +81,10 @@ def _is_bar(text: str, bar: "Callable[[str], bool]") -> bool:
 
 
 def _left(text: str, bar: "Callable[[str], bool]") -> str:
-    """Return a line without what a progress bar wrote and wrote over; all else that ends in `\\r` stays, and counts."""
+    """Return a line without overwritten progress bars.
+
+    Other text that ends in `\\r` stays, and counts.
+    """
     if "\r" not in text:
         return text
     parts = [part for part in text.split("\r") if part.strip()]
@@ -89,7 +92,10 @@ def _left(text: str, bar: "Callable[[str], bool]") -> str:
 
 
 def look_at(where: str, text: str, found: "Collector", log: bool = False) -> None:
-    """Note the NaN and the infinities of one line; of a log the NaN alone, as `best so far: inf` is no result."""
+    """Record the NaN and infinities of one line.
+
+    Of a log only NaN counts, because `best so far: inf` is not a result.
+    """
     found.values += bool(text.strip())
     if "n" in text[:LONGEST_DRAWN].lower():
         told = [bool(match.group(1)) for match in _STRANGE.finditer(text[:LONGEST_DRAWN])]
@@ -97,7 +103,7 @@ def look_at(where: str, text: str, found: "Collector", log: bool = False) -> Non
 
 
 def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
-    """Return the dictionary of these pairs; ValueError where a key stands twice."""
+    """Return a dictionary of pairs; ValueError for a repeated key."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a key stands twice")
@@ -105,7 +111,10 @@ def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
 
 
 def _number(text: str) -> float:
-    """Return a number; one with more digits than a float holds keeps them: `1e-400` and `2e-400` are two numbers."""
+    """Return a number, with all its digits if a float is too short.
+
+    `1e-400` and `2e-400` are two numbers.
+    """
     number = float(text)
     if repr(number) == text:
         return number
@@ -133,7 +142,10 @@ NUMBERS: "Dict[str, Any]" = {"parse_float": _number, "parse_int": _whole}
 
 
 def parse(text: str) -> "Any":
-    """Return the value of a JSON text; Unreadable where it is none, or has a key twice."""
+    """Parse a JSON text.
+
+    Unreadable is raised if it is not valid, or has a key twice.
+    """
     try:
         return json.loads(text, object_pairs_hook=unique, **NUMBERS)
     except (ValueError, RecursionError) as err:
@@ -158,7 +170,10 @@ def compare_json(one: str, two: str, found: "Collector") -> None:
 
 
 def compare_json_lines(one: str, two: str, found: "Collector") -> None:
-    """Compare two files of JSON lines; the first that differs is the step where the drift began."""
+    """Compare two files of JSON lines.
+
+    The first differing line shows the step at which the drift began.
+    """
     wrong = total = 0
     for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
         look_at("line %d" % total, first or "", found)

@@ -1,8 +1,10 @@
-"""Known loggers: which of the numbers in their lines and records are times, rates or memory; data: `loggers.json`.
+"""Known loggers: times, rates and memory in their output.
 
-A pattern is a regular expression in which `<time>`, `<ms>`, `<clock>`, `<eta>`, `<daytime>`, `<moment>`, `<rate>`,
-`<memory>` and `<run>` stand for values that may differ, and `<int>`, `<num>` and `<text>` for what is compared. A
-`word` of the logger's must be in a line before its pattern is tried: most lines are no logger's, and trying takes time.
+The data is in `loggers.json`.
+
+A pattern is a regular expression; in it `<time>`, `<ms>`, `<clock>`, `<eta>`, `<daytime>`, `<moment>`, `<rate>`,
+`<memory>` and `<run>` match values that may differ, and `<int>`, `<num>` and `<text>` match compared values. A `word`
+of the logger's must be in a line before its pattern is tried: most lines are not a logger's, and trying takes time.
 """
 
 import json
@@ -16,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Match, Optional, Tuple
 
-LONGEST = 2048  # characters of a line in which loggers are looked for
+LONGEST = 2048  # characters of a line to search for loggers
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
 _LENGTH = r" *\d+(?:\.\d+)?(?:e-\d+)?"
 _CLOCK = r"(?:\d+ days?, )?\d+:\d\d(?::\d\d)?(?:\.\d+)?"
@@ -25,7 +27,7 @@ _MAY_DIFFER = {
     "time": _LENGTH, "ms": _LENGTH, "clock": _CLOCK, "eta": _CLOCK + r"|\?|-+:-+:-+", "daytime": r"\d\d:\d\d:\d\d",
     "rate": " *" + _NUMBER + r"[kMGT]?|\?", "memory": " *" + _NUMBER + " ?(?:[kKMGT]i?B?)?",
     "moment": r"\d[^|\]]{9,40}?",
-    # uuid4(), with and without its dashes: the version and the variant have their places.
+    # uuid4(), with and without its dashes: the version and the variant have fixed positions.
     "run": r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
            r"|[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}",
 }  # fmt: skip
@@ -33,7 +35,7 @@ _KINDS = {
     "time": "time", "ms": "time", "clock": "time", "eta": "time", "daytime": "time", "moment": "time", "rate": "rate",
     "memory": "memory", "span": "time", "process": "process", "thread": "process", "run": "run",
 }  # fmt: skip
-_LEAST_THREAD = 1 << 32  # threads are told apart by addresses
+_LEAST_THREAD = 1 << 32  # threads are identified by addresses
 
 
 def _clock(text: str) -> float:
@@ -44,7 +46,7 @@ def _clock(text: str) -> float:
     return seconds + 86400 * int(days.split()[0] if days else 0)
 
 
-# Only a time that cannot have passed within its run is no time of it; a rate and memory have no bound.
+# A time is excluded only if it cannot have passed within its run; a rate and memory have no bound.
 _POSSIBLE: "Dict[str, Callable[[str, Run], bool]]" = {
     "time": lambda text, run: run.length(float(text)),
     "ms": lambda text, run: run.length(float(text) / 1e3),
@@ -55,7 +57,7 @@ _POSSIBLE: "Dict[str, Callable[[str, Run], bool]]" = {
 
 
 class Span:
-    """A part of a text that may differ: its place, its kind, and the logger that wrote it."""
+    """A part of a text that may differ: place, kind, and logger."""
 
     def __init__(self, start: int, end: int, kind: str, logger: str) -> None:
         self.start, self.end, self.kind, self.logger = start, end, kind, logger
@@ -75,7 +77,10 @@ def _compiled(pattern: str) -> "Any":
 
 
 class _Line:
-    """A pattern of a logger's lines, and the keys in them whose numbers may differ."""
+    """A pattern of a logger's lines.
+
+    It has the keys with numbers that may differ.
+    """
 
     def __init__(self, logger: str, pattern: str, word: str, fields: "Dict[str, str]", bar: bool) -> None:
         self.logger, self.pattern, self.word, self.bar = logger, _compiled(pattern), word, bar
@@ -87,7 +92,7 @@ class _Line:
         ]  # fmt: skip
 
     def spans(self, text: str, run: "Run") -> "Iterator[Span]":
-        """Give the parts of a text that this logger wrote and that may differ."""
+        """Yield the parts of this logger's text that may differ."""
         match = self.pattern.search(text) if self.word in text else None
         if match is None:
             return
@@ -109,16 +114,21 @@ def _possible(form: str, text: str, run: "Run") -> bool:
 
 
 class _Record:
-    """The keys by which a logger's record is known, and those whose values may differ; `*` is one beginning of keys.
+    """The keys of a logger's record, and of its excused values.
 
-    The form of a key is that of its value, or a dictionary of forms where its value is a dictionary.
+    `*` is one beginning of keys.
+
+    The form of a key is that of its value, or a dictionary of forms if its value is a dictionary.
     """
 
     def __init__(self, logger: str, keys: "List[str]", excused: "Dict[str, Any]") -> None:
         self.logger, self.keys, self.excused = logger, keys, excused
 
     def granted(self, record: "Dict[Any, Any]") -> "Dict[str, Any]":
-        """Return {key: form} of a record's values that may differ; empty if it is no record of this logger."""
+        """Return {key: form} of a record's values that may differ.
+
+        It is empty if the record is not of this logger.
+        """
         first = self.keys[0]
         starts = [""]
         if "*" in first:
@@ -154,7 +164,10 @@ class Loggers:
         ]
 
     def spans(self, text: str, run: "Run") -> "List[Span]":
-        """Return the parts of a line that a known logger wrote and that may differ, in order, and apart."""
+        """Return the excused parts of a known logger's line.
+
+        They are in order, and do not overlap.
+        """
         found: "List[Span]" = []
         if len(text) <= LONGEST and any(letter.isdigit() for letter in text):
             every = (span for line in self._lines for span in line.spans(text, run))
@@ -164,7 +177,7 @@ class Loggers:
         return found
 
     def bar(self, text: str) -> bool:
-        """Tell whether a text is a progress bar, or a percentage, and nothing else."""
+        """Return whether a text is only a progress bar or percentage."""
         return len(text) <= LONGEST and any(
             line.bar and line.word in text and line.pattern.fullmatch(text) for line in self._lines
         )
@@ -172,10 +185,12 @@ class Loggers:
     def granted(
         self, one: "Dict[Any, Any]", two: "Dict[Any, Any]", above: "Optional[Tuple[Any, str]]" = None
     ) -> "Dict[str, Tuple[Any, str]]":
-        """Return {key: (form, logger)} of what may differ in two records, as both of them are one logger's.
+        """Return {key: (form, logger)} of values that may differ.
+
+        Both records must be of one logger.
 
         Args:
-            above: what the record that they are in grants to them: forms by key, and the logger.
+            above: the forms by key that the outer record grants to them, and the logger.
         """
         found: "Dict[str, Tuple[Any, str]]" = {}
         if above is not None and isinstance(above[0], dict):
@@ -189,7 +204,10 @@ class Loggers:
 
 
 def possible(form: "Any", value: "Any", run: "Run") -> bool:
-    """Tell whether a value of a record has the form that its key promises; an empty cell of a table has none."""
+    """Return whether a record's value has its key's form.
+
+    An empty cell of a table has no form.
+    """
     if not isinstance(form, str):
         return False
     if form == "moment":
@@ -203,5 +221,5 @@ def possible(form: "Any", value: "Any", run: "Run") -> bool:
 
 
 def kind_of(form: str) -> str:
-    """Return what a form is counted as: time, rate or memory."""
+    """Return the category of a form: time, rate or memory."""
     return _KINDS[form]

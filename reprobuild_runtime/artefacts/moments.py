@@ -1,4 +1,4 @@
-"""Moments in texts and numbers, and the run that they must lie within."""
+"""Moments in texts and numbers, within a run."""
 
 import calendar
 import math
@@ -9,14 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Match, Optional, Pattern
 
-SLACK = (
-    2.0  # seconds about a run that still count as within it: clocks of containers start before and end after
-)
+SLACK = 2.0  # seconds around a run that count as within it: clocks of containers start before and end after
 _DAY = 86400
 _CLOCK = r"(?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)(?:[.,]\d{1,9})?"
 _ZONE = r"(?P<zone> ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# The first two digits of an epoch keep other numbers of ten digits out; the run decides anyway.
+# The first two digits of an epoch exclude other numbers of ten digits; the run decides anyway.
 _EPOCH = r"(?P<epoch>[12]\d{18}|[12]\d{15}|[12]\d{12}|[12]\d{9}(?:\.\d{1,9})?)"
 _FORMS: "List[Pattern[str]]" = [
     re.compile(form)
@@ -38,10 +36,12 @@ _OF_DAY = re.compile(_CLOCK)
 
 
 class Run:
-    """One of the two runs: its begin and end in seconds since 1970, its host, its processes and its zone.
+    """One of the two runs: times, host, processes and time zone.
+
+    The times are its begin and end in seconds since 1970.
 
     Args:
-        pid: the number of the command's own process; 0 if it is not known.
+        pid: the number of the command's own process; 0 if unknown.
         zone: seconds by which the clock of the container is ahead of UTC.
         last: the last number that a process of the run can have.
     """
@@ -54,19 +54,25 @@ class Run:
         self.last = max(pid, last)
 
     def owns(self, process: "Any") -> bool:
-        """Tell whether a number is that of a process of the run: the command's own, or one that began later."""
+        """Return whether a number is that of a process of the run.
+
+        It is the command's own, or of one that began later.
+        """
         return type(process) is int and 0 < self.pid <= process <= self.last
 
     def moment(self, seconds: float) -> bool:
-        """Tell whether a time lies within the run."""
+        """Return whether a time is within the run."""
         return self.began <= seconds <= self.ended
 
     def local(self, seconds: float) -> bool:
-        """Tell whether a time of UTC's clock, or of the container's, lies within the run."""
+        """Return whether a UTC or container time is within the run."""
         return any(self.moment(seconds - zone) for zone in self.zones)
 
     def of_day(self, seconds: float) -> bool:
-        """Tell whether a time of the day is one within the run, by either clock."""
+        """Return whether a time of the day is within the run.
+
+        It may be by either clock.
+        """
         for zone in self.zones:
             begin = (self.began + zone) % _DAY
             if begin <= seconds <= begin + self.ended - self.began:
@@ -76,21 +82,24 @@ class Run:
         return False
 
     def length(self, seconds: float) -> bool:
-        """Tell whether something can have lasted so long within the run."""
+        """Return whether a duration fits into the run."""
         return 0 <= seconds <= self.ended - self.began
 
     def year(self) -> int:
-        """Return the year in which the run ended."""
+        """Return the year of the run's end."""
         return time.gmtime(self.ended).tm_year
 
 
 def epoch(value: float, run: "Run") -> bool:
-    """Tell whether a number counts the time of the run, in seconds down to nanoseconds."""
+    """Return whether a number is an epoch time of the run.
+
+    It may be in seconds down to nanoseconds.
+    """
     return math.isfinite(value) and any(run.moment(value / scale) for scale in (1, 1e3, 1e6, 1e9))
 
 
 def at(text: str, place: int, run: "Run") -> "Optional[int]":
-    """Return where a moment of the run ends that begins at a place of a text; None if none does."""
+    """Return the end of the run's moment at a position, or None."""
     for form in _FORMS:
         match = form.match(text, place)
         if match and not _goes_on(text, match.end()) and _within(match, run):
@@ -104,7 +113,7 @@ def _goes_on(text: str, end: int) -> bool:
 
 
 def whole(value: "Any", run: "Run") -> bool:
-    """Tell whether a value is a moment of the run, date and all."""
+    """Return whether a value is a moment of the run, with its date."""
     if isinstance(value, bool):
         return False
     if isinstance(value, (int, float)):
@@ -116,7 +125,7 @@ def whole(value: "Any", run: "Run") -> bool:
 
 
 def of_day_at(text: str, place: int, run: "Run") -> "Optional[int]":
-    """Return where a time of the day ends that begins at a place of a text and is one of the run."""
+    """Return the end of the run's daytime at a position, or None."""
     match = _OF_DAY.match(text, place)
     if not match or _goes_on(text, match.end()) or not run.of_day(_seconds(match)):
         return None

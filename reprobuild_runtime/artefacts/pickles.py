@@ -1,6 +1,8 @@
-"""Pickles read without running anything: every class and function that they name becomes a record of its call.
+"""Pickles read without running code.
 
-So torch's checkpoints are read without torch, on any version, and without loading their tensors; the same holds for
+Every class and function that they name becomes a record of its call.
+
+So torch's checkpoints are read without torch, of any version, and without loading their tensors; the same holds for
 plain pickles. The formats: torch/serialization.py (`_save` and `_legacy_save`).
 """
 
@@ -19,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, Any, Callable, Dict, List
 
-# What unpickling hostile or damaged data raises, beside what it raises by itself.
+# Errors of unpickling untrusted or damaged data.
 DAMAGED = (
     pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError,
     struct.error, MemoryError, RecursionError, ImportError, AssertionError,
@@ -39,7 +41,7 @@ _PLAIN: "Dict[str, Any]" = {
 
 
 class Reader(pickle.Unpickler):
-    """Reads one pickle; `storages` are those that it named."""
+    """A reader of one pickle; `storages` are those that it named."""
 
     def __init__(self, file: "IO[bytes]") -> None:
         super().__init__(file, encoding="bytes")
@@ -48,7 +50,7 @@ class Reader(pickle.Unpickler):
         self._classes: "Dict[str, type]" = {}
 
     def find_class(self, module: str, name: str) -> "Any":
-        """Return what stands for a class or function."""
+        """Return a placeholder for a class or function."""
         full = "%s.%s" % (module, name)
         if full in _PLAIN:
             return _PLAIN[full]
@@ -57,7 +59,7 @@ class Reader(pickle.Unpickler):
         return self._classes[full]
 
     def persistent_load(self, pid: "Any") -> "Any":
-        """Return what stands for something that lies outside of the pickle."""
+        """Return a placeholder for an object outside of the pickle."""
         if not (isinstance(pid, tuple) and len(pid) >= 5 and text(pid[0]) == "storage"):
             return Outside(pid)
         if pid[5:] not in ((), (None,)):
@@ -70,7 +72,10 @@ class Reader(pickle.Unpickler):
 
 
 def read_pickle(path: str) -> "Any":
-    """Return the value of a plain pickle, with records for objects; Unreadable where it is none or not alone."""
+    """Return the value of a plain pickle, with records for objects.
+
+    Unreadable is raised if it is not valid, or has data after it.
+    """
     with open(path, "rb") as file:
         reader = Reader(file)
         value = _load(reader)
@@ -80,11 +85,11 @@ def read_pickle(path: str) -> "Any":
 
 
 def read_torch(data: bytes, section: "Callable[[str], FileSection]") -> "Any":
-    """Return the value of a checkpoint in the zip format, with arrays for tensors.
+    """Return the value of a zip checkpoint, with arrays for tensors.
 
     Args:
         data: the content of `data.pkl`.
-        section: gives the bytes of a storage by its key.
+        section: returns the bytes of a storage by its key.
     """
     reader = Reader(io.BytesIO(data))
     value = _load(reader)

@@ -1,4 +1,7 @@
-"""Turns what was read of a pickle into values that can be compared: tensors and NumPy's arrays, and named parts."""
+"""Conversion of pickle records to comparable values.
+
+They become tensors and NumPy's arrays, and named parts.
+"""
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
@@ -23,22 +26,28 @@ _ARRAYS = {"numpy.core.multiarray._reconstruct", "numpy._core.multiarray._recons
 
 
 class Plain:
-    """Turns records into arrays where they are tensors, and into named parts where they are anything else."""
+    """A converter of records.
+
+    Records of tensors become arrays, and others become named parts.
+    """
 
     def __init__(self, section: "Optional[Callable[[Storage], FileSection]]") -> None:
         self.section = section
         self.made: "Dict[int, Any]" = {}
-        self.kept: "List[Any]" = []  # an id is only good while its object lives
+        self.kept: "List[Any]" = []  # an id is only valid while its object lives
 
     def whole(self, value: "Any", calls: "Sequence[PickleCall]") -> "Any":
-        """Return the value of a pickle, and with it the calls whose results it throws away: they can change others."""
+        """Return a pickle's value, with calls whose results it discards.
+
+        Such calls can change other objects.
+        """
         there = reached(value, _inside) if calls else ()
         rest = [call for call in calls if id(call) not in there]
         made = self.of(value)
         return Opaque("a value, and calls", (made, self.of(rest))) if rest else made
 
     def of(self, value: "Any", depth: int = 0) -> "Any":
-        """Return a value as it is to be compared. A ring stays one."""
+        """Return a value in comparable form; a ring stays a ring."""
         if depth > DEEPEST:
             raise UnreadableError("it is nested more than %d deep" % DEEPEST)
         if isinstance(value, (str, bytes, int, float, complex, bool, type(None))):
@@ -105,7 +114,10 @@ class Plain:
         return self._fill(self._keep(record, Opaque(record.called, steps=steps)), parts, depth)
 
     def _array(self, record: "PickleCall", depth: int) -> "Optional[Array]":
-        """Return the array that a record stands for; None where it is none, or is more than an array shows."""
+        """Return the array of a record, or None.
+
+        It is None if an array does not show all of the record.
+        """
         args, calls = record.args, record.steps == ["called"] and not record.more
         if calls and record.called in _TENSORS and self.section is not None and _is_tensor(record):
             return self._tensor(record.called, args)
@@ -149,7 +161,10 @@ class Plain:
 
 
 def _is_tensor(record: "PickleCall") -> bool:
-    """Tell whether a call makes a tensor of nothing but what an array shows: hooks, for example, are code."""
+    """Return whether an array shows all of a tensor's call.
+
+    Hooks, for example, are code.
+    """
     args = record.args
     if record.called.endswith("_v3"):
         return len(args) in (7, 8) and _no_hooks(args) and isinstance(args[6], type)
@@ -161,7 +176,7 @@ def _no_hooks(args: "Tuple[Any, ...]") -> bool:
 
 
 def _inside(value: "Any") -> "Sequence[Any]":
-    """Return what an object of a pickle is made of."""
+    """Return the parts of a pickle's object."""
     if isinstance(value, dict):
         return [*value, *value.values(), *getattr(value, "attributes", ())]
     if isinstance(value, PickleCall):
@@ -172,7 +187,7 @@ def _inside(value: "Any") -> "Sequence[Any]":
 
 
 def _ordered(size: "Tuple[int, ...]", stride: "Tuple[int, ...]") -> bool:
-    """Tell whether the elements lie in order, without gaps."""
+    """Return whether the elements are in order, without gaps."""
     step = 1
     for number, wide in zip(reversed(size), reversed(stride)):
         if number != 1 and wide != step:
@@ -195,7 +210,10 @@ def _encoded(record: "PickleCall") -> "Optional[bytes]":
 
 
 def _numpy_array(state: "Any") -> "Optional[Array]":
-    """Return the array of NumPy that a pickle's state describes; None for those of objects and of several fields."""
+    """Return the NumPy array of a pickle's state.
+
+    Return None for arrays of objects and of several fields.
+    """
     if not (isinstance(state, tuple) and len(state) == 5):
         return None
     _, shape, dtype, by_columns, data = state
@@ -212,7 +230,10 @@ def _numpy_array(state: "Any") -> "Optional[Array]":
 
 
 def _numpy_type(dtype: "Any") -> "Optional[str]":
-    """Return the name of a type of elements; None where it has fields, metadata, or another order of bytes."""
+    """Return the name of an element type, or None.
+
+    It is None if the type has fields, metadata, or another byte order.
+    """
     if not (isinstance(dtype, PickleCall) and dtype.called == "numpy.dtype" and dtype.args):
         return None
     state = dtype.state
@@ -224,7 +245,10 @@ def _numpy_type(dtype: "Any") -> "Optional[str]":
 
 
 def numpy_dtype(code: str) -> "Optional[str]":
-    """Return the name of a type of elements by NumPy's code; None for big-endian numbers, text and objects."""
+    """Return the name of an element type, by NumPy's code.
+
+    Return None for big-endian numbers, text and objects.
+    """
     letter, width = code.lstrip("<|=")[:1], code.lstrip("<|=")[1:]
     if code.startswith(">") or not width.isdigit():
         return None
@@ -236,5 +260,5 @@ def numpy_dtype(code: str) -> "Optional[str]":
 
 
 def width(dtype: str) -> int:
-    """Return the bytes of an element, 1 where they are not known."""
+    """Return the bytes of an element, 1 if unknown."""
     return KINDS[dtype].width * _PAIRS.get(dtype, 1) if dtype in KINDS else 1

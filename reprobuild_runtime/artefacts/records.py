@@ -1,4 +1,7 @@
-"""What stands for the objects of a pickle while it is read: the calls that it asks for, and what lies outside of it."""
+"""Placeholders for a pickle's objects while it is read.
+
+They record the calls that it asks for, and the objects outside of it.
+"""
 
 from reprobuild_runtime.artefacts.found import UnreadableError
 
@@ -8,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class Bytes(bytearray):
-    """Stands for `bytearray` where a pickle calls it: zeros of any number would be made of nothing."""
+    """A safe `bytearray` for pickles.
+
+    A pickle could otherwise ask for any number of zeros.
+    """
 
     __slots__ = ()
 
@@ -19,7 +25,10 @@ class Bytes(bytearray):
 
 
 class Calls(type):
-    """Tells a class that a pickle calls from one of which it makes an object without calling it."""
+    """A metaclass that records calls of its classes.
+
+    An object that a pickle makes without a call has no such record.
+    """
 
     def __call__(cls, *args: "Any", **more: "Any") -> "Any":
         made: "Any" = cls.__new__(cls, *args, **more)  # type: ignore[arg-type]  # what a metaclass calls
@@ -28,10 +37,10 @@ class Calls(type):
 
 
 class PickleCall(metaclass=Calls):
-    """A call that a pickle asks for, and what is done to its result.
+    """A call in a pickle, and later changes of its result.
 
     Attributes:
-        steps: what was done, in order.
+        steps: the changes, in order.
     """
 
     called = ""
@@ -72,19 +81,19 @@ class PickleCall(metaclass=Calls):
         self.pairs[key] = value
 
     def append(self, item: "Any") -> None:
-        """Take an item, as a list does."""
+        """Append an item, as in a list."""
         self._step("items")
         self.items.append(item)
 
     def add(self, item: "Any") -> None:
-        """Take an item, as a set does."""
+        """Add an item, as in a set."""
         self._step("members")
         if "items" in self.steps:
             raise UnreadableError("an object is made in a strange order")
         self.items.append(item)
 
     def extend(self, items: "Any") -> None:
-        """Take items, as a list does."""
+        """Append items, as in a list."""
         self._step("items")
         if "members" in self.steps:
             raise UnreadableError("an object is made in a strange order")
@@ -92,7 +101,7 @@ class PickleCall(metaclass=Calls):
 
 
 class Outside:
-    """Lies outside of the pickle: what it is called there."""
+    """An object outside of the pickle, by its name there."""
 
     def __init__(self, pid: "Any") -> None:
         self.pid = pid
@@ -102,7 +111,10 @@ class Outside:
 
 
 class Storage(Outside):
-    """The storage of tensors: its type, its key in the file, the number of its elements."""
+    """A storage of tensors: type, key, and number of elements.
+
+    The key is that in the file.
+    """
 
     def __init__(self, dtype: str, key: str, elements: int, location: str) -> None:
         super().__init__(())

@@ -1,4 +1,7 @@
-"""Parts of files that hold the elements of an array, compared piece by piece."""
+"""File sections with the elements of an array.
+
+They are compared piece by piece.
+"""
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
@@ -14,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class FileSection:
-    """Bytes of a file from a place on; `data` instead of a file where they are in memory already."""
+    """Bytes of a file from an offset.
+
+    `data` replaces the file if they are in memory.
+    """
 
     def __init__(self, path: str, start: int, length: int, data: "Optional[bytes]" = None) -> None:
         if start < 0 or length < 0 or (data is None and start + length > os.path.getsize(path)):
@@ -22,13 +28,13 @@ class FileSection:
         self.path, self.start, self.length, self.data = path, start, length, data
 
     def part(self, start: int, length: int) -> "FileSection":
-        """Return a part of it."""
+        """Return a part of the section."""
         if start < 0 or length < 0 or start + length > self.length:
             raise UnreadableError("an array reaches past the bytes that it is made of")
         return FileSection(self.path, self.start + start, length, self.data)
 
     def pieces(self, size: int) -> "Iterator[bytes]":
-        """Give the bytes, in pieces of one size but for the last."""
+        """Yield the bytes, in pieces of equal size but for the last."""
         if self.data is not None:
             for at in range(self.start, self.start + self.length, size):
                 yield self.data[at : min(at + size, self.start + self.length)]
@@ -47,7 +53,10 @@ def _exactly(file: "IO[bytes]", size: int) -> bytes:
 
 
 class Array:
-    """An array: its type of elements, its shape, its bytes, and how they lie where they are not in order."""
+    """An array: element type, shape, bytes, and layout.
+
+    The layout is empty if the elements are in order.
+    """
 
     def __init__(
         self,
@@ -62,12 +71,15 @@ class Array:
 
     @property
     def elements(self) -> int:
-        """Return the number of elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
 
 def compare_arrays(where: str, one: "Array", two: "Array", found: "Collector") -> None:
-    """Compare type, shape, layout and bytes of two arrays, and look for NaN and infinities in the first."""
+    """Compare type, shape, layout and bytes of two arrays.
+
+    NaN and infinities in the first one are recorded.
+    """
     look_at(where, one, found)
     for name, a, b in (
         ("type", one.dtype, two.dtype), ("shape", one.shape, two.shape), ("layout", one.layout, two.layout),
@@ -78,7 +90,7 @@ def compare_arrays(where: str, one: "Array", two: "Array", found: "Collector") -
     if one.dtype != two.dtype:
         return
     if one.section.length != two.section.length:
-        # Objects, texts and fields: the shape does not say how many bytes they take.
+        # Objects, texts and fields: the shape does not determine the number of bytes.
         if (one.shape, one.layout) == (two.shape, two.layout):
             found.differ("%s: %d and %d bytes" % (where, one.section.length, two.section.length))
         return

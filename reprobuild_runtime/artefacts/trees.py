@@ -1,4 +1,7 @@
-"""Two values made of dictionaries, lists, arrays and single values, compared part by part."""
+"""Comparison of two nested values, part by part.
+
+They have dictionaries, lists, arrays and single values.
+"""
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
@@ -29,7 +32,7 @@ class Walk:
 
     def __init__(self, found: "Collector") -> None:
         self.found = found
-        # Shared objects are compared once below each key, which decides what is excused, and rings end.
+        # Shared objects are compared once below each key, because the key decides the excuses; this also ends rings.
         self.seen: "Set[Tuple[int, int, Any, bool, Any, int]]" = set()
         self.forms = Forms()
 
@@ -54,7 +57,7 @@ class Walk:
                 self.found.leaf(where, key, one, two, text, envelope, granted)
             return
         if isinstance(one, (dict, list, Opaque)):
-            # What is excused at the top is not excused further down.
+            # Excuses at the top do not apply further down.
             pair = (id(one), id(two), key, envelope, repr(granted), min(depth, 2))
             if pair in self.seen:
                 return
@@ -95,7 +98,7 @@ class Walk:
         below = rules.loggers.granted(one, two, granted)
         for name, value in zip(names[0], one.values()):
             if name in common:
-                # Below a number (an optimizer's state by index) the key that has a meaning stands above.
+                # Below a number (an optimizer's state by index) the meaningful key is above.
                 shown = name[1]
                 above = isinstance(key, str) and shown.isdigit() and not rules.ignores(shown)
                 self.compare(
@@ -124,7 +127,9 @@ class Walk:
             self.compare("%s[%d]" % (where, index), key, a, b, depth + 1, granted=granted)
 
     def _keys(self, names: "Dict[Any, Any]") -> "List[Tuple[bool, str, int]]":
-        """Return for each key whether it is a text, the text that shows it, and how many of that text precede it.
+        """Return the type, text and repetition of each key.
+
+        The parts are whether the key is a text, the text that shows it, and the number of earlier keys with that text.
 
         1 and "1" are two keys, and so are two objects of equal content.
         """
@@ -169,7 +174,7 @@ class Walk:
 
 
 def _said(value: "Any", form: str = "") -> str:
-    """Return a value in words; an object by its form, else by the name of its class."""
+    """Describe a value; an object by its form or class name."""
     if not isinstance(value, (Opaque, OrderedDict)):
         return quoted(value)
     words = form or type_name(value)

@@ -1,4 +1,4 @@
-"""Products of matrices, sparse ones too, decompositions and transforms."""
+"""Probes of matrix products, also sparse, decompositions and transforms."""
 
 from reprobuild_runtime.probes.bench import probe
 
@@ -22,7 +22,7 @@ def matmul_bf16(b: "Bench") -> "List[Any]":
 
 @probe()
 def matmul_long_sums(b: "Bench") -> "List[Any]":
-    """A shape for which the sum itself is divided among processors (split-K)."""
+    """Multiply a shape with a sum divided among processors (split-K)."""
     depth = b.pick(8192, 65536)
     left, right = b.randn(b.pick(32, 128), depth, spread=3), b.randn(depth, b.pick(32, 128), spread=3)
     return [left @ right, left.bfloat16() @ right.bfloat16()]
@@ -62,8 +62,8 @@ def sparse_bmm(b: "Bench") -> "List[Any]":
     return [b.torch.bmm(sparse, b.randn(4, 64, 32))]
 
 
-# cuSPARSE promises the same bits only for some algorithms, of which torch chooses none and says nothing: until it was
-# measured, informational there. https://docs.nvidia.com/cuda/cusparse/#cusparsespmm
+# cuSPARSE promises the same bits only for some algorithms; torch chooses none of them, and does not document this:
+# until it was measured, the probes are informational there. https://docs.nvidia.com/cuda/cusparse/#cusparsespmm
 @probe(informational=("cuda",))
 def sparse_mm_backward(b: "Bench") -> "List[Any]":
     (dense,) = b.leaves(b.randn(512, 32))

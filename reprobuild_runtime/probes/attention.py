@@ -1,4 +1,4 @@
-"""Attention, by each way that torch has to compute it."""
+"""Probes of attention, by each of torch's implementations."""
 
 import warnings
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", heads: int = 0) -> "List[Any]":
-    """Run a backend forwards and backwards; with `heads`, keys and values have only so many."""
+    """Run a backend forwards and backwards.
+
+    `heads` is the number of heads of keys and values, if they have fewer.
+    """
     try:
         from torch.nn import attention
     except ImportError:
@@ -44,7 +47,7 @@ def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", hea
                 raise
             said = [str(warning.message) for warning in caught]
             refusal = next((text for text in said if expectations.alert(text)), "")
-            if refusal:  # torch leaves a backend out in strict mode, and says why in a warning
+            if refusal:  # torch leaves a backend out in strict mode, and gives the reason in a warning
                 raise RuntimeError(refusal) from err
             b.need(None, f"torch has no {backend} kernel for this device and these shapes")
             raise

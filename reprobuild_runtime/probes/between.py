@@ -1,11 +1,13 @@
-"""One node's share of collectives between nodes: torchrun, twice; lines of JSON on standard output.
+"""One node's part of collectives between nodes.
+
+It runs torchrun twice, and prints lines of JSON to standard output.
 
     python between.py '{"device": "cpu", "seed": 7, "nodes": 3, "ranks": 1, "address": "192.0.2.1",
                         "second": "192.0.2.2", "port": 20000, "limit": 300, "repeats": 3}'
 
-`SLURM_PROCID` says which of the nodes this is; `address` is the first one's, `second` the next one's. `ranks` is how
-many are on each node, or "gpu" for one on each of its GPUs. torchrun starts this file again as each rank. What ranks
-say is judged outside of the image, where the lines of all nodes are.
+`SLURM_PROCID` is the number of this node; `address` is the first node's, `second` the next one's. `ranks` is the number
+on each node, or "gpu" for one on each of its GPUs. torchrun starts this file again as each rank. The output of ranks is
+judged outside of the image, with the lines of all nodes.
 """
 
 # ruff: noqa: TID251  who this is, torchrun and Slurm say in the environment
@@ -29,24 +31,30 @@ _SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
 def main(argv: "List[str]") -> int:
-    """Be the node's torchrun, or one rank that it started; 0 where all went to its end."""
+    """Run the node's torchrun, or one rank that it started.
+
+    Return 0 if all ended normally.
+    """
     ask = json.loads(argv[0])
     return _rank(ask) if "launch" in ask else _node(ask)
 
 
 def _node(ask: "Dict[str, Any]") -> int:
-    """Run torchrun as often as is to be compared; one that failed is not followed by another."""
+    """Run torchrun once for each compared launch.
+
+    A failed one is not followed by another.
+    """
     import subprocess
 
     from reprobuild_runtime.probes.gather import environ_of
 
     _say({"came": True})
     environ = environ_of("profile", ask["seed"])
-    environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"  # a node that is lost ends the others
-    environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun itself sets it, which it would say at length
+    environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"  # a lost node ends the others
+    environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun itself sets it, with a long message
     if (
         "GLOO_SOCKET_IFNAME" not in environ
-    ):  # gloo itself takes what the host's own name leads to, often loopback
+    ):  # gloo itself uses the address of the host's own name, often loopback
         found = interface(ask["address"], ask["second"])
         environ.update({"GLOO_SOCKET_IFNAME": found} if found else {})
     for launch in range(LAUNCHES):
@@ -62,7 +70,10 @@ def _node(ask: "Dict[str, Any]") -> int:
 
 
 def torchrun(ask: "Dict[str, Any]", launch: int) -> "List[str]":
-    """Return the command; its words are those that each torchrun since the first, of torch 1.9, knows."""
+    """Return torchrun's command.
+
+    Its options exist in each torchrun since the first, of torch 1.9.
+    """
     port = ask["port"] + launch  # the first may still be known to the kernel
     return [
         sys.executable, "-m", "torch.distributed.run",
@@ -75,7 +86,7 @@ def torchrun(ask: "Dict[str, Any]", launch: int) -> "List[str]":
 
 
 def _rank(ask: "Dict[str, Any]") -> int:
-    """Take part as one rank; what it says is told by its number."""
+    """Run as one rank; its output is marked with its number."""
     from reprobuild_runtime.probes import child
 
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -86,7 +97,10 @@ def _rank(ask: "Dict[str, Any]") -> int:
 
 
 def _taken(port: int) -> str:
-    """Return why the ranks cannot meet at a port of this machine; empty where they can, for all that is known."""
+    """Return why the ranks cannot meet at a port, or "".
+
+    The port is one of this machine.
+    """
     import socket
 
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -100,10 +114,13 @@ def _taken(port: int) -> str:
 
 
 def interface(*addresses: str) -> str:
-    """Return the name of the interface by which this machine reaches the others; empty where that is not known.
+    """Return the interface by which this machine reaches the others.
 
-    The first address may be this machine's own, and its own name may lead to loopback (127.0.1.1 on Debian), where
-    nobody else comes: then it is the next address that shows the way. Loopback is the answer where all lead there.
+    It is empty if unknown.
+
+    The first address may be this machine's own, and its own name may lead to loopback (127.0.1.1 on Debian), which
+    other machines cannot reach: then the next address shows the interface. The result is loopback if all addresses lead
+    there.
     """
     import socket
 
@@ -111,7 +128,7 @@ def interface(*addresses: str) -> str:
     for address in addresses:
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect((address, 9))  # a datagram's socket: nothing is sent
+                probe.connect((address, 9))  # a datagram's socket: no data is sent
                 found.append(probe.getsockname()[0])
         except OSError:
             continue
@@ -120,7 +137,10 @@ def interface(*addresses: str) -> str:
 
 
 def _named(own: str) -> str:
-    """Return the name of the interface that has an address; empty where none has: gloo chooses for itself then."""
+    """Return the name of the interface with an address.
+
+    It is empty without one: gloo then chooses for itself.
+    """
     import fcntl
     import socket
     import struct

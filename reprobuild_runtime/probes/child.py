@@ -1,9 +1,11 @@
-"""One fresh process of the smoke test: says what it finds as lines of JSON on its standard output.
+"""One fresh process of the determinism tests.
+
+It prints its results as lines of JSON to standard output.
 
     python child.py '{"task": "probes", "mode": "strict", "device": "cpu", "seed": 7, ...}'
 
-Each line is written as soon as it is known, so that what a process that dies or hangs found before is not lost. What
-libraries print on standard output goes to standard error.
+Each line is written as soon as it is known, so that the results of a process that dies or hangs are not lost. Output of
+libraries to standard output goes to standard error.
 """
 
 import json
@@ -34,7 +36,7 @@ MODULES = (
 
 
 def register() -> "Dict[str, bench.RuntimeProbe]":
-    """Import the files of probes, and return all of them."""
+    """Import the files of probes, and return all probes."""
     from importlib import import_module
 
     for name in MODULES:
@@ -43,7 +45,10 @@ def register() -> "Dict[str, bench.RuntimeProbe]":
 
 
 def set_mode(torch: "Any", mode: str) -> None:
-    """Set torch's switches for a mode; the image's profile is left as the hooks set it, but for `default`."""
+    """Set torch's switches for a mode.
+
+    The image's profile stays as the hooks set it, except for `default`.
+    """
     if mode == "default":
         torch.backends.cudnn.deterministic = False
         torch.backends.cudnn.benchmark = False
@@ -56,14 +61,20 @@ def set_mode(torch: "Any", mode: str) -> None:
 
 
 def several_threads(torch: "Any") -> None:
-    """Let torch compute with two threads at least, where there are two processors: one has no order to show."""
+    """Let torch compute with at least two threads, if possible.
+
+    It needs two processors. One thread has only one order.
+    """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if torch.get_num_threads() < 2 <= cpus:
         torch.set_num_threads(2)
 
 
 def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
-    """Run the probes of `names` in this process, in a mode; `profile` has the threads that the image gives."""
+    """Run the probes of `names` in this process, in a mode.
+
+    `profile` has the threads that the image sets.
+    """
     from reprobuild_runtime.probes.stress import Disturbance
 
     set_mode(torch, ask["mode"])
@@ -78,7 +89,7 @@ def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 def each(
     known: "Dict[str, Any]", table: "Any", ask: "Dict[str, Any]", disturb: "Callable[[], None]", say: "Say"
 ) -> None:
-    """Run the probes of `names`, and say of each what it gave."""
+    """Run the probes of `names`, and print the results of each."""
     for name in ask["names"]:
         say({"begin": name})
         alive = Alive(say)
@@ -86,13 +97,16 @@ def each(
 
 
 class Alive:
-    """Says that a probe goes on, at most once a second: silence is taken for a process that hangs."""
+    """A sign of life of a running probe, at most once a second.
+
+    A silent process is assumed to hang.
+    """
 
     def __init__(self, say: "Say") -> None:
         self._say, self._last = say, time.monotonic()
 
     def __call__(self) -> None:
-        """Say it, where the last word is a second old."""
+        """Print a line if the last one is at least a second old."""
         if time.monotonic() - self._last >= 1:
             self._last = time.monotonic()
             self._say({"alive": True})
@@ -106,7 +120,10 @@ def run(
     probe: "bench.RuntimeProbe", table: "Any", repeats: int, disturb: "Callable[[], None]" = _nothing,
     alive: "Callable[[], None]" = _nothing,
 ) -> "Dict[str, Any]":  # fmt: skip
-    """Run a probe some times, and return its digests, or why there are none; `alive` is called after each run."""
+    """Run a probe some times; return its digests or an error.
+
+    `alive` is called after each run.
+    """
     if table.device not in probe.devices:
         return {"skipped": f"not applicable here: it needs a device of the kind {probe.devices[0]}"}
     found: "Dict[str, Any]" = {"digests": [], "milliseconds": []}
@@ -143,7 +160,10 @@ def _dtype(values: "List[Any]") -> str:
 
 
 def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
-    """Say what must be known first: the draws of a start, the platform, torch's documentation."""
+    """Print the first facts: draws, platform, torch's documentation.
+
+    The draws are those of a start.
+    """
     from reprobuild_runtime.fingerprint import fingerprint
     from reprobuild_runtime.probes.comparator import comparator
     from reprobuild_runtime.probes.start import start
@@ -157,7 +177,10 @@ def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 def occupy(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
-    """Multiply matrices on the GPU until the parent ends, or for six hours."""
+    """Multiply matrices on the GPU until the parent ends.
+
+    The limit is six hours.
+    """
     parent, end = os.getppid(), time.monotonic() + 6 * 3600
     work = torch.rand(2048, 2048, device="cuda")
     say({"begin": "occupy"})
@@ -174,7 +197,10 @@ TASKS: "Dict[str, Any]" = {
 
 
 def main(argv: "List[str]", library: str = "torch", tasks: "Dict[str, Any]" = TASKS) -> int:
-    """Do one task; 0, also where it fails, which the last line says."""
+    """Do one task; always return 0.
+
+    The last line reports a failure.
+    """
     do(json.loads(argv[0]), {}, library, tasks)
     return 0
 
@@ -182,11 +208,11 @@ def main(argv: "List[str]", library: str = "torch", tasks: "Dict[str, Any]" = TA
 def do(
     ask: "Dict[str, Any]", about: "Dict[str, Any]", library: str = "torch", tasks: "Dict[str, Any]" = TASKS
 ) -> bool:
-    """Do one task, and tell whether it came to its end.
+    """Do one task, and return whether it succeeded.
 
     Args:
-        about: stands in each line that is said.
-        library: the module that is probed; it is imported first.
+        about: added to each printed line.
+        library: the probed module; it is imported first.
         tasks: by name.
     """
     from importlib import import_module
@@ -216,12 +242,15 @@ def do(
 
 
 def _die_with_parent() -> None:
-    """Let Linux end this process when its parent ends, so that nothing goes on computing for nobody."""
+    """Let Linux end this process when its parent ends.
+
+    Otherwise it would go on computing without use.
+    """
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-    except Exception:  # another system: the parent ends its children itself, but where it is killed
+    except Exception:  # another system: the parent ends its children itself, unless it is killed
         pass
 
 

@@ -1,6 +1,8 @@
-"""Collectives over all GPUs with NCCL, or between four processes with gloo: are their sums the same each time?
+"""Collectives over all GPUs by NCCL, or four processes by gloo.
 
-Two would not do: a sum of two is the same in either order.
+Their sums must be the same each time.
+
+Two processes would not do: a sum of two is the same in either order.
 """
 
 import hashlib
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 ONE_GPU = "one GPU: not covered"
 TWO = "the order of a sum of two cannot show: not covered"
-# What NCCL's tuning says of each call, by name or by number (src/include/nccl_common.h).
+# NCCL's tuning log of each call, by name or by number (src/include/nccl_common.h).
 _TUNING = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)")
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
@@ -59,7 +61,10 @@ def run(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, An
 
 
 def _meeting_place() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder where the ranks meet: an image may have no other that can be written to than shared memory."""
+    """Return a directory for the ranks' meeting files.
+
+    In some images only shared memory is writable.
+    """
     try:
         return tempfile.TemporaryDirectory()
     except OSError:
@@ -67,7 +72,10 @@ def _meeting_place() -> "tempfile.TemporaryDirectory[str]":
 
 
 def _summed_up(probes: "List[Dict[str, Any]]", why: str) -> "tuple[str, str]":
-    """Return one verdict on all probes, and its reason; `why` says why a rank ended early."""
+    """Return one verdict on all probes, and its reason.
+
+    `why` is the reason if a rank ended early.
+    """
     if why:
         return "ERROR", why
     modes = [mode for each in probes for mode in each["modes"].values()]
@@ -79,7 +87,10 @@ def _summed_up(probes: "List[Dict[str, Any]]", why: str) -> "tuple[str, str]":
 
 
 def _control(device: str, launches: "List[Dict[str, Any]]", why: str) -> "Dict[str, Any]":
-    """Judge the sum in order of arrival, which shows that the order of a sum is seen."""
+    """Judge the sum in order of arrival.
+
+    It shows that the order of a sum is visible.
+    """
     lost = {"error": why or "no rank told it"}
     modes = {
         mode: judge([each["controls"].get(mode, lost) for each in launches], "none", ())
@@ -91,8 +102,10 @@ def _control(device: str, launches: "List[Dict[str, Any]]", why: str) -> "Dict[s
 def _launch(
     ask: "Dict[str, Any]", command: "List[str]", backend: str, world: int, folder: str
 ) -> "Dict[str, Any]":
-    """Run all ranks once; return {"told": {probe: what was told}, "controls": {mode: what was told}, "absent": why
-    torch has no collectives, "why": why a rank ended early}.
+    """Run all ranks once, and return their results.
+
+    The result is {"told": {probe: its results}, "controls": {mode: its results}, "absent": why torch has no
+    collectives, "why": why a rank ended early}.
     """
     os.mkdir(folder)
     environ = environ_for_ranks(ask["seed"])
@@ -120,9 +133,11 @@ def _launch(
 
 
 def environ_for_ranks(seed: int) -> "Dict[str, str]":
-    """Return the environment of a rank: all are on this machine, which may have no network but its own.
+    """Return the environment of a rank.
 
-    What the image says of the network of the machine that it was made on does not hold here.
+    All ranks are on this machine, which may have only a network of its own.
+
+    The image's variables on the network of its original machine are not valid here.
     """
     environ = environ_of("profile", seed)
     for name in list(environ):
@@ -133,14 +148,14 @@ def environ_for_ranks(seed: int) -> "Dict[str, str]":
 
 
 def _of_all(answers: "List[processes.ChildOutput]", key: str) -> "Dict[str, Dict[str, Any]]":
-    """Return what all ranks told of each probe, or of each mode of the control."""
+    """Return all ranks' results of each probe, or each control mode."""
     per_rank = [_by_name(each, key) for each in answers]
     names = dict.fromkeys(name for each in per_rank for name in each)
     return {name: _joined([each.get(name, []) for each in per_rank]) for name in names}
 
 
 def _by_name(answer: "processes.ChildOutput", key: str) -> "Dict[str, List[Dict[str, Any]]]":
-    """Return what a rank told of each probe, round by round."""
+    """Return a rank's results of each probe, round by round."""
     found: "Dict[str, List[Dict[str, Any]]]" = {}
     for line in answer.lines:
         if key in line:
@@ -149,7 +164,10 @@ def _by_name(answer: "processes.ChildOutput", key: str) -> "Dict[str, List[Dict[
 
 
 def _joined(told: "List[List[Dict[str, Any]]]") -> "Dict[str, Any]":
-    """Return what all ranks told in all rounds as one: the digest of a run is that of the ranks' digests."""
+    """Join the results of all ranks and rounds.
+
+    The digest of a run is that of the ranks' digests.
+    """
     missing = next((n for n, lines in enumerate(told) if not lines), None)
     if missing is not None:
         return {"error": f"rank {missing} said nothing of it"}
@@ -184,7 +202,10 @@ def _probe(name: str, told: "List[Optional[Dict[str, Any]]]", why: str) -> "Dict
 
 
 def algorithms(folder: str) -> "List[str]":
-    """Return which algorithms and protocols NCCL says that it used, from its logs below a folder."""
+    """Return NCCL's algorithms and protocols, from its logs.
+
+    The logs are below a directory.
+    """
     found = set()
     for above, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,7 @@
-"""The comparison's own control: each small change to a tensor must change its digest."""
+"""The comparison's own control.
+
+Each small change to a tensor must change its digest.
+"""
 
 from reprobuild_runtime.digest import digest
 
@@ -8,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def comparator(torch: "Any") -> "Dict[str, bool]":
-    """Return, for each small change to a tensor, whether the digest differs."""
+    """Return whether the digest changes, for each change to a tensor."""
     base = torch.tensor([0.0, 1.5, float("nan"), 3.25])
     bits = base.view(torch.int32)
     lowest, negative, payload = bits.clone(), bits.clone(), bits.clone()

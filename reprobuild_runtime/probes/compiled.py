@@ -1,4 +1,4 @@
-"""What torch.compile makes of a model, where the image has a compiler."""
+"""Probes of torch.compile, if the image has a compiler."""
 
 import importlib.util
 import shutil
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def _compiler(b: "Bench") -> "Any":
-    """Return torch.compile; it needs a C++ compiler on the CPU, and Triton and a C compiler on a GPU."""
+    """Return torch.compile, if its compilers are available.
+
+    It needs a C++ compiler on the CPU, and Triton and a C compiler on a GPU.
+    """
     compile_ = b.need(getattr(b.torch, "compile", None), "this torch has no torch.compile")
     names = ("g++", "clang++") if b.device == "cpu" else ("gcc", "cc", "clang")
     b.need(any(shutil.which(name) for name in names), "there is no compiler in this environment")
@@ -23,7 +26,7 @@ def _compiler(b: "Bench") -> "Any":
 
 
 def _run(b: "Bench", compute: "Callable[[], List[Any]]") -> "List[Any]":
-    """Compute with nothing at hand that was compiled before: a warm cache is a hidden input."""
+    """Compute without earlier compilations: a warm cache is a hidden input."""
     from torch._inductor import utils
 
     b.torch._dynamo.reset()

@@ -1,4 +1,7 @@
-"""Run the controls in processes of their own, and judge whether each shows that the smoke test can fail."""
+"""Runs of the controls, in processes of their own.
+
+Each is judged for whether the determinism tests can fail.
+"""
 
 import hashlib
 import json
@@ -22,10 +25,10 @@ WHY = {
 
 
 def run(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
-    """Return the controls on the CPU, and on the GPU where that is asked for."""
+    """Return the controls on the CPU, and on the GPU if requested."""
     if ask["subject"] == "arrays":
         found = _in_a_process("cpu", arrays.RACES, arrays.OTHERS, ask, command) + _fresh_controls(ask)
-        return [{**each, "why": each["why"].partition("; torch")[0]} for each in found]  # there is none here
+        return [{**each, "why": each["why"].partition("; torch")[0]} for each in found]  # without torch
     found = _torch_controls("cpu", ask, command) + _fresh_controls(ask)
     return found + (_torch_controls("cuda", ask, command) if ask["device"] == "cuda" else [])
 
@@ -63,8 +66,9 @@ def _in_a_process(
 
 
 def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Dict[str, Any]":
-    """Return a control with its verdict: effective is one that drifts by default, stops when cured, and is not
-    the harness's own drift.
+    """Return a control with its verdict.
+
+    An effective one drifts by default, stops drifting if cured, and is not the harness's own drift.
     """
     verdicts = {mode: each["verdict"] for mode, each in modes.items()}
     cure = "cured" if "cured" in modes else "strict"

@@ -1,8 +1,10 @@
-"""Controls: computations that are known to drift, which show that the smoke test can fail.
+"""Controls: computations with known drift.
 
-Each drifts by default and stops when it is cured: by torch's deterministic algorithms (`strict`), or, where those
-cannot help, by what does (`cured`). A control that does not do both is ineffective, and nothing that the smoke test
-calls identical is believed by it.
+They show that the determinism tests can fail.
+
+Each drifts by default and stops if it is cured: by torch's deterministic algorithms (`strict`), or, if those cannot
+help, by another cure (`cured`). A control that does not do both is ineffective, and does not support any identical
+result of the tests.
 """
 
 import os
@@ -20,14 +22,17 @@ if TYPE_CHECKING:
     Say = Callable[[Dict[str, Any]], None]
 
 # Tried in turn until a drift is seen. On a busy machine one thread may be done with the smallest before the other
-# begins, each time; the largest takes longer than any turn that the kernel gives a thread.
+# begins, each time; the largest takes longer than any time slice of the kernel.
 SIZES, BINS = (1 << 20, 1 << 22, 1 << 24), 64
 REPEATS = 10
 RACES = {"cpu": ("index_put", "put", "getitem_backward"), "cuda": ("index_add", "scatter_add")}
 
 
 def controls(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
-    """Say of each control on a device what it gave by default and cured. This process has threads of its own."""
+    """Print the results of a device's controls, by default and cured.
+
+    This process has threads of its own.
+    """
     torch.set_num_threads(max(2, torch.get_num_threads()))
     device = ask["device"]
     if ask["threads"]:
@@ -43,7 +48,10 @@ def controls(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 def _told(compute: "Callable[[], Any]", torch: "Any", mode: str, repeats: int = REPEATS) -> "Dict[str, Any]":
-    """Run a computation some times in a mode, and return what a process tells of a probe."""
+    """Run a computation some times in a mode.
+
+    Return it in the form of a probe's results.
+    """
     began = time.perf_counter()
     # The same switch as use_deterministic_algorithms, without its import of torch's compiler, which takes seconds.
     torch.set_deterministic_debug_mode("error" if mode == "strict" else "default")
@@ -57,7 +65,9 @@ def _told(compute: "Callable[[], Any]", torch: "Any", mode: str, repeats: int = 
 
 
 def _race(torch: "Any", device: str, name: str) -> "Dict[str, Any]":
-    """Return {mode: told}: larger work until a drift is seen, then the same in strict mode.
+    """Return {mode: results} of a race.
+
+    The work grows until a drift is seen; then it is repeated in strict mode.
 
     `ones` adds ones instead, which give the same sum in any order: a drift there would be the harness's own.
     """
@@ -96,14 +106,17 @@ def _add(torch: "Any", name: str, index: "Any", values: "Any") -> "Any":
 
 
 def _empty(torch: "Any", device: str) -> "Any":
-    """Return memory that nobody wrote to, after dirty memory was freed."""
+    """Return uninitialised memory, after dirty memory was freed."""
     dirty = [torch.empty(24, device=device).fill_(random.SystemRandom().random()) for _ in range(50)]
     del dirty
     return torch.empty(24, device=device)
 
 
 def _completion(torch: "Any") -> "Dict[str, Any]":
-    """Sum what eight threads found as they come, and in their own order. Torch's switch does not know of it."""
+    """Sum the results of eight threads, as they come and in order.
+
+    Torch's switch does not affect this.
+    """
 
     def compute(ordered: bool) -> "Any":
         private = torch.Generator()
@@ -126,7 +139,7 @@ def _completion(torch: "Any") -> "Dict[str, Any]":
         return total
 
     modes = {"default": _told(lambda: compute(False), torch, "default", 20)}
-    # Under another name than `strict`: that it drifts there, too, is what is expected.
+    # Under another name than `strict`: a drift there is expected, too.
     modes["strict cannot help"] = _told(lambda: compute(False), torch, "strict", 20)
     modes["cured"] = _told(lambda: compute(True), torch, "default", 20)
     return modes
@@ -144,10 +157,12 @@ UNSEEDED = "import random, sys; print(random.random().hex(), 'reprobuild_runtime
 
 
 def fresh(cured: "Dict[str, str]") -> "List[Dict[str, Any]]":
-    """Return name, code and options of controls that are fresh processes, by default and cured.
+    """Return controls that are fresh processes.
+
+    Each has a name, code and options, by default and cured.
 
     Args:
-        cured: the environment that has the seed.
+        cured: the environment with the seed.
     """
     environment = os.environ  # noqa: TID251  a child's is made of it
     plain = {key: value for key, value in environment.items() if not key.startswith("REPROBUILD_")}

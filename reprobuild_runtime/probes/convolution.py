@@ -1,4 +1,4 @@
-"""Convolutions and pooling, forwards and backwards."""
+"""Probes of convolutions and pooling, forwards and backwards."""
 
 from reprobuild_runtime.probes.bench import probe
 
@@ -42,7 +42,10 @@ def conv2d_bf16_channels_last(b: "Bench") -> "List[Any]":
 
 @probe(("torch.nn.Conv2d",), devices=("cuda",), most=1)
 def conv2d_autotuned(b: "Bench") -> "List[Any]":
-    """By default cuDNN chooses by measuring, anew in each process; the other modes keep the image's setting."""
+    """Convolve with cuDNN's autotuning in the mode `default`.
+
+    cuDNN then chooses by measuring, again in each process; the other modes keep the image's setting.
+    """
     cudnn = b.torch.backends.cudnn
     before = cudnn.benchmark
     cudnn.benchmark = before or b.mode == "default"

@@ -1,4 +1,7 @@
-"""What is drawn: a function of the seed, of which the rest of the probes is none."""
+"""Probes of draws, which depend on the seed.
+
+The other probes do not.
+"""
 
 from reprobuild_runtime.probes.bench import probe
 

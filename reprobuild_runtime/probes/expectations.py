@@ -1,7 +1,9 @@
-"""What torch itself says of its operations: read from the documentation of the torch in the image.
+"""torch's own documentation of deterministic operations.
 
-The list moves with each release (2.6: 20 deterministic and 29 refused; 2.14: 25 and 24), so it is not written down
-here. What alerts without being documented stands in `alerts.json`, with the version of the source it was read in.
+It is read from the torch in the image.
+
+The list changes with each release (2.6: 20 deterministic and 29 refused; 2.14: 25 and 24), so it is not stored here.
+Undocumented alerts are in `alerts.json`, with the version of the source that they were read from.
 https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
 """
 
@@ -13,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-# torch's own words when it refuses (aten/src/ATen/Context.cpp, alertNotDeterministic), or
-# leaves a kernel out (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_cudnn_deterministic).
+# torch's own text if it refuses (aten/src/ATen/Context.cpp, alertNotDeterministic), or leaves a kernel out
+# (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_cudnn_deterministic).
 _ALERT = re.compile(
     r"(.{1,200}?) (?:does not have a deterministic implementation|is not deterministic\.)", re.DOTALL
 )
@@ -23,7 +25,10 @@ _HEADS = {"will act": "deterministic", "will throw": "refused"}
 
 
 def read(text: "Optional[str]") -> "Dict[str, Any]":
-    """Return {"source", "deterministic", "refused"} of the documentation; without one the lists are empty."""
+    """Return {"source", "deterministic", "refused"} of a documentation.
+
+    The lists are empty without a documentation.
+    """
     found: "Dict[str, Any]" = {
         "source": "torch.use_deterministic_algorithms.__doc__",
         "deterministic": [],
@@ -47,7 +52,10 @@ def read(text: "Optional[str]") -> "Dict[str, Any]":
 
 
 def _paragraphs(text: str) -> "List[str]":
-    """Return paragraphs and items of lists, the items of a list below an item as a part of it."""
+    """Return paragraphs and list items.
+
+    The items of a list below an item are a part of it.
+    """
     parts: "List[str]" = []
     fresh = True
     for line in text.splitlines():
@@ -66,7 +74,10 @@ def _paragraphs(text: str) -> "List[str]":
 
 
 def documented(table: "Dict[str, Any]", lines: "Sequence[Tuple[str, ...]]", device: str) -> str:
-    """Return what the documentation says of a probe on a device: `refused`, `deterministic` or `none`."""
+    """Return the documentation of a probe on a device.
+
+    It is `refused`, `deterministic` or `none`.
+    """
     for verdict in ("refused", "deterministic"):
         if any(_concerns(entry, line, device) for entry in table[verdict] for line in lines):
             return verdict
@@ -82,13 +93,19 @@ def _concerns(entry: str, line: "Tuple[str, ...]", device: str) -> bool:
 
 
 def alert(message: str) -> str:
-    """Return who does not have a deterministic implementation, as torch's own alert says; else the empty text."""
+    """Return the operation in torch's own alert, else an empty text.
+
+    The alert is about a missing deterministic implementation.
+    """
     found = _ALERT.search(message)
     return found.group(1).strip() if found else ""
 
 
 def undocumented() -> "Dict[str, Any]":
-    """Return {"torch": version of the source, "alerts": [names]} of the list that goes with this program."""
+    """Return {"torch": version, "alerts": [names]} of this program's list.
+
+    The version is that of the list's source.
+    """
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alerts.json")
     with open(path, encoding="utf-8") as file:
         found: "Dict[str, Any]" = json.load(file)

@@ -1,4 +1,4 @@
-"""Start the processes of each mode, and put what they say together."""
+"""Processes of each mode, and their collected output."""
 
 # ruff: noqa: TID251  a child gets the environment, with a few changes
 
@@ -14,14 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-# What a profile sets before an interpreter starts; the mode `default` is torch without it.
+# Variables that a profile sets before an interpreter starts; the mode `default` is torch without it.
 PROFILE_VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
     "NCCL_ALGO",
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO",
     "FLASH_ATTENTION_DETERMINISTIC",
 )
-# By which the libraries of an image without torch are told how many threads to take: in `strict` one.
+# The thread counts of an image's libraries without torch: one in `strict`.
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -30,16 +30,16 @@ THREADS = (
     "BLIS_NUM_THREADS",
 )
 NOT_ASKED = {"skipped": "not applicable here: it takes long: only with thorough"}
-RESTARTS = 3  # of a process that died or hung, for the probes after the one that did it
+RESTARTS = 3  # of a process that died or hung, for the probes after the failed one
 
 
 def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Return the part of the document that says what was observed."""
+    """Return the document's part with the observations."""
     known = register(ask["subject"])
     listed = [name for name in known if not ask["only"] or name in ask["only"]]
     names = [name for name in listed if ask["only"] or ask["thorough"] or not known[name].thorough]
     tasks = [(mode, number) for mode in ask["modes"] for number in range(ask["processes"])]
-    if "warn" in ask["modes"]:  # only reported: one process will do
+    if "warn" in ask["modes"]:  # only reported: one process is enough
         tasks = [task for task in tasks if task[0] != "warn" or task[1] == 0]
     together = 2 if ask["stress"] or ask["quick"] else 1
     with ThreadPoolExecutor(max_workers=together) as pool:
@@ -62,7 +62,10 @@ def register(subject: str) -> "Dict[str, Any]":
 
 
 class ProcessRun:
-    """What one process of a mode told, its threads, and how it was with the stress beside it: None where none was."""
+    """The results of one process of a mode, its threads, and load.
+
+    `stress` is None without a load.
+    """
 
     def __init__(self, mode: str) -> None:
         self.mode, self.threads = mode, 0
@@ -71,7 +74,10 @@ class ProcessRun:
 
 
 def _stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
-    """Return whether there was stress beside each process for which it was asked; None where it was for none."""
+    """Return whether each process had its load.
+
+    Return None if no process had one.
+    """
     whys = [f"{each.mode}: {each.stress}" for each in ran if each.stress]
     if all(each.stress is None for each in ran):
         return None
@@ -81,7 +87,7 @@ def _stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
 def _one(
     ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int
 ) -> ProcessRun:
-    """Run one process of a mode, and others for what comes after a probe that ended it."""
+    """Run one process of a mode; restart it after a failed probe."""
     stressed = bool(ask["stress"] and number)
     environ = environ_of(mode, ask["seed"], ask["subject"])
     beside = processes.Companion(stress.companion(ask["device"]), environ) if stressed else None
@@ -112,7 +118,10 @@ def _one(
 
 
 def _take(heard: "processes.ChildOutput", left: "List[str]", found: "Dict[str, Dict[str, Any]]") -> str:
-    """Take what a process said of the probes that it was asked for, and return why it ended early."""
+    """Record a process's results of its probes.
+
+    Return the reason if it ended early.
+    """
     begun = ""
     for line in heard.lines:
         if line.get("begin") in left:
@@ -130,7 +139,10 @@ def _take(heard: "processes.ChildOutput", left: "List[str]", found: "Dict[str, D
 
 
 def environ_of(mode: str, seed: int, subject: str = "torch") -> "Dict[str, str]":
-    """Return the environment of a child: the seed is chosen, and `default` has no profile."""
+    """Return the environment of a child.
+
+    The seed is chosen, and `default` has no profile.
+    """
     environ = dict(os.environ)
     environ[launch.SEED], environ[launch.EXPLICIT] = str(seed), "1"
     if mode == "default":
@@ -143,8 +155,8 @@ def environ_of(mode: str, seed: int, subject: str = "torch") -> "Dict[str, str]"
         environ["CUBLAS_WORKSPACE_CONFIG"] = (
             ":4096:8"  # without it torch before 2.10 raises in each product on a GPU
         )
-    environ["REPROBUILD_RECORD"] = "0"  # the record is of the user's own work
-    # Threads that wait do not spin: where processors are shared that takes many times as long. No result changes.
+    environ["REPROBUILD_RECORD"] = "0"  # the record is for the workload
+    # Waiting threads do not spin: on shared processors that takes many times as long. Results do not change.
     environ.setdefault("OMP_WAIT_POLICY", "passive")
     return environ
 
@@ -167,7 +179,9 @@ def _probe(
 
 
 def bound(probes: "List[Dict[str, Any]]") -> "Dict[str, Any]":
-    """Return the least number of runs of an identical probe, whose it is, and what it bounds; and of a typical one.
+    """Return the least and the typical runs of identical probes.
+
+    The least has its probe and its bound, and the typical its bound.
 
     No difference in N runs means, at 95 %, that fewer than 3 in N would differ: the rule of three.
     https://doi.org/10.1001/jama.1983.03330370053031

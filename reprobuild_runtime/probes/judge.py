@@ -1,4 +1,4 @@
-"""From what processes said to a verdict for each probe and mode."""
+"""Verdicts for each probe and mode, from output of processes."""
 
 from statistics import median
 
@@ -11,9 +11,9 @@ def judge(told: "Sequence[Dict[str, Any]]", documented: str, alerts: "Sequence[s
     """Return the verdict on one probe in one mode.
 
     Args:
-        told: what each process said of it: digests, or `error` with `alert`, or `skipped`.
-        documented: what torch's own documentation says of it here.
-        alerts: who may alert without being documented.
+        told: the results of each process: digests, or `error` with `alert`, or `skipped`.
+        documented: torch's own documentation of it here.
+        alerts: the operations that may alert without documentation.
     """
     digests = [each for line in told for each in line.get("digests", ())]
     times = [each for line in told for each in line.get("milliseconds", ())]
@@ -50,7 +50,10 @@ def _verdict(
 def _refused(
     errors: "List[Dict[str, Any]]", told: "Sequence[Dict[str, Any]]", documented: str, alerts: "Sequence[str]"
 ) -> "tuple[str, str]":
-    """Judge processes that raised: a refusal is one only where each refused, and where it was to be expected."""
+    """Judge processes that raised.
+
+    A refusal counts only if each process refused, and if it was expected.
+    """
     other = next((line for line in errors if not line.get("alert")), None)
     if other is not None:
         return "ERROR", str(other["error"])

@@ -1,4 +1,4 @@
-"""Embeddings and losses."""
+"""Probes of embeddings and losses."""
 
 from reprobuild_runtime.probes.bench import probe
 

@@ -1,4 +1,4 @@
-"""Layers that normalise, in training."""
+"""Probes of normalising layers, in training."""
 
 from reprobuild_runtime.probes.bench import probe
 

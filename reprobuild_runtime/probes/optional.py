@@ -1,4 +1,7 @@
-"""Kernels of other packages, which torch's own list and switch do not know of: run where they can be imported."""
+"""Probes of other packages' kernels, if they can be imported.
+
+torch's own list and switch do not cover them.
+"""
 
 from importlib import import_module
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _package(b: "Bench", name: str) -> "Any":
-    """Return a module; raise NotHereError where it does not import."""
+    """Return a module; raise NotHereError if it does not import."""
     try:
         return import_module(name)
     except Exception as err:
@@ -21,7 +24,10 @@ def _package(b: "Bench", name: str) -> "Any":
 
 @probe(devices=("cuda",))
 def flash_attn_backward(b: "Bench") -> "List[Any]":
-    """The package takes `deterministic`; the profile's own choice is what its users have: torch's switch here."""
+    """Run flash-attn with `deterministic` as torch's switch has it.
+
+    Its users have the choice of the profile.
+    """
     function = _package(b, "flash_attn").flash_attn_func
     q, k, v = b.leaves(*(b.randn(4, 1024, 16, 64, spread=0).bfloat16() for _ in range(3)))
     strict = b.torch.are_deterministic_algorithms_enabled()

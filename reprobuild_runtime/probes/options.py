@@ -1,4 +1,4 @@
-"""What the smoke test can be asked for."""
+"""Options of the determinism tests."""
 
 import json
 
@@ -8,11 +8,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
 
-# default: torch as it comes. profile: the image's own hooks and profile. strict: that, and torch's deterministic
-# algorithms. warn: the same with `warn_only`, which refuses nothing and is only reported.
+# default: torch unchanged. profile: the image's own hooks and profile. strict: that, and torch's deterministic
+# algorithms. warn: the same with `warn_only`, which refuses no operation and is only reported.
 MODES = ("default", "profile", "strict", "warn")
-# What is probed: torch, or, in an image without it, NumPy and what builds on it. `strict` is then one thread in each
-# library, and the other modes are no other than `profile`.
+# The subject: torch, or, in an image without it, NumPy and libraries that build on it. `strict` is then one thread in
+# each library, and the other modes are equal to `profile`.
 SUBJECTS = ("torch", "arrays")
 DEFAULTS: "Dict[str, Any]" = {
     "device": "cpu", "seed": 0, "modes": list(MODES), "processes": 2, "repeats": None, "thorough": False,
@@ -23,7 +23,9 @@ _FLAGS = ("thorough", "controls", "stress", "collectives", "quick")
 
 
 def read(text: str) -> "Dict[str, Any]":
-    """Return the options in full; raise ValueError where one is unknown or of the wrong kind.
+    """Return the options in full.
+
+    An unknown one, or one of the wrong kind, raises ValueError.
 
     `repeats` is the number of runs of a probe in one process, `limit` the seconds that a child may be silent.
     """

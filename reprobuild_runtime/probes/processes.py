@@ -1,4 +1,4 @@
-"""Child processes that are listened to line by line, and that never are waited for without end."""
+"""Child processes with output by line and time limits."""
 
 import contextlib
 import json
@@ -13,28 +13,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-ABSENT = ("no torch", "no numpy")  # what a child says that cannot import what is probed
+ABSENT = ("no torch", "no numpy")  # the keys for a failed import of the probed module
 _HERE = os.path.dirname(os.path.abspath(__file__))
 CHILD = [sys.executable, os.path.join(_HERE, "child.py")]
 CHILDREN = {"torch": CHILD, "arrays": [sys.executable, os.path.join(_HERE, "arrays", "child.py")]}
-LONGEST = 64 << 20  # bytes of one answer: more is garbage
-FIRST = 5  # times as long may the first line take: before it is the import of torch, maybe from a cold network disk
+LONGEST = 64 << 20  # bytes of one answer: more is invalid
+FIRST = 5  # factor for the first line, after the import of torch, maybe from a cold network disk
 
 
 class ChildOutput:
-    """What a child said: the lines that are JSON objects, and why it ended early, else the empty text."""
+    """A child's output: JSON objects by line, and an error.
+
+    The error is the reason if it ended early, else empty.
+    """
 
     def __init__(self) -> None:
         self.lines: "List[Dict[str, Any]]" = []
         self.why = ""
 
     def said(self, key: str) -> "Any":
-        """Return what the first line with this key says, else None."""
+        """Return a key's value in the first line with it, else None."""
         return next((line[key] for line in self.lines if key in line), None)
 
     @property
     def absent(self) -> str:
-        """Why what is probed cannot be imported, or the empty text."""
+        """The reason if the probed module cannot be imported, or ""."""
         return next((str(line[key]) for line in self.lines for key in ABSENT if key in line), "")
 
 
@@ -42,8 +45,8 @@ def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Chi
     """Run a child to its end and return its answer.
 
     Args:
-        limit: seconds that it may be silent, at first FIRST times as long; it is killed, with all that it started,
-            after that.
+        limit: seconds that it may be silent, at first FIRST times as long; after that it is killed, with all that it
+            started.
     """
     answer = ChildOutput()
     try:
@@ -69,7 +72,10 @@ def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Chi
 
 
 def _read(child: "Any", answer: ChildOutput, limit: float) -> str:
-    """Read lines until the end of the output; return why it was given up, or the empty text."""
+    """Read lines until the end of the output.
+
+    Return the reason if it was given up, or the empty text.
+    """
     file, rest, total, silence = child.stdout.fileno(), b"", 0, FIRST * limit
     deadline = time.monotonic() + silence
     while True:
@@ -117,7 +123,10 @@ def _signal(number: int) -> str:
 
 
 class Companion:
-    """A process that runs beside another, and says one line when it has begun."""
+    """A process that runs beside another.
+
+    It prints one line on start.
+    """
 
     def __init__(self, command: "List[str]", environ: "Dict[str, str]") -> None:
         self._child: "Optional[Any]" = None
@@ -130,7 +139,10 @@ class Companion:
             self._why = f"it could not be started: {err}"
 
     def end(self) -> str:
-        """End it, and return why it did not run all the while, or the empty text."""
+        """End the process; return why it did not run throughout.
+
+        The text is empty if it did.
+        """
         child = self._child
         if child is None:
             return self._why
@@ -146,7 +158,7 @@ class Companion:
 
 
 def _lines(stream: "Any") -> "List[Dict[str, Any]]":
-    """Return the lines that are JSON objects, of what a process that has ended said."""
+    """Return the JSON lines of an ended process's output."""
     found = []
     for line in os.read(stream.fileno(), 1 << 16).split(b"\n"):
         with contextlib.suppress(ValueError, RecursionError):
@@ -157,7 +169,7 @@ def _lines(stream: "Any") -> "List[Dict[str, Any]]":
 
 
 def kill(child: "Any") -> None:
-    """End a process and all that it started, and wait for it."""
+    """End a process and its children, and wait for it."""
     with contextlib.suppress(OSError):  # it and all of its group have ended
         os.killpg(child.pid, signal.SIGKILL)
     if child.stdout is not None:

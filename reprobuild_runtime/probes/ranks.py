@@ -1,4 +1,7 @@
-"""One rank of the collectives: sums over all ranks, again and again, each round in a fresh process group."""
+"""One rank of the collectives.
+
+It sums over all ranks repeatedly, each round in a fresh process group.
+"""
 
 # ruff: noqa: TID251  torchrun says in the environment which rank of its machine this is
 
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "bfloat16")
 SIZES = {"1 KiB": 256, "1 MiB": 1 << 18, "64 MiB": 1 << 24}
 SCATTERED = "reduce_scatter float32 1 MiB"
-# What torch says of each where its gloo does not have it: reduce_scatter came with torch 2.6, its function in torch
-# with 1.13, sums of bfloat16 with 2.2. Nothing else is a reason to skip.
+# torch's errors if its gloo lacks an operation: reduce_scatter came with torch 2.6, its function in torch with 1.13,
+# sums of bfloat16 with 2.2. Other errors are not a reason to skip.
 # https://github.com/pytorch/pytorch/blob/v2.1.0/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp
 _LACKING = {
     "reduce_scatter": re.compile(
@@ -30,14 +33,14 @@ _LACKING = {
     ),
     "bfloat16": re.compile(r"\bInvalid scalar type\b"),
 }
-# Between nodes alone: nothing is added on the way, and each rank adds by itself. Each must come to the same, so a rank
-# that does not computes wrongly, where a sum that all were given shows nobody.
+# Only between nodes: numbers are not added on the way, and each rank adds by itself. All must agree, so a rank that
+# differs computes wrongly, while a sum that all were given does not show the faulty one.
 OWN_SUM = "all_gather, summed by each rank"
-# What goes into a sum, without any: where that differs each time, so does what all others hold.
+# The inputs of a sum, without any sum: if they differ each time, so do the results of all others.
 OWN_NUMBERS = "numbers of each rank"
 CONTROL = "arrival_order"
 CONTROL_RUNS = 5
-# A sum over the ranks that is 0, 1 or 2 in any order but the one in which it is computed.
+# A sum over the ranks that is 0, 1 or 2 in any order except the one in which it is computed.
 CANCELLING = (1e8, 1.0, -1e8, 1.0)
 
 
@@ -53,24 +56,27 @@ def names(device: str) -> "List[str]":
 
 
 def between(device: str) -> "List[str]":
-    """Return the names of those between nodes that every torch has."""
+    """Return the names of probes between nodes in every torch."""
     return [*(name for name in names(device) if name not in optional(device)), OWN_SUM, OWN_NUMBERS]
 
 
 def optional(device: str) -> "List[str]":
-    """Return the names of those that not every torch has: of gloo's, for NCCL has all."""
+    """Return the names of probes that some torches lack.
+
+    They are gloo's, because NCCL has all.
+    """
     return [name for name in names(device) if device == "cpu" and any(word in name for word in _LACKING)]
 
 
 def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
-    """Take part in the collectives as one rank, and say the digests of each round."""
+    """Run the collectives as one rank, and print each round's digests."""
     from torch import distributed
 
     backend, rank = ask["backend"], ask["rank"]
     if not distributed.is_available() or (backend == "gloo" and not _has_gloo(distributed)):
         say({"absent": f"not applicable here: this torch was built without torch.distributed or {backend}"})
         return
-    # Torch's NCCL keeps from NVLS in this mode; the switch itself, without the import of torch's compiler.
+    # torch's NCCL avoids NVLS in this mode; the switch itself, without the import of torch's compiler.
     torch.set_deterministic_debug_mode("error")
     number_here = rank if "folder" in ask else int(os.environ["LOCAL_RANK"])
     device = f"cuda:{number_here}" if backend == "nccl" else "cpu"
@@ -94,7 +100,10 @@ def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 def _stores(distributed: "Any", ask: "Dict[str, Any]", limit: "datetime.timedelta") -> "Callable[[str], Any]":
-    """Return what gives a store by its name: files in a folder of this machine, or of torchrun, which said where."""
+    """Return a function from names to stores.
+
+    The stores are files in a directory of this machine, or torchrun's.
+    """
     if "folder" in ask:
         return lambda name: distributed.FileStore(os.path.join(ask["folder"], name), ask["world"])
     from torch.distributed.rendezvous import rendezvous
@@ -104,12 +113,18 @@ def _stores(distributed: "Any", ask: "Dict[str, Any]", limit: "datetime.timedelt
 
 
 def _has_gloo(distributed: "Any") -> bool:
-    """Return whether this torch has gloo; torch before 2.0 always has, and cannot be asked."""
+    """Return whether this torch has gloo.
+
+    torch before 2.0 always has it, and has no function for that.
+    """
     return bool(getattr(distributed, "is_gloo_available", lambda: True)())
 
 
 def _told(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -> "Dict[str, Any]":
-    """Return what a rank tells of a probe: it is skipped only where gloo itself says that it does not have it."""
+    """Return a rank's results of a probe.
+
+    It is skipped only if gloo itself reports that it lacks the operation.
+    """
     found: "Dict[str, Any]" = {"digests": []}
     try:
         for _ in range(repeats):
@@ -129,7 +144,10 @@ def _told(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -
 
 
 def _values(torch: "Any", rank: int, device: str, count: int, dtype: "Any") -> "Any":
-    """Return numbers over several magnitudes, of a rank's own, drawn where they are used."""
+    """Return a rank's own numbers over several magnitudes.
+
+    They are drawn on the device.
+    """
     private = torch.Generator(device)
     private.manual_seed(1000 + rank)
     power = torch.randint(-3, 4, (count,), generator=private, device=device).float()
@@ -139,16 +157,18 @@ def _values(torch: "Any", rank: int, device: str, count: int, dtype: "Any") -> "
 def _control(
     torch: "Any", distributed: "Any", ask: "Dict[str, Any]", device: str, store: "Any"
 ) -> "Dict[str, Callable[[], Any]]":
-    """Return a sum over the ranks in the order in which they arrive, and, to cure it, in their own order.
+    """Return a sum over the ranks in order of arrival, and its cure.
 
-    A sum of two has no order to show, so this needs three ranks.
+    The cure is their own order.
+
+    A sum of two has no visible order, so this needs three ranks.
     """
     rank, world = ask["rank"], ask["world"]
     runs = iter(range(1 << 30))
 
     def compute(ordered: bool) -> "Any":
         time.sleep(random.SystemRandom().random() / 50)
-        place = store.add(f"run {next(runs)}", 1)  # how many ranks have come so far
+        place = store.add(f"run {next(runs)}", 1)  # the number of ranks that have arrived so far
         mine = torch.cat(
             [torch.tensor([float(place)], device=device), _values(torch, rank, device, 4096, torch.float32)]
         )
@@ -186,7 +206,7 @@ def _probes(
 
     def cancelled() -> "Any":
         tensor = torch.full((4096,), CANCELLING[rank % 4], device=device)
-        for shift in range(4):  # another rank has the great number in each part
+        for shift in range(4):  # another rank has the large number in each part
             tensor[shift::4] = CANCELLING[(rank + shift) % 4] / 3
         distributed.all_reduce(tensor)
         return tensor

@@ -1,4 +1,4 @@
-"""Recurrent networks."""
+"""Probes of recurrent networks."""
 
 from reprobuild_runtime.probes.bench import probe
 

@@ -1,4 +1,4 @@
-"""Sums, scans, histograms and orders."""
+"""Probes of sums, scans, histograms and orders."""
 
 from reprobuild_runtime.probes.bench import probe
 

@@ -1,4 +1,7 @@
-"""Interpolation, sampling on grids and padding, backwards: where gradients meet in one place."""
+"""Probes of interpolation, grid sampling and padding, backwards.
+
+Gradients add up in one place.
+"""
 
 from reprobuild_runtime.probes.bench import probe
 
@@ -44,7 +47,7 @@ def interpolate_trilinear(b: "Bench") -> "List[Any]":
 @probe(("torch.nn.functional.grid_sample",))
 def grid_sample_2d(b: "Bench") -> "List[Any]":
     side, points = b.pick(16, 64), b.pick(32, 128)
-    grid = b.randn(8, points, points, 2, spread=0) * 0.1  # in the middle, where the gradients meet
+    grid = b.randn(8, points, points, 2, spread=0) * 0.1  # in the middle, so that the gradients add up
     x, grid = b.leaves(b.randn(8, 8, side, side), grid)
     return b.backward(b.functional.grid_sample(x, grid, align_corners=False), [x, grid])
 

@@ -1,8 +1,10 @@
-"""The smoke test: JSON options in, one JSON document on standard output, exit code 0.
+"""The program of the determinism tests: JSON in, JSON out.
+
+It reads JSON options, prints one JSON document to standard output, and exits with 0.
 
     python /opt/reprobuild/lib/reprobuild_runtime/probes/run.py '{"device": "cpu", "seed": 7}'
 
-This process only starts others and gathers what they say, so it answers whatever torch does. docs/probes.md has the
+This process only starts others and collects their output, so it answers even if torch fails. docs/probes.md has the
 options and the document. Run it without `-I`, which would switch PYTHONHASHSEED off.
 """
 
@@ -27,7 +29,7 @@ FORMAT = 2
 
 
 def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
-    """Return the document for these options; it says why where nothing could be run.
+    """Return the document for these options, with any error.
 
     Args:
         child: the command of a child process; `child.py` with this interpreter otherwise.
@@ -67,7 +69,10 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
 
 
 def _controls(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
-    """Return the controls; one that says why where they could not be run, for the probes stand without them."""
+    """Return the controls, or one with the reason for a failure.
+
+    The probes are valid without them.
+    """
     from reprobuild_runtime.probes import controlled
 
     try:
@@ -77,7 +82,7 @@ def _controls(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, An
 
 
 def _collectives(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, Any]":
-    """Return the collectives; ERROR with its reason where they could not be run."""
+    """Return the collectives; ERROR with its reason after a failure."""
     from reprobuild_runtime.probes import collectives
 
     try:
@@ -87,19 +92,22 @@ def _collectives(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dic
 
 
 def _scout_environ() -> "Dict[str, str]":
-    """Return the environment without what strips documentation."""
+    """Return the environment without variables that strip documentation."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONOPTIMIZE"}
 
 
 def main(argv: "List[str]") -> int:
-    """Print the document; always 0. What else is printed goes to standard error."""
+    """Print the document; always return 0.
+
+    Other output goes to standard error.
+    """
     text = argv[0] if argv else sys.stdin.read()
     sys.stdout.flush()
     data = os.dup(1)
     os.dup2(2, 1)
     try:
         document = answer(text)
-    except Exception as err:  # a document whatever happens
+    except Exception as err:  # a document in any case
         document = {"format": FORMAT, "ran": False, "why": f"{type(err).__name__}: {err}"}
     sys.stdout.flush()
     with os.fdopen(data, "w", encoding="utf-8") as file:

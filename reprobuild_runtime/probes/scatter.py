@@ -1,4 +1,7 @@
-"""Operations that add to the same place from several threads: the ones that atomics make drift."""
+"""Probes of additions to one place from several threads.
+
+Atomics make them drift.
+"""
 
 from reprobuild_runtime.probes.bench import probe
 

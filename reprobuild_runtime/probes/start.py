@@ -1,4 +1,7 @@
-"""Draws that nothing here has seeded: equal in two processes if and only if the start-up hook seeded them."""
+"""Draws that this program has not seeded.
+
+They are equal in two processes if and only if the start-up hook seeded them.
+"""
 
 # ruff: noqa: TID251  what the environment says is part of the answer
 
@@ -14,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def start(torch: "Any" = None, device: str = "cpu", *, numpy: bool = True) -> "Dict[str, Any]":
-    """Return digests of first draws, on a device too, and what the start-up hook says that it did.
+    """Return digests of first draws, and the hook's actions.
+
+    A device may be included.
 
     Args:
-        numpy: False where its import has just failed, or ended a process.
+        numpy: False if its import has just failed, or ended a process.
     """
 
     def sha256(value: object) -> str:

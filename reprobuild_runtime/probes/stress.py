@@ -1,7 +1,10 @@
-"""What disturbs a process while it computes: results must not change for it.
+"""Disturbances of a computing process.
 
-A race is seen when threads meet at another time, an uninitialised read when the memory had another content, a choice
-of kernel when alignment or free memory differ. Megatron-LM's determinism tests do the same with streams and jitter.
+Results must not change because of them.
+
+A race becomes visible if threads meet at another time, an uninitialised read if the memory had another content, a
+choice of kernel if alignment or free memory differ. Megatron-LM's determinism tests do the same with streams and
+jitter.
 """
 
 import os
@@ -29,7 +32,10 @@ print('{"begin": "busy"}', flush=True)
 
 
 class Disturbance:
-    """Disturbs this process before each run of a probe, each time in another way."""
+    """A disturbance of this process before each run of a probe.
+
+    Each is different.
+    """
 
     def __init__(self, torch: "Any", device: str) -> None:
         self._torch, self._device = torch, device
@@ -38,7 +44,10 @@ class Disturbance:
         self._streams = _streams(torch) if device == "cuda" else []
 
     def disturb(self) -> None:
-        """Leave free memory dirty and shifted, and on a GPU work on other streams and a delay on this one."""
+        """Leave free memory dirty and shifted.
+
+        On a GPU, also start work on other streams, and a delay on this one.
+        """
         torch, draw = self._torch, self._random
         self._kept = self._kept[-4:]
         for _ in range(6):
@@ -58,14 +67,17 @@ class Disturbance:
 
 
 def _streams(torch: "Any") -> "List[Any]":
-    # With one connection all streams are one queue: nothing would run beside the probe.
+    # With one connection all streams are one queue: no work would run beside the probe.
     if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":  # noqa: TID251  CUDA read it, too
         return []
     return [torch.cuda.Stream(priority=priority) for priority in (0, -1)]
 
 
 def companion(device: str) -> "List[str]":
-    """Return the command of a second process that keeps the processors, or the GPU, busy."""
+    """Return the command of a second, busy process.
+
+    It keeps the processors, or the GPU, busy.
+    """
     if device == "cpu":
         return [sys.executable, "-I", "-S", "-c", BUSY, str(max(1, (os.cpu_count() or 1) // 2))]
     here = os.path.dirname(os.path.abspath(__file__))

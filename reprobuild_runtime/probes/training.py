@@ -1,6 +1,8 @@
-"""Training as it is done: small models, some steps, and every loss and parameter compared.
+"""Probes of training: small models, every loss and parameter compared.
 
-On the CPU the models are smaller; each is made from the seed, draws its batches from it, and drops out by it.
+They run some steps.
+
+On the CPU the models are smaller; their parameters, batches and dropout come from the seed.
 """
 
 import io
@@ -17,7 +19,10 @@ VOCABULARY = 512
 
 
 def gpt(b: "Bench", checkpointed: bool = True) -> "Any":
-    """Return a small transformer over tokens, which computes its second block again in the backward pass."""
+    """Return a small transformer over tokens.
+
+    It computes its second block again in the backward pass.
+    """
     from torch.utils.checkpoint import checkpoint
 
     nn, torch = b.nn, b.torch
@@ -92,7 +97,10 @@ def _train(
 
 @probe(most=3)
 def train_gpt_bf16(b: "Bench") -> "List[Any]":
-    """Autocast to bfloat16, activation checkpointing, dropout, clipping, fused AdamW."""
+    """Train with autocast to bfloat16.
+
+    It has activation checkpointing, dropout, clipping, and fused AdamW.
+    """
     model = gpt(b)
     optimizer = _adamw(b, model)
     losses = _train(b, model, optimizer, b.pick(5, 10), lambda: _text_loss(b, model, b.torch.bfloat16))
@@ -101,7 +109,7 @@ def train_gpt_bf16(b: "Bench") -> "List[Any]":
 
 @probe(devices=("cuda",), most=3)
 def train_gpt_fp16_scaled(b: "Bench") -> "List[Any]":
-    """Autocast to float16 with a scaled loss."""
+    """Train with autocast to float16, and a scaled loss."""
     kind = getattr(getattr(b.torch, "amp", None), "GradScaler", None) or b.torch.cuda.amp.GradScaler
     model, scaler = gpt(b), kind()
     optimizer = _adamw(b, model)
@@ -120,7 +128,10 @@ def train_gpt_fp16_scaled(b: "Bench") -> "List[Any]":
 
 @probe(most=3)
 def train_resnet(b: "Bench") -> "List[Any]":
-    """Residual blocks with batch normalisation, channels last, SGD with momentum."""
+    """Train residual blocks with batch normalisation.
+
+    The format is channels last, and the optimizer SGD with momentum.
+    """
     nn = b.nn
     width, side = b.pick(16, 64), b.pick(24, 64)
 
@@ -154,7 +165,10 @@ def train_resnet(b: "Bench") -> "List[Any]":
 
 @probe(most=3)
 def resume_from_checkpoint(b: "Bench") -> "List[Any]":
-    """Six steps, and three steps, a checkpoint and three more of a new model: both are one result."""
+    """Compare six steps with a resumed training.
+
+    The second is three steps, a checkpoint, and three more steps of a new model: both must give one result.
+    """
 
     def state(model: "Any", optimizer: "Any") -> "dict[str, Any]":
         draws = b.torch.cuda.get_rng_state() if b.device == "cuda" else b.torch.get_rng_state()

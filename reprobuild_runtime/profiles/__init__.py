@@ -1,27 +1,31 @@
-"""Profiles: what is set beside the seed, as data (`profiles.json`), and how it is put in force.
+"""Profiles: settings beside the seed, as data (`profiles.json`).
 
-A profile takes effect only where somebody chose the seed; without one nothing is set. What binds before the
-interpreter (P), before an import (I) or before the first use of the device (C) goes into the environment at launch;
-what binds at any time (A) is set after the import of its library, without importing it.
+The package also puts them in force.
 
-Importing this package costs nothing: its parts are imported when they are used.
+A profile takes effect only if the user chose the seed; without one no settings are changed. Settings that must be set
+before the interpreter (P), before an import (I) or before the first use of the device (C) go into the environment at
+launch; settings that may be set at any time (A) are set after the import of their library, without importing it.
+
+Importing this package has no cost: its parts are imported on use.
 """
 
 TYPE_CHECKING = False  # importing typing would cost every process some milliseconds
 if TYPE_CHECKING:
     from typing import Any, List, Optional
 
-# After whose import something is to be set or checked: the modules of the consumers with such an entry.
+# Modules with settings or checks after their import: those of the consumers with such an entry.
 WATCHED = ("torch", "tensorflow", "megatron.core")
 
 
 def after_import(name: str, module: "Any", explicit: bool) -> None:
-    """Set what the profile in force says for a library that was just imported; nothing without a chosen seed.
+    """Set the profile's settings for a just imported library.
+
+    Without a chosen seed, no settings are changed.
 
     Args:
         name: the module's name, one of WATCHED.
         module: the module.
-        explicit: whether somebody chose the seed.
+        explicit: whether the user chose the seed.
     """
     if explicit:
         from reprobuild_runtime.profiles import hook
@@ -30,17 +34,19 @@ def after_import(name: str, module: "Any", explicit: bool) -> None:
 
 
 def enforce(explicit: bool, profile: "Optional[str]" = None) -> "List[str]":
-    """Put the profile in force as far as this process still allows, also for its children; nothing if not explicit.
+    """Put the profile in force as far as still possible.
+
+    It covers this process and its children. Without a chosen seed, it does not change anything.
 
     Args:
-        explicit: whether somebody chose the seed.
+        explicit: whether the user chose the seed.
         profile: names of profiles, comma separated; None: those of REPROBUILD_PROFILE.
 
     Returns:
-        What comes too late to take effect in this process, in words.
+        The settings that are too late to take effect in this process, in words.
 
     Raises:
-        ValueError: `profile` names none.
+        ValueError: `profile` has an unknown name.
     """
     if not explicit:
         return []

@@ -1,4 +1,7 @@
-"""Put settings in force: variables before a program starts, flags after an import; and say what stands against them."""
+"""Application of settings: variables at launch, flags after imports.
+
+Contradicting values are reported.
+"""
 
 import sys
 
@@ -9,14 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Mapping, MutableMapping, Tuple
 
-CHECKED = "REPROBUILD_ARGUMENTS"  # "1": the job's command line was looked at, in a process above
+CHECKED = "REPROBUILD_ARGUMENTS"  # "1": a process above has checked the job's command line
 
 
 def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, Any]]") -> "List[str]":
-    """Set the variables of entries that are not set yet, and return a line for each that stands against its entry.
+    """Set the unset variables of entries; return contradictions.
 
-    What is set already stays, also where it is empty, unless we set it ourselves for another profile: a value that
-    somebody chose is never changed. XLA_FLAGS and its like get a word added where they have none of that name.
+    There is a line for each value that contradicts its entry.
+
+    Variables that are set stay, even if empty, unless we set them ourselves for another profile: a value that the user
+    chose is never changed. XLA_FLAGS and the like get a word added if they have no word of that name.
     """
     said = []
     for entry in filter(choose.is_variable, entries):
@@ -33,27 +38,33 @@ def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, 
 
 
 def _is_anothers(environ: "Mapping[str, str]", entry: "Mapping[str, Any]") -> bool:
-    """Tell whether a variable is as we set it for another profile, which this one's entry does not allow."""
+    """Return whether a variable is ours from an incompatible profile.
+
+    This profile's entry does not allow its value.
+    """
     name = entry["name"]
     return settled.ours(environ, name) and not choose.is_valid(entry, environ[name])
 
 
 def against(entry: "Mapping[str, Any]", value: object) -> str:
-    """Return the line on a setting that stands against its profile."""
+    """Return the line on a setting that contradicts its profile."""
     wanted = "unset" if entry["value"] is None else shown(entry["value"])
     found = "empty" if value == "" else shown(value)
     return f"profile {entry['profile']} wants {entry['name']} {wanted}; it is {found}, and stays so"
 
 
 def shown(value: object, limit: int = 120) -> str:
-    """Return a value as it can stand in one line of a log."""
+    """Return a value in a form for one line of a log."""
     text = value if isinstance(value, str) else str(value)
     printable = "".join(c if c.isprintable() else "?" for c in text)
     return printable if len(printable) <= limit else printable[: limit - 3] + "..."
 
 
 def check_arguments(rules: "Iterable[Mapping[str, Any]]", command: "Iterable[str]") -> "List[str]":
-    """Return a line for each word that a job's command line lacks, or has against the profile."""
+    """Return a line for each problem of a job's command line.
+
+    It lacks a word, or has one that the profile refuses.
+    """
     words = {word.partition("=")[0] for word in command if word.startswith("--")}
     said = []
     for rule in rules:
@@ -65,7 +76,7 @@ def check_arguments(rules: "Iterable[Mapping[str, Any]]", command: "Iterable[str
 
 
 def flags(module_name: str, entries: "Iterable[Mapping[str, Any]]") -> "List[Mapping[str, Any]]":
-    """Return the entries that are flags of a module, or of one below it."""
+    """Return the entries that are flags of a module or its submodules."""
     consumers = choose.data()["consumers"]
     return [
         entry
@@ -75,7 +86,10 @@ def flags(module_name: str, entries: "Iterable[Mapping[str, Any]]") -> "List[Map
 
 
 def resolve(path: str) -> "Tuple[Any, str]":
-    """Return (object, attribute) of a dotted path, by what is imported already; LookupError where there is none."""
+    """Return (object, attribute) of a dotted path.
+
+    Only imported modules are searched; LookupError is raised if it is absent.
+    """
     parts = path.split(".")
     for length in range(len(parts) - 1, 0, -1):
         found = sys.modules.get(".".join(parts[:length]))
@@ -91,7 +105,10 @@ def resolve(path: str) -> "Tuple[Any, str]":
 
 
 def read_flag(entry: "Mapping[str, Any]") -> object:
-    """Return a flag's value as it is now; LookupError where this release has none."""
+    """Return a flag's current value.
+
+    LookupError is raised if this release does not have it.
+    """
     holder, attribute = resolve(entry.get("read", entry["name"]))
     try:
         found = getattr(holder, attribute)
@@ -106,17 +123,17 @@ def read_flag(entry: "Mapping[str, Any]") -> object:
 
 
 def wanted(entry: "Mapping[str, Any]") -> object:
-    """Return what an entry asks for, as a record has it."""
+    """Return an entry's requested value, in the form of a record."""
     return entry["value"] if choose.is_variable(entry) else wanted_flag(entry)
 
 
 def wanted_flag(entry: "Mapping[str, Any]") -> object:
-    """Return the value that a flag has when its entry is in force."""
+    """Return a flag's value if its entry is in force."""
     return entry.get("reads", entry["value"])
 
 
 def set_flag(entry: "Mapping[str, Any]") -> None:
-    """Set a flag; whatever the library raises passes."""
+    """Set a flag; errors of the library are passed on."""
     holder, attribute = resolve(entry["name"])
     if entry.get("call"):
         values = () if entry["value"] is None else (entry["value"],)
@@ -126,18 +143,21 @@ def set_flag(entry: "Mapping[str, Any]") -> None:
 
 
 def in_force(environ: "Mapping[str, str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
-    """Return the entries of REPROBUILD_PROFILE; UnknownProfile where it names none."""
+    """Return the entries of REPROBUILD_PROFILE.
+
+    UnknownProfile is raised for an unknown name.
+    """
     return choose.settings(choose.names(environ.get(choose.PROFILE)), path)
 
 
 def launch(environ: "MutableMapping[str, str]", path: "Iterable[str]") -> "List[str]":
-    """Put the profile's variables into the environment of a launch; return what is to be said.
+    """Set the profile's variables in a launch's environment; return messages.
 
     Args:
         environ: of the command.
-        path: folders in which its interpreter will find distributions.
+        path: directories in which its interpreter will find distributions.
 
     Raises:
-        UnknownProfileError: REPROBUILD_PROFILE names none.
+        UnknownProfileError: REPROBUILD_PROFILE has an unknown name.
     """
     return export(environ, in_force(environ, path))

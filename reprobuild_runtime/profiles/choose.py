@@ -1,4 +1,7 @@
-"""Which settings are in force: the profiles' data, the names that were asked for, the releases installed."""
+"""The settings in force.
+
+They follow from the profiles' data, the requested names, and the installed releases.
+"""
 
 import json
 import os
@@ -16,7 +19,7 @@ _loaded: "List[Dict[str, Any]]" = []
 
 
 class UnknownProfileError(ValueError):
-    """A name that is no profile's, with what to do about it."""
+    """An unknown profile name, with a hint."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -32,10 +35,12 @@ def data() -> "Dict[str, Any]":
 
 
 def names(text: "Optional[str]") -> "Tuple[str, ...]":
-    """Return the profiles that a text names, those of REPROBUILD_PROFILE's default where it names none.
+    """Return the profiles that a text names, or the default one.
+
+    The default is that of REPROBUILD_PROFILE.
 
     Raises:
-        UnknownProfileError: a name is none of `profiles.json`.
+        UnknownProfileError: a name is not in `profiles.json`.
     """
     asked = tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip())) or (
         DEFAULT,
@@ -49,7 +54,10 @@ def names(text: "Optional[str]") -> "Tuple[str, ...]":
 
 
 def _with_included(asked: "Iterable[str]") -> "List[str]":
-    """Return the profiles and those that they include, each once, the included ones first."""
+    """Return the profiles with their included ones, each once.
+
+    The included ones come first.
+    """
     found: "List[str]" = []
     for name in asked:
         inside = _with_included(data()["profiles"][name].get("includes", ()))
@@ -58,10 +66,12 @@ def _with_included(asked: "Iterable[str]") -> "List[str]":
 
 
 def settings(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
-    """Return the entries in force, for the releases found in folders of site-packages; of two for one name, the later.
+    """Return the entries in force for the installed releases.
 
-    An entry for certain releases counts also where the release is not known, if it is for the newest ones. Entries
-    that append to one variable all count.
+    The releases are found in site-packages directories. Of two entries for one name, the later counts.
+
+    An entry for certain releases also counts if the release is unknown, and if it is for the newest ones. Entries that
+    append to one variable all count.
     """
     finder = versions.VersionFinder(data()["consumers"], path)
     found: "Dict[Tuple[str, object], Dict[str, Any]]" = {}
@@ -75,7 +85,7 @@ def settings(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, A
 
 
 def arguments(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
-    """Return the rules for a job's command line that are in force."""
+    """Return the rules in force for a job's command line."""
     finder = versions.VersionFinder(data()["consumers"], path)
     return [
         rule
@@ -86,10 +96,10 @@ def arguments(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, 
 
 
 def applies(entry: "Mapping[str, Any]", finder: versions.VersionFinder) -> bool:
-    """Tell whether an entry is for the release that is installed."""
+    """Return whether an entry is for the installed release."""
     wanted = entry.get("versions", "")
     if not wanted and not entry.get("installed"):
-        return True  # no look into folders where nothing depends on it
+        return True  # directories are read only if an entry depends on them
     version = finder.version(entry["consumer"])
     if version is None:
         return not entry.get("installed") and versions.is_for_the_newest(wanted)
@@ -97,7 +107,10 @@ def applies(entry: "Mapping[str, Any]", finder: versions.VersionFinder) -> bool:
 
 
 def is_valid(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:
-    """Tell whether a variable's value fulfils an entry: the entry's own, or one of those that do as well."""
+    """Return whether a variable's value fulfils an entry.
+
+    It is the entry's own value, or an equivalent one.
+    """
     if entry.get("append"):
         return entry["value"] in (value or "").split()
     if value is None or entry["value"] is None:
@@ -110,5 +123,8 @@ def is_valid(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:
 
 
 def is_variable(entry: "Mapping[str, Any]") -> bool:
-    """Tell an environment variable from a flag of a library, whose name has a dot."""
+    """Return whether an entry is an environment variable.
+
+    The name of a library's flag has a dot.
+    """
     return "." not in entry["name"]

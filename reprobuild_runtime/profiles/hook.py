@@ -1,4 +1,7 @@
-"""What profiles do inside a running interpreter: flags after an import, and all of it when user code asks."""
+"""Profiles inside a running interpreter.
+
+Flags are set after an import, and all settings when user code asks.
+"""
 
 # ruff: noqa: TID251  the environment is what it reads and writes
 
@@ -13,26 +16,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Container, Dict, List, Optional
 
-# Flags that a profile set to another value than they had, by name: for the record.
+# Flags that a profile changed, by name: for the record.
 changed: "Dict[str, Dict[str, object]]" = {}
 
 
 def after_import(name: str, module: "Any") -> None:
-    """Set the flags of a library just imported, and look at the job's command line, once.
+    """Set the flags of a just imported library.
 
-    A program that imports a framework is also told here that its hash order is lost, if nobody could tell it before:
-    other programs are not (what `python -I -c` prints may be read by a program).
+    The job's command line is checked once.
+
+    A program that imports a framework also gets a message here if its hash order is lost, and no process could report
+    it before: other programs do not (the output of `python -I -c` may be read by a program).
     """
     launch.say_hash_order(os.environ)
     try:
         asked = choose.names(os.environ.get(choose.PROFILE))
     except choose.UnknownProfileError:
-        return  # said when this process, or the one that started it, was settled
+        return  # reported when this process, or the one that started it, was settled
     path = versions.own_path()
     entries = choose.settings(asked, path)
     if name == "torch" and entries:
-        # What a launcher lost on the way, and is still in time; before the flags, of which one imports inductor. What
-        # is said about presets was said at launch.
+        # Variables that a launcher lost on the way, and that are still in time; before the flags, because one imports
+        # inductor. Contradictions of preset variables were reported at launch.
         apply.export(os.environ, [one for one in entries if not one.get("append") and not _bound(one)])
         refusals.install(asked)
         for problem in kernels.settle(module):
@@ -50,7 +55,7 @@ def after_import(name: str, module: "Any") -> None:
 def _read(entry: "Dict[str, Any]") -> object:
     try:
         return apply.read_flag(entry)
-    except Exception:  # a release may set what it cannot tell
+    except Exception:  # a release may set a flag that it cannot read
         return None
 
 
@@ -59,7 +64,10 @@ def _module(rule: "Dict[str, Any]") -> str:
 
 
 def set_flags(entries: "List[Any]") -> "List[str]":
-    """Set flags and note what each was; return a line for each that this release does not have, or refuses."""
+    """Set flags and record their former values.
+
+    Return a line for each that this release lacks or refuses.
+    """
     said = []
     for entry in entries:
         try:
@@ -77,13 +85,16 @@ def set_flags(entries: "List[Any]") -> "List[str]":
 
 
 def enforce(profile: "Optional[str]") -> "List[str]":
-    """Put a profile in force now, for this process and its children; return what comes too late, in words.
+    """Put a profile in force now, for this process and its children.
 
-    A variable that somebody set to what the profile refuses stays, and is among what is returned. What was set for
-    another profile, and this one does not name, is taken back.
+    Return the settings that are too late, in words.
+
+    A variable that the user set to a refused value stays, and is in the result. Settings for another profile that this
+    one does not name are undone.
 
     Raises:
-        UnknownProfile: `profile` names none. That REPROBUILD_PROFILE names none is said, and ends no job.
+        UnknownProfile: `profile` has an unknown name. An unknown name in REPROBUILD_PROFILE is reported, and ends no
+            job.
     """
     try:
         asked = choose.names(profile if profile is not None else os.environ.get(choose.PROFILE))
@@ -121,7 +132,10 @@ def _hash_seed() -> "List[str]":
 
 
 def _take_back(named: "Container[str]") -> "List[str]":
-    """Undo what we set for another profile, but for some names; return what stays in this process, in words."""
+    """Undo settings for another profile, except some names.
+
+    Return the settings that stay in this process, in words.
+    """
     every = choose.data()["profiles"].values()
     known = {entry["name"]: entry for one in every for entry in one["settings"]}
     stays: "Dict[str, List[str]]" = {}
@@ -138,7 +152,10 @@ def _take_back(named: "Container[str]") -> "List[str]":
 
 
 def _restore(entry: "Dict[str, Any]", was: "Dict[str, object]") -> str:
-    """Set a flag to what it was before ours, if it still is ours; return why that cannot be, else ""."""
+    """Restore a flag's former value, if it still has ours.
+
+    Return the reason if that is impossible, else "".
+    """
     if _is_for_good(entry):
         return "it cannot be taken back"
     try:
@@ -150,12 +167,12 @@ def _restore(entry: "Dict[str, Any]", was: "Dict[str, object]") -> str:
 
 
 def _is_for_good(entry: "Dict[str, Any]") -> bool:
-    """Tell a function that switches something on and knows no way back."""
+    """Return whether a flag is a function without an inverse."""
     return bool(entry.get("call")) and entry["value"] is None
 
 
 def _bound(entry: "Any") -> str:
-    """Return why a variable of an entry comes too late in this process, "" where it does not."""
+    """Return why a variable is too late in this process, else ""."""
     if entry["binds"] == "C":
         return "CUDA is initialised already" if _cuda_is_up() else ""
     module = choose.data()["consumers"][entry["consumer"]]["module"]
@@ -165,7 +182,7 @@ def _bound(entry: "Any") -> str:
 
 
 def _cuda_is_up() -> bool:
-    """Tell whether torch has initialised CUDA, without initialising it."""
+    """Return whether torch has initialised CUDA, without initialising it."""
     torch = sys.modules.get("torch")
     try:
         return bool(torch.cuda.is_initialized()) if torch is not None else False

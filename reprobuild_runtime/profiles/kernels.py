@@ -1,16 +1,16 @@
-"""Let MKL choose its kernels while one thread asks.
+"""Selection of MKL's kernels from a single thread.
 
 MKL of the 2024 releases, which the wheels of torch hold, chooses the kernel of each function of vectors (exp, log,
-sqrt, ...) at its first call. Where several threads make that call at once, as the first large `exp` of a fresh process
+sqrt, ...) at its first call. If several threads make that call at once, as the first large `exp` of a fresh process
 does, one of them may get a kernel of another processor and of less accuracy, for its part of that one call. It happens
-in strict mode, too; docs/determinism.md has how often. https://github.com/pytorch/pytorch/issues/188792
+in strict mode, too; docs/determinism.md has its frequency. https://github.com/pytorch/pytorch/issues/188792
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-# What torch may ask MKL for (aten/src/ATen/cpu/vml.h), and its kin: a call more does no harm.
+# Functions that torch may call in MKL (aten/src/ATen/cpu/vml.h), and similar ones: an extra call does no harm.
 FUNCTIONS = (
     "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "lgamma",
     "log", "log10", "log1p", "log2", "round", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
@@ -20,10 +20,12 @@ FEW = 16  # numbers: no work for a second thread
 
 
 def settle(torch: "Any") -> "List[str]":
-    """Call each function once, in this thread; return what is to be said where that cannot be.
+    """Call each function once, in this thread.
+
+    Return messages if that fails.
 
     Args:
-        torch: the module; one that makes no tensors (it is not whole) is left alone.
+        torch: the module; one that makes no tensors (it is incomplete) is left alone.
     """
     if not hasattr(torch, "full"):
         return []
@@ -34,6 +36,6 @@ def settle(torch: "Any") -> "List[str]":
                 for function in FUNCTIONS:
                     if hasattr(torch, function):  # else it is another release
                         getattr(torch, function)(numbers)
-    except Exception as err:  # whatever a library raises ends no job
+    except Exception as err:  # an error of a library must not end the job
         return [f"MKL's kernels are not chosen yet: {type(err).__name__}: {err}"]
     return []

@@ -1,4 +1,4 @@
-"""A hint beside torch's error where an operation has no deterministic implementation."""
+"""A hint beside torch's error for a nondeterministic operation."""
 
 import json
 import os
@@ -17,9 +17,11 @@ _installed: "List[Tuple[str, ...]]" = []
 
 
 def install(asked: "Tuple[str, ...]") -> None:
-    """Say a hint after an uncaught refusal of torch, on any thread; what handles exceptions now still does so first.
+    """Print a hint after an uncaught refusal of torch, on any thread.
 
-    Nothing is caught and nothing is slowed: it runs when the interpreter is about to give up.
+    Present exception handlers still run first.
+
+    Exceptions are not caught, and the program is not slowed: the hook runs when the interpreter is about to exit.
     """
     _installed.append(asked)
     if len(_installed) > 1:
@@ -47,12 +49,12 @@ def _say(error: object) -> None:
         text = str(error) if isinstance(error, RuntimeError) else ""
         if TEXT in text:
             launch.say("reprobuild: hint: " + hint(text, _installed[-1]))
-    except Exception:  # an interpreter that is giving up has enough to say
+    except Exception:  # an exiting interpreter has enough to report
         pass
 
 
 def hint(text: str, asked: "Tuple[str, ...]") -> str:
-    """Return what to do about a refusal: operation, alternative and profile."""
+    """Return the hint for a refusal: operation, alternative and profile."""
     operation, profile = text.split(TEXT)[0].strip()[-80:], ",".join(asked)
     ours = any(entry["name"] == MODE for entry in choose.settings(asked, ()))
     said = (
@@ -67,7 +69,10 @@ def hint(text: str, asked: "Tuple[str, ...]") -> str:
 
 
 def alternative(operation: str) -> str:
-    """Return what can stand in for an operation, by the longest name that its own begins with; "" if none is known."""
+    """Return the alternative to an operation, "" if unknown.
+
+    It is that of the longest known name that the operation's name begins with.
+    """
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "refusals.json"), "rb") as file:
         known: "Dict[str, str]" = json.loads(file.read())["alternatives"]
     fitting = [name for name in known if operation.startswith(name)]

@@ -1,4 +1,7 @@
-"""Which release of a library is installed, from the names of folders: nothing is imported, no metadata is parsed."""
+"""Installed releases of libraries, by directory names.
+
+Modules are not imported, and metadata is not parsed.
+"""
 
 # ruff: noqa: TID251  the environment says where to look
 
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def numbers(version: str) -> "Tuple[int, ...]":
-    """Return the leading numbers of a release: (2, 14, 1) of `2.14.1+cu130`, (0, 19, 0) of `0.19.0rc1`."""
+    """Return the leading numbers of a release.
+
+    Examples are (2, 14, 1) of `2.14.1+cu130` and (0, 19, 0) of `0.19.0rc1`.
+    """
     found: "List[int]" = []
     for part in version.split("+")[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -30,7 +36,10 @@ def _comparisons(wanted: str) -> "Iterable[Tuple[str, Tuple[int, ...]]]":
 
 
 def matches(version: str, wanted: str) -> bool:
-    """Tell whether a release fulfils every condition: `>=2.1,<2.8`. A release candidate counts as its release."""
+    """Return whether a release fulfils every condition: `>=2.1,<2.8`.
+
+    A release candidate counts as its release.
+    """
     have = numbers(version)
     for sign, bound in _comparisons(wanted):
         width = max(len(have), len(bound))
@@ -41,12 +50,15 @@ def matches(version: str, wanted: str) -> bool:
 
 
 def is_for_the_newest(wanted: str) -> bool:
-    """Tell whether conditions have no upper end."""
+    """Return whether conditions have no upper end."""
     return all(sign == ">=" for sign, _ in _comparisons(wanted))
 
 
 class VersionFinder:
-    """Looks once into each folder of a path for the consumers' `*.dist-info` and `*.egg-info`."""
+    """A finder of the consumers' `*.dist-info` and `*.egg-info`.
+
+    It reads each directory of a path once.
+    """
 
     def __init__(self, consumers: "Mapping[str, Any]", path: "Iterable[str]") -> None:
         self._consumers = consumers
@@ -54,7 +66,10 @@ class VersionFinder:
         self._found: "Optional[Dict[str, str]]" = None
 
     def version(self, consumer: str) -> "Optional[str]":
-        """Return the release of a consumer, None where it is not known; the first folder counts, as for an import."""
+        """Return the release of a consumer, None if unknown.
+
+        The first directory counts, as for an import.
+        """
         if self._found is None:
             self._found = self._look()
         for name in self._consumers[consumer]["distributions"]:
@@ -82,9 +97,11 @@ class VersionFinder:
 
 
 def search_path(environ: "Mapping[str, str]") -> "List[str]":
-    """Return where the command's interpreter will look, as far as folders tell: ours is another one.
+    """Return the module search path of the command's interpreter.
 
-    PYTHONPATH, then the site-packages beside each folder of programs in PATH.
+    It is derived from directories, because our own interpreter is another one.
+
+    It is PYTHONPATH, then the site-packages beside each directory of programs in PATH.
     """
     found = _split(environ.get("PYTHONPATH", ""))
     for programs in environ.get("PATH", "").split(os.pathsep):
@@ -105,7 +122,10 @@ def _split(path: str) -> "List[str]":
 
 
 def own_path() -> "List[str]":
-    """Return where this interpreter looks: folders of distributions alone, for others may be large and slow to list."""
+    """Return this interpreter's directories with distributions.
+
+    Others are left out, because they may be large and slow to list.
+    """
     kinds = ("site-packages", "dist-packages")
     given = _split(os.environ.get("PYTHONPATH", ""))
     return [folder for folder in sys.path if folder in given or os.path.basename(folder) in kinds]

@@ -1,6 +1,8 @@
-"""Records of what was asked for and what was in effect, at start and at exit, next to the job's outputs.
+"""Records of requested and effective settings, at start and exit.
 
-Importing this package costs nothing: its parts are imported when a framework was.
+They are next to the job's outputs.
+
+Importing this package has no cost: its parts are imported after a framework.
 """
 
 TYPE_CHECKING = False  # importing typing would cost every process some milliseconds
@@ -12,9 +14,11 @@ RECORDED = ("torch", "tensorflow", "jax")
 
 
 def watch(name: str, module: "Any") -> None:
-    """Record the settings now that a framework was imported and seeded, and again when the process ends.
+    """Record the settings after a framework's import, and at exit.
 
-    A fault is one line on stderr, and never more.
+    The framework was seeded before.
+
+    A failure is at most one line on stderr.
 
     Args:
         name: the module's name, one of RECORDED.

@@ -1,4 +1,7 @@
-"""What is in effect in this process: flags read back, variables as they are now, states of generators, versions."""
+"""The effective state of this process.
+
+It has flags, variables, states of generators, and versions.
+"""
 
 # ruff: noqa: TID251  the environment is what it reads
 
@@ -14,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-# Variables that change what is computed, beside those that profiles name. Values of others are never recorded.
+# Variables that change results, beside those that profiles name. Values of others are never recorded.
 VARIABLES = (
     "PYTHONHASHSEED", "REPROBUILD_SEED", "REPROBUILD_SEED_EXPLICIT", "REPROBUILD_PROFILE",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY",
@@ -42,7 +45,10 @@ _VERSIONS = ("torch", "numpy", "tensorflow", "jax", "jaxlib")
 
 
 def environment() -> "Dict[str, Optional[str]]":
-    """Return the known variables that are set, as the C library has them: libraries set some below Python."""
+    """Return the known variables that are set.
+
+    They are as the C library has them, because libraries set some below Python.
+    """
     every = choose.data()["profiles"].values()
     named = {entry["name"] for one in every for entry in one["settings"] if choose.is_variable(entry)}
     found = {name: variable(name) for name in sorted({*VARIABLES, *named})}
@@ -50,7 +56,10 @@ def environment() -> "Dict[str, Optional[str]]":
 
 
 def variable(name: str) -> "Optional[str]":
-    """Return a variable as a C library would see it now, where ctypes is loaded already, else as Python has it."""
+    """Return a variable as a C library would see it now.
+
+    This needs ctypes to be loaded; else it is as Python has it.
+    """
     ctypes = sys.modules.get("ctypes")
     try:
         if ctypes is not None:
@@ -58,13 +67,13 @@ def variable(name: str) -> "Optional[str]":
             getenv.restype = ctypes.c_char_p
             value: "Optional[bytes]" = getenv(name.encode())
             return None if value is None else os.fsdecode(value)
-    except Exception:  # no C library as glibc and musl are
+    except Exception:  # no C library like glibc and musl
         pass
     return os.environ.get(name)
 
 
 def flags() -> "Dict[str, object]":
-    """Return the flags of loaded frameworks that change what is computed."""
+    """Return the flags of loaded frameworks that change results."""
     found: "Dict[str, object]" = {}
     for name in _FLAGS:
         if name.endswith(".allow_tf32") and _has(name.replace("allow_tf32", "fp32_precision")):
@@ -84,7 +93,10 @@ def _has(name: str) -> bool:
 
 
 def generators() -> "Dict[str, str]":
-    """Return a digest of the state of each generator that is there; no library and no device is initialised."""
+    """Return a digest of each existing generator's state.
+
+    No library and no device is initialised.
+    """
     found: "Dict[str, object]" = {}
     random, numpy, torch = (sys.modules.get(name) for name in ("random", "numpy.random", "torch"))
     if random is not None:
@@ -98,7 +110,7 @@ def generators() -> "Dict[str, str]":
 
 
 def versions() -> "Dict[str, str]":
-    """Return the releases of what is loaded, and Python's."""
+    """Return the versions of loaded libraries, and of Python."""
     found: "Dict[str, object]" = {"python": "%d.%d.%d" % sys.version_info[:3]}
     for name in _VERSIONS:
         module = sys.modules.get(name)
@@ -108,7 +120,7 @@ def versions() -> "Dict[str, str]":
 
 
 def take() -> "Dict[str, Any]":
-    """Return all of it."""
+    """Return the whole effective state."""
     return {
         "environment": environment(),
         "flags": flags(),
@@ -122,7 +134,10 @@ def take() -> "Dict[str, Any]":
 
 
 def _put(found: "Dict[str, object]", name: str, read: "Callable[[], object]") -> None:
-    """Note a value; what this release does not have is left out, and a fault must not reach the job."""
+    """Record a value.
+
+    A value that this release lacks is left out, and an error must not reach the job.
+    """
     try:
         found[name] = read()
     except Exception:
@@ -146,7 +161,7 @@ def _cuda_states(torch: "Any") -> "Optional[str]":
 
 
 def requested() -> "Dict[str, Any]":
-    """Return what is asked for: seed, who chose it, profile, and each of its settings."""
+    """Return the requested seed, its origin, the profile, and settings."""
     given = launch.read(os.environ)
     seed, explicit = given if given is not None else (None, False)
     entries: "List[Dict[str, Any]]" = []

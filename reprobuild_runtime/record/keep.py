@@ -1,4 +1,7 @@
-"""One record for a process: written after the first framework's import, and again with what was in effect at exit."""
+"""The record of a process.
+
+It is written after the first framework's import, and again at exit with the effective settings.
+"""
 
 # ruff: noqa: TID251  the environment is what it reads
 
@@ -22,7 +25,7 @@ _records: "List[ProcessRecord]" = []
 
 
 def watch(name: str) -> None:
-    """Begin this process's record with the first framework; with each further one, note it."""
+    """Begin this process's record, or add a framework to it."""
     if _records and _records[-1].process == os.getpid():
         _records[-1].begin(name)
         return
@@ -38,7 +41,10 @@ def watch(name: str) -> None:
 
 
 def is_child() -> bool:
-    """Tell whether multiprocessing started this process: it may be a worker, whose parent's record speaks for it."""
+    """Return whether multiprocessing started this process.
+
+    It may be a worker, which its parent's record covers.
+    """
     try:
         with open("/proc/self/cmdline", "rb") as file:
             started = b"from multiprocessing." in file.read()
@@ -49,24 +55,30 @@ def is_child() -> bool:
 
 
 def is_worker() -> bool:
-    """Tell a worker of a DataLoader or a Pool, which is a daemon, from a process that does work of its own."""
+    """Return whether this is a worker of a DataLoader or Pool.
+
+    A worker is a daemon; other processes do work of their own.
+    """
     process = sys.modules.get("multiprocessing.process")
     return process is not None and bool(process.current_process().daemon)
 
 
 def rank_of(environ: "Mapping[str, str]") -> "Optional[int]":
-    """Return the rank of this process among all of its job, None where no launcher gave it one."""
+    """Return the rank of this process in its job.
+
+    Return None if no launcher gave it one.
+    """
     given = any(text.isascii() and text.isdigit() for text in map(environ.get, ranks.RANKS) if text)
     return ranks.rank(environ) if given else None
 
 
 class ProcessRecord:
-    """What one process was asked for and had."""
+    """The requested and effective settings of one process."""
 
     def __init__(self, folder: str) -> None:
         self.process = os.getpid()
         part = "" if rank_of(os.environ) is None else f"rank{rank_of(os.environ)}-"
-        # Random, so that no two ranks, nodes or restarts meet; neither host nor user is named.
+        # Random, so that ranks, nodes and restarts do not collide; host and user are not named.
         self.path = os.path.join(folder, f"{part}{os.urandom(8).hex()}.json")
         self.frameworks: "List[str]" = []
         self.start: "Dict[str, Any]" = {}
@@ -75,7 +87,7 @@ class ProcessRecord:
         self.failed = False
 
     def begin(self, name: str) -> None:
-        """Note what is asked for and in effect now that a framework was imported."""
+        """Record requested and effective settings after a framework's import."""
         self.frameworks.append(name)
         asked = effective.requested()
         now = effective.take()
@@ -86,9 +98,12 @@ class ProcessRecord:
             self._write(None)
 
     def end(self) -> None:
-        """Note what is in effect at exit, and say in one line what is not as it was asked for."""
+        """Record the settings at exit, and print the deviations.
+
+        The deviations are from the requested settings, in one line.
+        """
         if self.process != os.getpid() or (self.child and is_worker()):
-            return  # a fork runs its parent's handlers where it ends as a program does
+            return  # a fork that ends as a program does runs its parent's handlers
         try:
             self._end()
         except Exception as err:
@@ -119,7 +134,10 @@ class ProcessRecord:
         return "" if self.failed else f"; see {apply.shown(self.path, LONGEST_PATH)}"
 
     def _write(self, final: "Optional[Mapping[str, Any]]") -> None:
-        """Write the record whole or not at all; a folder that cannot be written is said once."""
+        """Write the record atomically.
+
+        An unwritable directory is reported once.
+        """
         if self.failed:
             return
         document = {
@@ -156,13 +174,16 @@ def _remove(path: str) -> None:
 
 
 def shown(asked: "Mapping[str, Any]") -> "Dict[str, Any]":
-    """Return what is asked for as the record has it: of an entry only what it sets, and since when that binds."""
+    """Return the requested settings in the form of the record.
+
+    Of an entry, it has only the setting, and the point from which it takes effect.
+    """
     entries = [{key: one[key] for key in ("name", "value", "binds", "profile")} for one in asked["entries"]]
     return dict(asked, entries=entries)
 
 
 def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
-    """Return each setting that is not in effect as it was asked for."""
+    """Return each setting that is not in effect as requested."""
     found = []
     for entry in asked["entries"]:
         if choose.is_variable(entry):
@@ -195,7 +216,10 @@ def _module(entry: "Mapping[str, Any]") -> str:
 
 
 def _seed(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
-    """Return that torch was seeded with another number than the one in force; other generators do not tell theirs."""
+    """Return an override if torch has another seed.
+
+    Other generators do not report theirs.
+    """
     torch = sys.modules.get("torch")
     if not asked["explicit"] or torch is None:
         return []
@@ -207,6 +231,9 @@ def _seed(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
 
 
 def _override(name: str, wanted: object, have: object, valid: bool, when: str) -> "Dict[str, Any]":
-    """Return an override: `valid` where the profile's purpose is served all the same."""
+    """Return an override.
+
+    `valid` is set if the profile's purpose is still served.
+    """
     shown_value = apply.shown(have) if isinstance(have, str) else have
     return {"setting": name, "requested": wanted, "effective": shown_value, "valid": valid, "when": when}

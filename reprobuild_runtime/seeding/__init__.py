@@ -1,8 +1,10 @@
-"""Seeding of the random number generators, for user code and for the start-up hook (docs/seeds.md).
+"""Seeding of random number generators.
 
-`enforce` is what users call, `libraries` has a seeder for each library, `entropy` what generators without a seed get,
-`streams` the numbers that it is made of, `place` and `ranks` which process this is, `inherited` where a process with
-an empty environment finds its seed, `workers` the helpers for torch's DataLoader.
+It is for user code and for the start-up hook (docs/seeds.md).
+
+`enforce` is for users, `libraries` has a seeder for each library, `entropy` the numbers for generators without a seed,
+`streams` their computation, `place` and `ranks` the identity of this process, `inherited` the seed of a process with an
+empty environment, `workers` the helpers for torch's DataLoader.
 """
 
 TYPE_CHECKING = False
@@ -14,7 +16,10 @@ __all__ = ["enforce_reproducibility", "generator", "seed_worker"]
 
 
 def __getattr__(name: str) -> object:
-    """Give a public function, imported only now: the start-up hook imports this package."""
+    """Import a public function on first access.
+
+    The start-up hook imports this package, so imports are late.
+    """
     if name == "enforce_reproducibility":
         from reprobuild_runtime.seeding import enforce
 

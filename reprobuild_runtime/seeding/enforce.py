@@ -12,30 +12,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Optional, Tuple
 
-IMPORTED = ("random", "numpy.random", "torch")  # for their own sake; the others only where they are loaded
+IMPORTED = ("random", "numpy.random", "torch")  # always imported; the others only if they are loaded
 
 
 def enforce_reproducibility(
     seed: "Optional[int]" = None, profile: "Optional[str]" = None, *, use_seed: "Optional[int]" = None
 ) -> int:
-    """Seed Python, NumPy, torch on all devices, and each other library of `libraries` that is loaded; log the seed.
+    """Seed Python, NumPy, torch and each loaded library; log the seed.
+
+    torch is seeded on all devices. The libraries are those of `libraries`.
 
     With a seed (0 is one), the profile's settings are applied, which can be slower. Without one, the seed that the
-    process was explicitly launched with counts; else the one that was drawn for the launch, so that all ranks have
-    the same, and each further call draws another; nothing is slowed down then. What comes too late to take effect in
-    this process is said on stderr. Generators that were made before keep what they had.
+    process was explicitly launched with counts; else the one that was drawn for the launch, so that all ranks have the
+    same, and each further call draws another; the program is not slowed down then. Settings that are too late to take
+    effect in this process are printed to stderr. Generators that were made before keep their state.
 
     Args:
         seed: an integer from 0 to 2**32 - 1, or None.
         profile: names of profiles, comma separated; None for the one in force (REPROBUILD_PROFILE, else torch).
-        use_seed: another name of `seed`, as the function of the reproducibility chapter has it.
+        use_seed: another name of `seed`, as in the function of the reproducibility chapter.
 
     Returns:
         The seed. Child processes find it in REPROBUILD_SEED.
 
     Raises:
         TypeError: both `seed` and `use_seed` are given.
-        ValueError: the seed or the profile is none.
+        ValueError: the seed or the profile is not valid.
     """
     if use_seed is not None:
         if seed is not None:
@@ -44,7 +46,7 @@ def enforce_reproducibility(
     if profile is not None:
         from reprobuild_runtime.profiles import choose
 
-        choose.names(profile)  # a wrong one changes nothing
+        choose.names(profile)  # a wrong one changes no settings
     chosen, explicit, said = _choose(seed)
     launch.announce(chosen)
     for line in said:
@@ -66,7 +68,7 @@ _draws: "List[int]" = []
 
 
 def _choose(seed: "Optional[int]") -> "Tuple[int, bool, List[str]]":
-    """Return the seed, whether somebody chose it, and what to say of it."""
+    """Return the seed, whether the user chose it, and messages."""
     launched = _launched()
     if seed is not None:
         return launch.check(seed), True, []
@@ -81,7 +83,10 @@ def _choose(seed: "Optional[int]") -> "Tuple[int, bool, List[str]]":
 
 
 def _launched() -> "Optional[Tuple[int, bool]]":
-    """Return the seed that this process was launched with: the environment's, before we write there."""
+    """Return the seed that this process was launched with.
+
+    It is read from the environment before we write there.
+    """
     if not _launches:
         try:
             _launches.append(launch.read(os.environ))
@@ -91,7 +96,10 @@ def _launched() -> "Optional[Tuple[int, bool]]":
 
 
 def import_or_say(name: str) -> "Any":
-    """Return the module; None where it is not installed or (with a line saying so) is broken."""
+    """Return the module; None if it is not installed or is broken.
+
+    A broken one is reported in a line.
+    """
     import importlib
 
     try:

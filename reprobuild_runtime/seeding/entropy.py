@@ -1,8 +1,10 @@
-"""What generators get that were made without a seed: numbers of `streams` instead of the system's entropy.
+"""Numbers for generators that were made without a seed.
 
-`random.Random()` and NumPy's `default_rng()`, `PCG64()`, `RandomState()`, `SeedSequence()` are then the same each
-time, and distinct in each process. The system's entropy itself (`os.urandom`, `secrets`, `uuid`, `SystemRandom`) is
-left alone: keys and names that must be unique come from it. For that reason `tempfile` keeps its own, though it uses
+They are numbers of `streams` instead of the system's entropy.
+
+`random.Random()` and NumPy's `default_rng()`, `PCG64()`, `RandomState()`, `SeedSequence()` are then the same each time,
+and distinct in each process. The system's entropy itself (`os.urandom`, `secrets`, `uuid`, `SystemRandom`) is left
+alone: keys and names that must be unique come from it. For that reason `tempfile` keeps its own, though it uses
 `random.Random()`: names in a shared /tmp, and those of multiprocessing's semaphores, must differ between ranks.
 """
 
@@ -15,11 +17,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-UNIQUE_NAMES = ("tempfile",)  # modules whose generators keep the system's entropy
+UNIQUE_NAMES = ("tempfile",)  # modules with generators that keep the system's entropy
 
 
 def steady_random(random: "Any") -> None:
-    """Let `random.Random()`, and `seed()` without a number, take numbers of the seed in force.
+    """Let `random.Random()` and `seed()` use the seed in force.
+
+    This is for calls without a number.
 
     Only the method `seed` changes: subclasses, copies and pickles are as they were.
     """
@@ -41,16 +45,19 @@ def steady_random(random: "Any") -> None:
     seed.__annotations__.clear()
     vars(seed)["steady"] = True
     random.Random.seed = seed
-    # The module's function is a bound method. numba knows it by the one that was there when it was imported.
+    # The module's function is a bound method. numba identifies it by the one at its import.
     if getattr(getattr(random, "seed", None), "__func__", None) is original and "numba" not in sys.modules:
         random.seed = random._inst.seed
 
 
 def _for_names() -> bool:
-    """Return whether `seed` was called by a generator that one of those modules makes: seed, __init__, its maker."""
+    """Return whether `seed` was called by a generator for names.
+
+    The frames are seed, __init__, and the maker, in a module of UNIQUE_NAMES.
+    """
     try:
         return sys._getframe(3).f_globals.get("__name__") in UNIQUE_NAMES
-    except ValueError:  # called from nowhere above
+    except ValueError:  # there is no caller above
         return False
 
 
@@ -58,14 +65,19 @@ _said: "List[str]" = []
 
 
 def _say_once(err: Exception) -> None:
-    """Say that a generator is as it would be without us, instead of an exception that would not be there either."""
+    """Report once that a generator keeps the system's entropy.
+
+    Without us there would be no exception, so none is raised.
+    """
     if not _said:
         _said.append(str(err))
         launch.say(f"reprobuild: a generator is not seeded: {type(err).__name__}: {err}")
 
 
 def steady_numpy(numpy_random: "Any") -> bool:
-    """Let NumPy's generators take numbers of the seed in force; return whether this NumPy can be told to.
+    """Let NumPy's generators use the seed in force.
+
+    Return whether this NumPy supports it.
 
     All of them ask one function of `numpy.random.bit_generator` (NumPy 1.17 and newer).
     """

@@ -1,4 +1,7 @@
-"""A seeder for each library, called right after its import, or by `enforce_reproducibility`."""
+"""Seeders of libraries.
+
+They are called right after an import, or by `enforce_reproducibility`.
+"""
 
 # ruff: noqa: TID251  variables are how CuPy is told
 
@@ -14,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def seed_random(random: "Any", seed: int) -> None:
-    """Seed Python's global generator, also in children that are forked later, and steady `random.Random()`.
+    """Seed Python's global generator, and steady `random.Random()`.
+
+    Children that are forked later are seeded, too.
 
     Python itself seeds it from the system's entropy in each forked child (`random.py`, its last lines).
     """
@@ -24,13 +29,13 @@ def seed_random(random: "Any", seed: int) -> None:
     place.in_forked_children(_seed_forked, getattr(random, "_inst", random))
 
 
-# For which process each was seeded, at which depth of forks, and the state that this left.
+# The process that each was seeded for, its depth of forks, and the resulting state.
 _left: "Dict[str, Tuple[str, int, object]]" = {}
 _PROGRAM = "the program"  # no process has this name
 
 
 def _seed_forked() -> None:
-    """Seed `random` for the process that this is now."""
+    """Seed `random` for the current process."""
     random: "Any" = sys.modules.get("random")
     seed = streams.seed_in_force()
     if random is not None and seed is not None and "random" in _left:
@@ -40,11 +45,13 @@ def _seed_forked() -> None:
 
 
 def watch_workers(util: "Any", seed: int) -> None:
-    """Seed once more in a worker of multiprocessing when its number is known, what nobody has used or seeded yet.
+    """Seed a multiprocessing worker again, once its number is known.
 
-    A forked worker, and one of loky, has `random` before it has its number; so has a spawned one what is imported at
-    interpreter start, or by the main module. Those of Python itself are told by a method of theirs alone
-    (`multiprocessing.context.SpawnProcess._after_fork`); loky's by what is registered.
+    Only generators that the program has not used or seeded yet are seeded.
+
+    A forked worker, and one of loky, has `random` before it has its number; so has a spawned one the modules imported
+    at interpreter start, or by the main module. Those of Python itself are recognised by a method that only they have
+    (`multiprocessing.context.SpawnProcess._after_fork`); loky's by a registered function.
     """
     util.register_after_fork(_seed_worker, _call)
     spawned: "Any" = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", None)
@@ -78,13 +85,19 @@ def _seed_worker() -> None:
 
 
 def _untouched(name: str, where: str, state: "Callable[[], object]") -> bool:
-    """Return whether a library was seeded for another process than this, and then neither used nor seeded."""
+    """Return whether a library has its seed of another process.
+
+    It was not used or seeded since.
+    """
     left = _left.get(name)
     return left is not None and left[0] not in (where, _PROGRAM) and left[2] == state()
 
 
 def kept() -> None:
-    """Note that the program itself asked for what the generators have now: a worker that it made keeps that."""
+    """Record that the program asked for the generators' state.
+
+    A worker that it made keeps that.
+    """
     for name, (_, depth, state) in list(_left.items()):
         _left[name] = (_PROGRAM, depth, state)
 
@@ -94,7 +107,7 @@ def _call(action: "Callable[[], None]") -> None:
 
 
 def seed_numpy(numpy_random: "Any", seed: int) -> None:
-    """Seed NumPy's global generator, and steady those that are made without a seed."""
+    """Seed NumPy's global generator, and steady unseeded ones."""
     numpy_random.seed(seed)
     _left["numpy.random"] = (place.here(), place.depth(), _numpy_state(numpy_random))
     if not entropy.steady_numpy(numpy_random):
@@ -104,7 +117,10 @@ def seed_numpy(numpy_random: "Any", seed: int) -> None:
 
 
 def _numpy_state(numpy_random: "Any") -> object:
-    """Return the state of NumPy's global generator, something else each time where it cannot be told."""
+    """Return the state of NumPy's global generator.
+
+    It is a different object each time if it cannot be read.
+    """
     try:
         state = numpy_random.get_state(legacy=False)
         return state["state"]["key"].tobytes(), state["state"]["pos"], state["has_gauss"], state["gauss"]
@@ -125,7 +141,9 @@ def seed_accelerator(module: "Any", seed: int) -> None:
 
 
 def seed_tensorflow(tensorflow: "Any", seed: int) -> None:
-    """Set TensorFlow's global seed, of which each operation's is made. Keras draws its seeds from `random`.
+    """Set TensorFlow's global seed.
+
+    Each operation's seed is derived from it. Keras draws its seeds from `random`.
 
     https://www.tensorflow.org/api_docs/python/tf/random/set_seed
     """
@@ -133,10 +151,12 @@ def seed_tensorflow(tensorflow: "Any", seed: int) -> None:
 
 
 def seed_cupy(cupy: "Any", seed: int) -> None:
-    """Seed CuPy on all devices: those in use now, and by CUPY_SEED, which it reads for each device, those used later.
+    """Seed CuPy on all devices.
 
-    A CUPY_SEED that is somebody else's stays in force, and this is said.
-    `cupy.random.seed` itself would initialise CUDA. https://docs.cupy.dev/en/stable/reference/environment.html
+    Those in use now are seeded directly, and those used later by CUPY_SEED, which CuPy reads for each device.
+
+    A CUPY_SEED of the user stays in force, and this is printed. `cupy.random.seed` itself would initialise CUDA.
+    https://docs.cupy.dev/en/stable/reference/environment.html
     """
     before = os.environ.get("CUPY_SEED", "")
     if before not in ("", str(seed), *_cupy):
@@ -153,7 +173,9 @@ _cupy: "List[str]" = []  # the CUPY_SEED that we set
 
 
 def seed_numba(numba: "Any", seed: int) -> None:
-    """Seed numba's two generators in this thread: each thread has its own, and others keep the system's entropy.
+    """Seed numba's two generators in this thread.
+
+    Each thread has its own, and others keep the system's entropy.
 
     https://numba.readthedocs.io/en/stable/reference/pysupported.html#random
     """
@@ -163,12 +185,17 @@ def seed_numba(numba: "Any", seed: int) -> None:
 
 
 def seed_cv2(cv2: "Any", seed: int) -> None:
-    """Seed OpenCV's generator in this thread; it takes a signed 32-bit number."""
+    """Seed OpenCV's generator in this thread.
+
+    It takes a signed 32-bit number.
+    """
     cv2.setRNGSeed(seed - 2**32 if seed >= 2**31 else seed)
 
 
 def leave_jax(jax: "Any", seed: int) -> None:
-    """Do nothing: JAX has no global state. A program makes each key itself, from a seed of its own.
+    """Do nothing: JAX has no global state.
+
+    A program makes each key itself, from a seed of its own.
 
     https://docs.jax.dev/en/latest/random-numbers.html
     """
@@ -190,28 +217,28 @@ SEEDERS: "Dict[str, Callable[[Any, int], None]]" = {
     "habana_frameworks.torch": seed_accelerator,
 }
 
-# The global generators of these differ between the processes of a program that has not seeded them; the others' have
-# the one seed everywhere, as the frameworks do it, which add their own offsets.
+# The global generators of these differ between the processes of a program that has not seeded them; the others have the
+# one seed everywhere, as in the frameworks, which add their own offsets.
 EACH_ITS_OWN = ("random", "numpy.random")
 
 
 def after_import(name: str, module: "Any", seed: int) -> None:
-    """Seed a library that a program has just imported; one that has no seeder is left as it is.
+    """Seed a just imported library, if it has a seeder.
 
-    So is one that is loaded a second time and has kept its generator, as compiled modules do.
+    A library that is loaded a second time and has kept its generator, as compiled modules do, is left alone, too.
     """
     streams.begin(seed)
     if name in SEEDERS and _is_new(name, module):
         SEEDERS[name](module, streams.own_seed(seed) if name in EACH_ITS_OWN else seed)
 
 
-# Where a library keeps its global generator; of the others, the module itself counts.
+# The global generator of a library; for the others, the module itself counts.
 _KEPT = {"random": "_inst", "numpy.random": "mtrand._rand", "torch": "default_generator"}
 _seeded: "Dict[str, object]" = {}
 
 
 def _is_new(name: str, module: "Any") -> bool:
-    """Return whether the generator of a module is another one than was seeded before."""
+    """Return whether a module's generator was not seeded before."""
     kept: "Any" = module
     for part in filter(None, _KEPT.get(name, "").split(".")):
         kept = getattr(kept, part, None)

@@ -1,4 +1,4 @@
-"""Options of a command that keep the seeding hook out of the interpreter that it starts, or a part of it."""
+"""Interpreter options that keep out the seeding hook, or parts of it."""
 
 import os
 
@@ -6,12 +6,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Sequence
 
-_WITH_VALUE = "WXQ"  # options that take what follows; -c and -m end the options
+_WITH_VALUE = "WXQ"  # options with a following value; -c and -m end the options
 # https://docs.python.org/3/using/cmdline.html#miscellaneous-options
 
 
 def uncovered(command: "Sequence[str]") -> "List[str]":
-    """Return what is not seeded in the Python that a command starts, in words; nothing for other programs."""
+    """Return the unseeded parts of a command's Python, in words.
+
+    The list is empty for other programs.
+    """
     if not command or not _is_python(os.path.basename(command[0])):
         return []
     given = _letters(command[1:])
@@ -27,7 +30,10 @@ def _is_python(name: str) -> bool:
 
 
 def _letters(arguments: "Sequence[str]") -> str:
-    """Return the letters of the options before the program: `-BS -W error x.py -I` has B, S and W."""
+    """Return the letters of the options before the program.
+
+    `-BS -W error x.py -I` has B, S and W.
+    """
     found = ""
     rest = iter(arguments)
     for argument in rest:

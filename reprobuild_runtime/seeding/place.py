@@ -1,9 +1,11 @@
-"""Which process this is, in words that are the same each time a program runs: its rank, and its place among forks.
+"""The name of this process: its rank, and its place among forks.
 
-A worker of multiprocessing is named by multiprocessing's own numbers, whatever its start method, so that it has the
-same name under fork, spawn and forkserver (loky's workers are such, too). Another forked child is named by the number
-of the fork in its parent, and leaves its name in REPROBUILD_PLACE for the interpreters that are started below it. A
-subinterpreter has its number. Process ids, times and addresses, which differ each time, are in no name.
+It is the same each time a program runs.
+
+A worker of multiprocessing is named by multiprocessing's own numbers, for any start method, so that it has the same
+name under fork, spawn and forkserver (loky's workers are such, too). Another forked child is named by the number of the
+fork in its parent, and leaves its name in REPROBUILD_PLACE for the interpreters that are started below it. A
+subinterpreter has its number. Process ids, times and addresses, which differ each time, are not used.
 """
 
 # ruff: noqa: TID251  the environment is what it reads
@@ -18,14 +20,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Tuple
 
-_path: "List[Tuple[str, int]]" = []  # of each fork above: the worker that forked, and the number of the fork
+_path: "List[Tuple[str, int]]" = []  # for each fork above: the worker that forked, and the number of the fork
 _in_children: "List[Tuple[Callable[[], None], object]]" = []
 _above = os.environ.get(forks.ABOVE, "")[: forks.LONGEST + 99]
-_names: "Dict[Tuple[object, ...], str]" = {}  # the last name that was put together, by what it was made of
+_names: "Dict[Tuple[object, ...], str]" = {}  # the last name, by its parts
 
 
 def _interpreter() -> int:
-    """Return the number of this interpreter in its process, 0 for the main one."""
+    """Return this interpreter's number in its process, 0 for the main one."""
     try:
         import _thread
 
@@ -40,7 +42,7 @@ def _interpreter() -> int:
             import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]  # before 3.13
         now: "Any" = interpreters.get_current()
         return int(now[0] if isinstance(now, tuple) else now)
-    except Exception:  # a Python without them
+    except Exception:  # a Python without subinterpreters
         return 0
 
 
@@ -48,7 +50,10 @@ _number = _interpreter()
 
 
 def here() -> str:
-    """Return the name of this process; empty for the first process of a program that has no rank, or rank 0."""
+    """Return the name of this process.
+
+    It is empty for the first process of a program that has no rank, or rank 0.
+    """
     now = _worker()
     asked = (ranks.texts(os.environ), now, len(_path))
     name = _names.get(asked)
@@ -61,7 +66,10 @@ def here() -> str:
 
 
 def _words(now: str) -> "List[str]":
-    """Return the parts of this process's name, but for its rank; `now` is the worker that it is."""
+    """Return the parts of this process's name, without its rank.
+
+    `now` is the name of the current worker.
+    """
     words = [_above] if _above else []
     if _number:
         words.append(f"interpreter {_number}")
@@ -71,7 +79,7 @@ def _words(now: str) -> "List[str]":
         if forker != worker:
             words.append(forker)
         worker = forker
-        if after == forker:  # else the fork was multiprocessing's own, and `after` names what came of it
+        if after == forker:  # else the fork was multiprocessing's own, and `after` names the result
             words.append(f"fork {fork}")
     if now != worker:
         words.append(now)
@@ -79,9 +87,11 @@ def _words(now: str) -> "List[str]":
 
 
 def _worker() -> str:
-    """Return multiprocessing's name of this process, empty outside its workers.
+    """Return multiprocessing's name of this process.
 
-    A spawned worker that imports the main module has its name already, and its numbers not yet.
+    It is empty outside its workers.
+
+    A spawned worker that imports the main module has its name already, but not yet its numbers.
     """
     module = sys.modules.get("multiprocessing.process")
     process: "Any" = module.current_process() if module is not None else None
@@ -93,14 +103,16 @@ def _worker() -> str:
 
 
 def depth() -> int:
-    """Return how many forks are between this process and the one that began to count them."""
+    """Return the number of forks since the counting process."""
     return len(_path)
 
 
 def in_forked_children(action: "Callable[[], None]", module: object = None) -> None:
-    """Run `action` from now on in each child that is forked, once its place is known, and once for each module.
+    """Run `action` in each later forked child, once for each module.
 
-    It runs after what the module itself registered: Python's `random` seeds itself there.
+    The child's place is known then.
+
+    It runs after the functions that the module itself registered: Python's `random` seeds itself there.
     """
     watch_forks()
     if (action, module) not in _in_children and hasattr(os, "register_at_fork"):
@@ -123,7 +135,10 @@ def _after_in_child(number: int, named: bool) -> None:
 
 
 def leave_name(name: str) -> None:
-    """Leave a name for the interpreters that are started below this process, a number for a long one."""
+    """Leave a name for the interpreters started below this process.
+
+    A long name is replaced by a number.
+    """
     if len(name) > forks.LONGEST:
         from reprobuild_runtime.seeding import streams
 

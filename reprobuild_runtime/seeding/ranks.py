@@ -1,7 +1,9 @@
-"""The rank of this process in a job of several, and a seed on which all ranks agree without a word between them.
+"""The rank of this process in a job, and a common seed.
 
-Ranks that are started separately (`srun`, `mpirun`, a Kubernetes Job, torchrun on several nodes) draw no seed each:
-they make it of what they all have in their environment and other jobs have not. What launchers set:
+All ranks agree on the seed without communication.
+
+Ranks that are started separately (`srun`, `mpirun`, a Kubernetes Job, torchrun on several nodes) do not each draw a
+seed: they derive it from variables that they all have and other jobs do not. The variables of launchers:
 https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
 https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
 https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
     from typing import Callable, List, Mapping, MutableMapping, Optional, Tuple
 
 FROM = "REPROBUILD_SEED_FROM"
-JOB = "REPROBUILD_JOB"  # set by the user or the job's file: any text that the ranks of one job share, and no others
+JOB = "REPROBUILD_JOB"  # set by the user or the job's file: a text that only the ranks of one job share
 
-# The rank among all processes of the job and how many there are, of each launcher; the most specific first: torchrun
-# under srun sets RANK. Where one tells no number, it is empty.
+# The rank among all processes of the job and their number, of each launcher; the most specific first: torchrun under
+# srun sets RANK. If one has no number, it is empty.
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
@@ -26,17 +28,17 @@ LAUNCHERS = (
 )  # fmt: skip
 RANKS = tuple(rank for rank, _ in LAUNCHERS if rank)
 SIZES = tuple(size for _, size in LAUNCHERS if size)
-# torchrun sets it in its workers. What RANK and WORLD_SIZE say there is so, also that there is one alone; elsewhere
-# they may be left over, or be those of a pod.
+# torchrun sets it in its workers. There RANK and WORLD_SIZE are reliable, also for a single process; elsewhere they may
+# be left over, or be those of a pod.
 WORKER_OF_TORCHRUN = "TORCHELASTIC_RUN_ID"
-# Others that are there in jobs of an unknown number of processes, where nothing tells a number.
+# Variables in jobs of an unknown number of processes.
 NAMESPACE = "PMIX_NAMESPACE"
 
 _LOOKED_AT = (*RANKS, *SIZES, WORKER_OF_TORCHRUN)
 _ENCODED = tuple(name.encode() for name in _LOOKED_AT)
 
-# What the ranks of one job share, the surest first: the variables that must all be there (NAME=VALUE: with this value),
-# those that are added where they are, and whether a later job has others. Without --rdzv-id, torchrun's id is "none".
+# The common variables of one job's ranks, the surest first: the variables that must all be set (NAME=VALUE: with this
+# value), those that are added if set, and whether a later job has others. Without --rdzv-id, torchrun's id is "none".
 _SLURM = ("SLURM_CLUSTER_NAME", "SLURM_JOB_START_TIME", "SLURM_RESTART_COUNT")
 SHARED = (
     ((JOB,), (), True),
@@ -57,9 +59,9 @@ SHARED = (
 
 
 def rank(environ: "Mapping[str, str]") -> int:
-    """Return the rank of this process among all of the job; 0 where it has none.
+    """Return the rank of this process in its job; 0 without one.
 
-    A launcher that says that it has started several comes before one that says nothing of it, or that it is one alone.
+    A launcher that states several processes comes before one that states no number, or a single process.
     """
     found = None
     for name, size_name in LAUNCHERS:
@@ -73,9 +75,9 @@ def rank(environ: "Mapping[str, str]") -> int:
 
 
 def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
-    """Return what `rank` looks at, to see whether it can have changed.
+    """Return the variables that `rank` reads, to detect changes.
 
-    `os.environ` decodes each name and value that is asked for; what it keeps is as good here, and there at once.
+    `os.environ` decodes each name and value on access; its raw values are as good here, and faster.
     """
     kept = getattr(environ, "_data", None)
     if isinstance(kept, dict):
@@ -84,7 +86,10 @@ def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
 
 
 def size(environ: "Mapping[str, str]") -> int:
-    """Return how many ranks the job has, 1 where nothing says more; an unknown number of several is 2."""
+    """Return the number of ranks in the job, 1 if unknown.
+
+    An unknown number of several is 2.
+    """
     told = [number for number in (_several(environ.get(name, "")) for name in SIZES) if number]
     if told and environ.get(WORKER_OF_TORCHRUN):
         return told[0]
@@ -99,7 +104,7 @@ def _number(text: str) -> "Optional[int]":
 
 
 def _several(text: str) -> int:
-    """Return the number that a launcher tells of its processes; 0 where it tells none."""
+    """Return a launcher's number of processes; 0 without one."""
     number = _number(text)
     if number is not None:
         return max(1, number)
@@ -107,9 +112,11 @@ def _several(text: str) -> int:
 
 
 def agreed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":
-    """Return the seed that all ranks of this job find, from which variables, and whether no later job finds it.
+    """Return the common seed, its variables, and whether it is unique.
 
-    None for a single process, and where the ranks share nothing.
+    It is unique if no later job finds the same seed.
+
+    Return None for a single process, and if the ranks share no variables.
     """
     if size(environ) < 2:
         return None
@@ -127,7 +134,10 @@ def _there(environ: "Mapping[str, str]", name: str) -> bool:
 
 
 def scattered(environ: "Mapping[str, str]") -> bool:
-    """Return whether the ranks are on several nodes, so that a seed drawn by a parent is not every rank's."""
+    """Return whether the ranks are on several nodes.
+
+    Then a seed drawn by a parent is not every rank's.
+    """
     for groups, alone in (
         ("GROUP_WORLD_SIZE", "1"),
         ("OMPI_COMM_WORLD_SIZE", environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")),
@@ -141,12 +151,12 @@ def scattered(environ: "Mapping[str, str]") -> bool:
 def settle(
     environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]", from_system: "Callable[[], int]"
 ) -> "Tuple[int, bool, List[str]]":
-    """Return the seed of a launch that nobody chose one for, False, and what is to be said of it.
+    """Return the seed of a launch without a chosen one, False, and messages.
 
     Args:
-        environ: the environment; what the seed was made of is noted in it.
+        environ: the environment; the source of the seed is recorded in it.
         given: a seed that was drawn before, by a process above this one.
-        from_system: draws one.
+        from_system: draws a seed.
     """
     if given is not None and (environ.get(FROM) or not scattered(environ)):
         return (*given, [])
@@ -158,7 +168,7 @@ def settle(
         if given is not None and environ.get("PYTHONHASHSEED") == str(given[0]):
             del environ[
                 "PYTHONHASHSEED"
-            ]  # children get the one of all ranks; this interpreter's order is its node's
+            ]  # children get that of all ranks; this interpreter's order is its node's
         return found[0], False, _say(found[1], found[2])
     lost = (
         f"rank {rank(environ)} of {several} shares no variable with the others, so its seed is its own: "
@@ -176,7 +186,10 @@ def _say(source: str, only_here: bool) -> "List[str]":
 
 
 def _indexed(environ: "Mapping[str, str]") -> str:
-    """Return the name of the Kubernetes Indexed Job that this pod is of: its host's name without the index."""
+    """Return the name of this pod's Kubernetes Indexed Job.
+
+    It is its host's name without the index.
+    """
     index = environ.get("JOB_COMPLETION_INDEX", "")
     host = environ.get("HOSTNAME", "")
     return host[: -len(index) - 1] if index.isdigit() and host.endswith("-" + index) else ""

@@ -1,8 +1,10 @@
-"""Numbers for generators that were given no seed: a function of the seed in force and of who asks.
+"""Numbers for generators without a seed.
 
-Who asks is the process (`place`), the thread, the kind of generator, and how many were made before: each answer is
-another one, and all are the same when the program runs again. Each thread counts its own, by its name, so that what
-other threads do does not matter; threads of one name are told apart by which of them asks first.
+They are a function of the seed in force and of the requester.
+
+The requester is the process (`place`), the thread, the kind of generator, and the number of earlier ones: each answer
+is different, and all are the same when the program runs again. Each thread counts its own, by its name, so that other
+threads have no influence; threads of one name are distinguished by the order of their first requests.
 """
 
 import sys
@@ -11,8 +13,8 @@ from itertools import count
 
 from reprobuild_runtime.seeding import place
 
-# What hashes is loaded now: at a draw, a program may have no files left that it can open. The small module that
-# `random` takes, too, where there is one: hashlib takes longer than all else together.
+# The hash is loaded now: at a draw, a program may have no files left that it can open. The small module that `random`
+# uses, too, if there is one: hashlib takes longer than all else together.
 try:
     from _sha2 import sha512  # type: ignore[import-not-found]  # 3.12 and newer
 except ImportError:
@@ -29,11 +31,11 @@ MOST_THREADS = 4096  # names remembered; a server may start a thread for each re
 
 
 class _InForce:
-    """The seed that answers are made of, and the counters that start with it."""
+    """The seed of the answers, and the counters that start with it."""
 
     def __init__(self, seed: int, enforced: bool) -> None:
         self.seed = seed
-        self.since = "enforced/" if enforced else ""  # else what the launch has handed out came again
+        self.since = "enforced/" if enforced else ""  # else the launch's answers would come again
         self.threads: "Any" = _local()  # each thread's counters
         self.names: "Dict[str, Iterator[int]]" = {}
         self.emptied = 0
@@ -43,19 +45,25 @@ _in_force: "List[_InForce]" = []
 
 
 def begin(seed: int, enforced: bool = False) -> None:
-    """Put a seed in force; counters start anew for another seed, or where the program itself enforces one."""
+    """Put a seed in force.
+
+    Counters restart for another seed, or if the program itself enforces one.
+    """
     if enforced or seed_in_force() != seed:
         place.in_forked_children(_only_thread)
         _in_force[:] = [_InForce(seed, enforced)]
 
 
 def seed_in_force() -> "Optional[int]":
-    """Return the seed in force, None where there is none."""
+    """Return the seed in force, None without one."""
     return _in_force[0].seed if _in_force else None
 
 
 def next_bits(kind: str, bits: int) -> int:
-    """Return the next number below 2**bits for a generator of a kind; a seed must be in force."""
+    """Return the next number below 2**bits for a kind of generator.
+
+    A seed must be in force.
+    """
     state = _in_force[0]
     mine: "Dict[str, Any]" = state.threads.__dict__
     if "name" not in mine:
@@ -65,18 +73,24 @@ def next_bits(kind: str, bits: int) -> int:
 
 
 def own_seed(seed: int) -> int:
-    """Return what the global generators of this process are seeded with: the seed itself in the first process."""
+    """Return the seed of this process's global generators.
+
+    It is the seed itself in the first process.
+    """
     where = place.here()
     return number(f"{seed}/{where}/global", 32) if where else seed
 
 
 def further_seed(seed: int, which: int) -> int:
-    """Return another seed that is made of one: 1 to 2**31 - 1, as those that are drawn."""
+    """Return another seed, derived from one.
+
+    It is from 1 to 2**31 - 1, as those that are drawn.
+    """
     return number(f"{seed}/{which}/further", 64) % (2**31 - 1) + 1
 
 
 def number(text: str, bits: int) -> int:
-    """Return a number below 2**bits that is made of a text."""
+    """Return a number below 2**bits, derived from a text."""
     found = b"".join(
         sha512(f"{part}/{text}".encode("utf-8", "surrogatepass")).digest() for part in range(-(-bits // 512))
     )
@@ -84,7 +98,7 @@ def number(text: str, bits: int) -> int:
 
 
 def _thread(state: _InForce) -> str:
-    """Return a name for this thread that no other has; the main thread's is empty.
+    """Return a unique name for this thread; the main thread's is empty.
 
     A thread that `threading` does not know has no name; asking for one would make an entry for it.
     """
@@ -107,7 +121,10 @@ def _only_thread() -> None:
 
 
 def _main_thread() -> "Optional[int]":
-    """Return which thread is the main one: that of the start-up hook, whether `threading` is loaded yet or not."""
+    """Return the main thread: that of the start-up hook.
+
+    This works even if `threading` is not loaded yet.
+    """
     if _alone:
         return _alone[0]
     hook: "Any" = sys.modules.get("reprobuild_runtime.importhook")

@@ -1,11 +1,14 @@
-"""Seeding of torch on the CPU and on every accelerator that it knows. No device is initialised by it."""
+"""Seeding of torch on the CPU and on every accelerator.
+
+It initialises no device.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# torch.manual_seed seeds CUDA, XPU, MPS and one accelerator more in the releases that know them; of these modules each
-# is asked, too, where torch has it. All but MPS queue a seed until the device is used.
+# torch.manual_seed seeds CUDA, XPU, MPS and one accelerator more in the releases that know them; each of these modules
+# is seeded, too, if torch has it. All but MPS queue a seed until the device is used.
 # https://docs.pytorch.org/docs/stable/notes/randomness.html
 ACCELERATORS = ("cuda", "xpu", "npu", "hpu", "mlu", "musa")
 
@@ -17,7 +20,10 @@ def seed_torch(torch: "Any", seed: int) -> None:
 
 
 def seed_accelerators(torch: "Any", seed: int) -> None:
-    """Seed the accelerators of torch, also those that a package adds to it after it was imported."""
+    """Seed the accelerators of torch.
+
+    They include those that a package adds to it after its import.
+    """
     for name in ACCELERATORS:
         found = getattr(torch, name, None)
         seed_all = getattr(found, "manual_seed_all", None)

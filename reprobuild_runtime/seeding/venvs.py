@@ -1,4 +1,4 @@
-"""The start-up hook in virtual environments that a program makes with Python's own `venv`."""
+"""The start-up hook in virtual environments made by `venv`."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Such an environment may be used where our folder is not: on a mount, in another image. Nothing may fail there.
+# Such an environment may be used without our directory: on a mount, in another image. It must not fail there.
 LINE = (
     "import os, sys; p = {ours}; os.path.isdir(p + '/reprobuild_runtime') and "
     "(p in sys.path or sys.path.append(p), __import__('reprobuild_runtime.startup'))\n"
 )
-START = "reprobuild_hook:start\n"  # from Python 3.15 on; what it names must be there
+START = "reprobuild_hook:start\n"  # from Python 3.15 on; the function that it names must exist
 MODULE = '''"""The seeding hook of reprobuild, where its folder is there."""
 
 import os
@@ -31,7 +31,10 @@ def start():
 
 
 def hook_into(venv: "Any") -> None:
-    """Let each environment that `venv.EnvBuilder` makes have the hook; one that cannot be written to goes without."""
+    """Add the hook to each environment that `venv.EnvBuilder` makes.
+
+    An unwritable one has no hook.
+    """
     original = venv.EnvBuilder.create_configuration
 
     def create_configuration(self: "Any", context: "Any") -> "Any":

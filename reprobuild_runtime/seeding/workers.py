@@ -1,4 +1,6 @@
-"""Helpers for torch's DataLoader: `DataLoader(worker_init_fn=seed_worker, generator=generator(7))`.
+"""Helpers for torch's DataLoader.
+
+`DataLoader(worker_init_fn=seed_worker, generator=generator(7))` uses both.
 
 https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader
 """
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
 
 
 def seed_worker(worker_id: int) -> None:
-    """Seed Python's, NumPy's and torch's global generators in a DataLoader worker from torch's seed, and from the rank.
+    """Seed the global generators in a DataLoader worker.
 
-    torch seeds them itself, but alike on all ranks, whose loaders have drawn the same base seed. On rank 0 torch's own
-    stays.
+    They are Python's, NumPy's and torch's. The seed is derived from torch's seed and from the rank.
+
+    torch seeds them itself, but alike on all ranks, because their loaders have drawn the same base seed. On rank 0
+    torch's own seed stays.
 
     Raises:
         RuntimeError: torch cannot be imported.
@@ -39,7 +43,9 @@ def seed_worker(worker_id: int) -> None:
 
 
 def generator(seed: int) -> "Any":
-    """Return a torch.Generator with this seed, for `DataLoader(generator=...)`.
+    """Return a torch.Generator with this seed.
+
+    It is for `DataLoader(generator=...)`.
 
     Raises:
         ValueError: the seed is not an integer from 0 to 2**32 - 1.

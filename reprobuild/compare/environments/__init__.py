@@ -1,1 +1,4 @@
-"""Two environments, whatever each is known by (snapshot, lock, image, the running one), and what differs."""
+"""Comparison of two environments.
+
+Each may be a snapshot, a lock, an image, or the running environment.
+"""

@@ -1,4 +1,4 @@
-"""Channels of conda: which of their many spellings mean one channel."""
+"""Conda channels: recognition of different spellings of one channel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _UNKNOWN = ("<unknown>", "unknown", "")
 
 
 def channels(package: CapturedCondaPackage) -> str:
-    """Return the channels that a package may be of, between blanks; empty where a list does not tell them."""
+    """Return the possible channels of a package, separated by blanks.
+
+    The result is empty if a list does not name them.
+    """
     folder = (package.url or "").rpartition("/")[0]
     told = (package.channel or folder,) if package.channel or folder else package.among or ()
     return _joined(told)
@@ -25,12 +28,18 @@ def channels(package: CapturedCondaPackage) -> str:
 
 @cache
 def _joined(names: tuple[str, ...]) -> str:
-    """Return names between blanks; the packages of one environment have the same."""
+    """Return names separated by blanks.
+
+    It is cached, because the packages of one environment have the same names.
+    """
     return " ".join(secrets.redact(quote(name, safe="/:@+~")) for name in names if name not in _UNKNOWN)
 
 
 def same_channel(one: str, other: str) -> bool:
-    """Say whether two spellings mean one channel; of a name and an address, the address ends with the name."""
+    """Return whether two spellings mean one channel.
+
+    Of a name and an address, the address must end with the name.
+    """
     (here, name), (there, called) = _split(one), _split(other)
     if here and there:
         return (here, name) == (there, called)
@@ -43,7 +52,7 @@ def same_channel(one: str, other: str) -> bool:
 
 
 def _split(channel: str) -> tuple[str, str]:
-    """Return host and path of an address, or no host and the name."""
+    """Return an address's host and path, or "" and the name."""
     bare = _PLATFORM.sub("", channel.rstrip("/"))
     scheme, mark, rest = bare.partition("://")
     if not mark:

@@ -1,4 +1,7 @@
-"""Packages of conda as facts: those that are distributions of Python under their names on PyPI."""
+"""Conda packages as facts.
+
+Python distributions among them have their names on PyPI.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from reprobuild.snapshot.parsers.conda_names import names, on_pypi
 
 # https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
 _FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<build>[^-/\s]{1,100})\Z")
-# What the build of a package says that only one Python, or any, can use: py311h06a4308_0, pyhd8ed1ab_0.
+# Builds for only one Python, or for any: py311h06a4308_0, pyhd8ed1ab_0.
 _PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
 
 
 class CondaBuild(NamedTuple):
-    """A package of conda: name, version, build, and where they are known, its channels and the hashes of its file.
+    """A conda package: name, version, build, channels and hashes.
 
-    `packed` says that the file is a .tar.bz2.
+    The hashes are those of its file; `packed` is true for a .tar.bz2.
     """
 
     name: str
@@ -32,7 +35,7 @@ class CondaBuild(NamedTuple):
 
     @property
     def file(self) -> Aspects:
-        """What is known of its file."""
+        """The known facts of its file."""
         told: Aspects = {"build": self.build, "channel": self.channel}
         if self.packed:
             return {**told, "md5 of .tar.bz2": self.md5, "sha256 of .tar.bz2": self.sha256}
@@ -40,7 +43,10 @@ class CondaBuild(NamedTuple):
 
 
 def package(filename: str) -> CondaBuild | None:
-    """Return what a file name of conda says, with or without its ending; None for what is none."""
+    """Return the package of a conda file name, or None.
+
+    The ending of the name is optional.
+    """
     match = _FILE.match(filename.removesuffix(".conda").removesuffix(".tar.bz2").removesuffix(".json"))
     return CondaBuild(match["name"], match["version"], match["build"]) if match else None
 
@@ -48,17 +54,20 @@ def package(filename: str) -> CondaBuild | None:
 def hashed(
     built: CondaBuild, address: str, *, md5: str | None = None, sha256: str | None = None
 ) -> CondaBuild:
-    """Return a package with the hashes of the file at an address, or of that name."""
+    """Return a package with the hashes of its file.
+
+    `address` is the address or the name of the file.
+    """
     if not address.endswith((".conda", ".tar.bz2")):
         return built
     return built._replace(md5=md5 or "", sha256=sha256 or "", packed=address.endswith(".tar.bz2"))
 
 
 def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
-    """Add packages of conda to what pip lists; the latter is to be there already.
+    """Add conda packages to the list of pip, already present.
 
-    A distribution of Python stands among the others, and gets the version that a freeze of conda's build
-    paths does not tell. What is none stands in a kind of its own.
+    A Python distribution joins the other distributions, and gets the version that a freeze of conda's build
+    paths lacks. Other packages have a kind of their own.
     """
     gathered.begin("conda")
     distributions = gathered.begin("python")
@@ -67,10 +76,10 @@ def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
         if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
             listed = distributions.get(name, {})
             version = listed.get("version", built.version)
-            if _brought(version, built):  # else pip has put another one over it
+            if _brought(version, built):  # else pip has installed another one over it
                 if listed.get("origin") == INDEX:
                     del listed["origin"]  # a freeze lists conda's by name and version, too
-                # What is for any Python is alike, whoever packs it.
+                # A build for any Python is the same from every channel.
                 origin = "" if built.build.startswith("pyh") else CONDA
                 gathered.add("python", name, {"version": version, "origin": origin, **built.file})
         else:
@@ -78,9 +87,10 @@ def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
 
 
 def _brought(version: str, built: CondaBuild) -> bool:
-    """Say whether a version that pip lists is that of a package of conda.
+    """Return whether pip's version is that of a conda package.
 
-    conda-forge's torch has the number of its build as a post-release: 2.5.1.post306 is of cuda126_py311h..._306.
+    conda-forge's torch has the number of its build as a post-release: 2.5.1.post306 is of
+    cuda126_py311h..._306.
     """
     number = built.build.rpartition("_")[2]
     return any(

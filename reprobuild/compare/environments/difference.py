@@ -1,4 +1,7 @@
-"""What differs between two environments, ranked, in three tables; and what could not be compared."""
+"""The ranked differences of two environments, in three tables.
+
+It also lists the facts that could not be compared.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +32,21 @@ from reprobuild.lock.diff import unstated
 SECRET = "(secret)"
 UNKNOWN = "(there)"
 NEITHER = "neither tells of it"
-# Aspects that may name several things, of which one is there.
+# Aspects with several possible values, of which one is installed.
 _CHOICES: dict[Aspect, str] = {
     "sha256": "both tell several files, of which some are the same; which was installed is not told",
     "channel": "both tell several channels, of which some are the same; which brought it is not told",
 }
-# Aspects that need no word of their own.
+# Aspects that are shown without their name.
 _PLAIN = ("version", "value")
 
 
 class EnvironmentDifference(Struct, frozen=True, kw_only=True):
-    """One thing that is not the same in both.
+    """A difference between two environments.
 
-    `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` say why. `one` and
-    `other` are None where that side has none of it; secrets have no values. `aspects` are what differs of what
-    both have. `noise` differs between any two jobs of one environment. `note` is what else is known of it.
+    `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` explain it. `one`
+    and `other` are None if that side lacks it; secrets have no values. `aspects` are the differing aspects if
+    both have it. `noise` differs between any two jobs of one environment. `note` has further facts.
     """
 
     rank: int
@@ -59,9 +62,10 @@ class EnvironmentDifference(Struct, frozen=True, kw_only=True):
 
 
 class NotCompared(Struct, frozen=True, kw_only=True):
-    """What was not compared: a kind, or in it these names, and why.
+    """Facts that were not compared, and the reason.
 
-    `kind` is `file` for files of a snapshot. `grave` says that both sides may state different things there.
+    They are a kind, or names in it. `kind` is `file` for files of a snapshot. `grave` is true if both sides
+    may state different things there.
     """
 
     kind: Kind | Literal["file"]
@@ -71,14 +75,17 @@ class NotCompared(Struct, frozen=True, kw_only=True):
 
 
 class ComparedSide(Struct, frozen=True, kw_only=True):
-    """One of the two sides: what the user called it, and what it is."""
+    """A side: the user's name for it, and its form."""
 
     name: str
     form: str
 
 
 class EnvironmentComparison(Struct, frozen=True, kw_only=True):
-    """Two environments, compared. Each table is in the order of ranks, then of names."""
+    """The comparison of two environments.
+
+    Each table is sorted by rank, then by name.
+    """
 
     one: ComparedSide
     other: ComparedSide
@@ -89,12 +96,12 @@ class EnvironmentComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def differences(self) -> list[EnvironmentDifference]:
-        """All of them, likeliest first."""
+        """All differences, likeliest first."""
         return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_order)
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs but noise."""
+        """Whether only noise differs."""
         return all(difference.noise for difference in self.differences)
 
 
@@ -103,7 +110,7 @@ def _order(difference: EnvironmentDifference) -> tuple[int, str, str]:
 
 
 def compare_sides(one: Environment, other: Environment) -> EnvironmentComparison:
-    """Return what differs between two environments."""
+    """Return the differences of two environments."""
     differences: list[EnvironmentDifference] = []
     unsaid: list[NotCompared] = []
     for kind in KINDS:
@@ -130,7 +137,10 @@ def compare_sides(one: Environment, other: Environment) -> EnvironmentComparison
 
 
 def _stated_alike(doubt: Doubted) -> EnvironmentDifference:
-    """Return the difference of a thing whose files do not prove the one id that is stated for it."""
+    """Return the difference of a thing with an unproven id.
+
+    Both sides state one id, and the files do not prove it.
+    """
     place, rule = rank(doubt.kind, doubt.name)
     return EnvironmentDifference(
         rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,
@@ -141,7 +151,10 @@ def _stated_alike(doubt: Doubted) -> EnvironmentDifference:
 def _fields(
     one: Environment, other: Environment, differences: Iterable[EnvironmentDifference]
 ) -> Iterator[EnvironmentDifference]:
-    """Yield what differs between two locks beyond the facts: the same facts do not make the same image."""
+    """Yield the differences of two locks beyond the facts.
+
+    The same facts do not make the same image.
+    """
     if one.lock is None or other.lock is None:
         return
     # Noise is not shown, and in an image each variable counts.
@@ -165,7 +178,7 @@ def _doubled(side: Environment, without: Environment, called: str) -> list[NotCo
 
 
 def _doubts(side: Environment, without: Environment, called: str) -> Iterator[NotCompared]:
-    """Yield the doubts of a side; those that both sides share are told from the others."""
+    """Yield the doubts of a side, shared ones separately."""
     common = {(doubt.kind, doubt.reason, name) for doubt in without.doubts for name in doubt.names}
     for doubt in side.doubts:
         shared: dict[bool, list[str]] = {}
@@ -178,7 +191,10 @@ def _doubts(side: Environment, without: Environment, called: str) -> Iterator[No
 
 
 def _unread(side: Environment, without: Environment, called: str) -> Iterator[NotCompared]:
-    """Yield the lines that were not understood, but for those that stand in the same file of both."""
+    """Yield the lines that were not understood.
+
+    Lines that are in the same file of both sides are left out.
+    """
     common = {_text(line) for line in without.unread}
     left = [line.place for line in side.unread if not line.text or _text(line) not in common]
     if left:
@@ -204,7 +220,10 @@ def _compare_kind(
 
 
 class _Kind:
-    """Compares one kind, which both sides know, and keeps what cannot be compared."""
+    """The comparison of one kind that both sides know.
+
+    It also keeps the facts that cannot be compared.
+    """
 
     def __init__(self, kind: Kind, one: Environment, other: Environment) -> None:
         self._kind, self._one, self._other = kind, one, other
@@ -243,19 +262,19 @@ class _Kind:
             return None
         for called, tells, without in (("A", one, other), ("B", other, one)):
             for aspect in sorted(tells.keys() - without.keys()):
-                if tells[aspect] not in (INDEX, CONDA):  # no news of a distribution; of conda's, the build is
+                if tells[aspect] not in (INDEX, CONDA):  # no fact of a distribution; conda's build is one
                     self._leave(f"only {called} tells the {aspect}", name)
         differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
         if "origin" in differing and not self._elsewhere(name, one, other):
             differing.remove("origin")
         if "channel" in differing and any(a in shared and a not in differing for a in HASHES):
-            differing.remove("channel")  # one file, from wherever
+            differing.remove("channel")  # the same file, from any channel
         for aspect, reason in _CHOICES.items():
             several = " " in one.get(aspect, "") + other.get(aspect, "")
             if several and aspect in shared and aspect not in differing and one[aspect] != other[aspect]:
                 self._leave(reason, name, grave=True)
         if "version" in differing and "series" in differing:
-            differing.remove("series")  # it is in the version
+            differing.remove("series")  # the version contains it
         if not differing:
             return None
         built = self._kind == "python" and (
@@ -273,9 +292,12 @@ class _Kind:
         )
 
     def _elsewhere(self, name: str, one: Aspects, other: Aspects) -> bool:
-        """Say whether two origins tell that a distribution is not the same; where they cannot, that is kept."""
+        """Return whether two origins prove different distributions.
+
+        If they cannot, that is recorded.
+        """
         if "sha256" in one and "sha256" in other:
-            return not equal(self._kind, "sha256", one["sha256"], other["sha256"])  # one file, from wherever
+            return not equal(self._kind, "sha256", one["sha256"], other["sha256"])  # one file, any origin
         if one_name(one["origin"], other["origin"]):
             self._leave("files of one name in two places, whose sha256 is not told", name, grave=True)
             return False
@@ -309,14 +331,20 @@ class _Kind:
 
 
 def _nothing_shared(kind: Kind, more: bool) -> str:
-    """Return why a thing that both have was not compared; `more` says whether either tells more than its name."""
+    """Return why a thing of both sides was not compared.
+
+    `more` is true if either side states more than its name.
+    """
     if kind == "environment":
         return "values of secrets are not kept"
     return "the two tell of different aspects" if more else "neither tells more than the name"
 
 
 def describe(kind: Kind, aspects: Aspects, names: Iterable[Aspect]) -> str:
-    """Return what is stated of a thing, in one line: the version or value as it is, other aspects by name."""
+    """Return the statements on a thing, in one line.
+
+    The version or value is shown as it is, other aspects by name.
+    """
     if not aspects:
         return SECRET if kind == "environment" else UNKNOWN
     return ", ".join(aspects[name] if name in _PLAIN else f"{name} {aspects[name]}" for name in names)

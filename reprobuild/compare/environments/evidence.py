@@ -1,7 +1,8 @@
-"""What proves the ids that a capture states: the bytes of diffs, bundles and the packed interpreter.
+"""Proof of the ids that a capture states.
 
-`capture.json` states the trees of its repositories, and a snapshot may come from others. Equal trees are believed where
-the diffs and bundles beside them have equal bytes, too. So is the sha256 of the interpreter's archive.
+It consists of the bytes of diffs, bundles and the packed interpreter. `capture.json` states the trees of its
+repositories, and a snapshot may be untrusted. Equal trees are accepted only if the diffs and bundles beside
+them have equal bytes, too. The same holds for the sha256 of the interpreter's archive.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ BUNDLES = "its bundles have other bytes: git may have packed the same files othe
 
 
 class Doubted(Struct, frozen=True, kw_only=True):
-    """A thing of which two captures state one id, and whose files do not prove it; `note` says why.
+    """A thing with one id in two captures, but unproven.
 
-    It is a repository and its tree, or the packed interpreter and the sha256 of its archive.
+    It is a repository and its tree, or the packed interpreter and the sha256 of its archive; `note` gives the
+    reason.
     """
 
     kind: Kind
@@ -41,7 +43,7 @@ class Doubted(Struct, frozen=True, kw_only=True):
 
 
 def hash_bundles(captured: CaptureFacts | None, folder: Path) -> dict[str, str]:
-    """Return the sha256 of the bundle of each repository that has one, or why there is none."""
+    """Return the sha256 of each repository's bundle, or the error."""
     repositories = captured.repositories if captured else ()
     return {
         one.name: _hash(folder / one.bundle.file, _LARGEST)
@@ -51,7 +53,10 @@ def hash_bundles(captured: CaptureFacts | None, folder: Path) -> dict[str, str]:
 
 
 def hash_interpreter(captured: CaptureFacts | None, folder: Path) -> str | None:
-    """Return the sha256 of the packed interpreter, or why there is none; None where none is stated."""
+    """Return the sha256 of the packed interpreter, or the error.
+
+    The result is None if no interpreter is stated.
+    """
     packed = captured.interpreter if captured else None
     return _hash(folder / packed.file, MOST_PACKED) if packed else None
 
@@ -71,7 +76,7 @@ def _hash(path: Path, largest: int) -> str:
 
 
 def evidence(one: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, str]) -> RepositoryEvidence:
-    """Return what proves the tree of one repository."""
+    """Return the proof of the tree of one repository."""
     contents = {patch.file: patch.content for patch in snapshot.patches}
     diff = "none" if one.diff.file is None else ABSENT
     if one.diff.file in contents:
@@ -82,7 +87,10 @@ def evidence(one: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, 
 
 
 def archive_evidence(packed: PackedInterpreter, archive: str | None) -> RepositoryEvidence:
-    """Return what proves the packed interpreter; `archive` is what `hash_interpreter` returned."""
+    """Return the proof of the packed interpreter.
+
+    `archive` is the result of `hash_interpreter`.
+    """
     stated = f"sha256:{packed.sha256}"
     return RepositoryEvidence(
         start="", diff="none", bundle=archive or stated, stated=archive in (None, stated)
@@ -90,12 +98,12 @@ def archive_evidence(packed: PackedInterpreter, archive: str | None) -> Reposito
 
 
 def doubted(one: Environment, other: Environment) -> Iterator[Doubted]:
-    """Yield the things of which both sides state one id, with other bytes."""
+    """Yield the things with one stated id, but different bytes."""
     for place in sorted(one.evidence.keys() & other.evidence.keys()):
         kind, name = place
         here, there = (side.known[kind][name] for side in (one, other))
         if any(here.get(aspect) != there.get(aspect) for aspect in _IDS):
-            continue  # this is told already
+            continue  # this is reported already
         for mine, theirs in zip(one.evidence[place], other.evidence[place], strict=False):
             if found := _doubted(kind, name, mine, theirs):
                 yield found

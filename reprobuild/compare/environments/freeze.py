@@ -1,4 +1,4 @@
-"""A freeze as facts: which of its lines are for this environment, and what they tell of each distribution."""
+"""A freeze as facts: its lines for this environment."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ UNDECIDED = "{} does not tell whether lines are for its environment, as their ma
 OPEN = "{} tells no version"
 PLACES = "{} has options of pip, which say where packages come from"
 CONTRADICTION = "{} has lines that tell a file and the hashes of other files"
-# Where a snapshot does not tell its Python or its machine.
+# For a snapshot that states no Python or machine.
 _PYTHONS = tuple(f"3.{minor}.0" for minor in range(6, 20))
 _MACHINES = ("x86_64", "aarch64")
-_COMMITS = (40, 64)  # characters of a whole id: it is the content, wherever the repository is
+_COMMITS = (40, 64)  # characters of a complete id: it determines the content in any repository
 
 
 def of_environment(
     gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
 ) -> Snapshot:
-    """Return a snapshot without the lines of the freeze that its Python does not install."""
+    """Return a snapshot without the freeze lines for other Pythons."""
     if not any(line.marker for line in snapshot.requirements):
         return snapshot
     pythons = _pythons(snapshot, captured)
@@ -49,7 +49,7 @@ def of_environment(
 
 
 def _pythons(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str, ...]:
-    """Return the versions that the interpreter may have."""
+    """Return the possible versions of the interpreter."""
     told = [captured.python.version] if captured and captured.python else []
     told += [report.python for report in snapshot.reports if report.python]
     if not told:
@@ -58,7 +58,7 @@ def _pythons(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str,
 
 
 def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> bool | None:
-    """Say whether a marker holds; None where that is not known."""
+    """Return whether a marker holds, or None if unknown."""
     try:
         parsed = Marker(marker)
         environments = (environment_of(*pair) for pair in product(pythons, machines))
@@ -71,7 +71,10 @@ def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> 
 def add_distributions(
     gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
 ) -> None:
-    """Add the freeze; `capture.json` tells the versions that it does not, and what every freeze leaves out."""
+    """Add the freeze, completed from `capture.json`.
+
+    `capture.json` gives missing versions, and the distributions that every freeze leaves out.
+    """
     listed = "requirements.txt" not in snapshot.absent
     if listed:
         gathered.begin("python")
@@ -108,11 +111,14 @@ def _aspects(gathered: EnvironmentBuilder, line: Requirement) -> Iterator[tuple[
 
 
 def _origin(line: Requirement) -> str:
-    """Return where a distribution of a freeze comes from, or "" where that tells nothing of its file."""
+    """Return the origin of a frozen distribution, or "".
+
+    It is empty if the origin determines nothing about the file.
+    """
     if line.kind == "index":
         return INDEX
     if line.kind != "archive":
-        return ""  # a repository is compared as such, and a path where something was built tells nothing
+        return ""  # a repository is compared as such, and the path of a local build means nothing elsewhere
     return of_address(line.url) if line.url else of_file(line.path or "")
 
 

@@ -1,7 +1,8 @@
-"""An image as facts: its configuration, the lists of dpkg, pip and conda in it, and our own files.
+"""An image as facts.
 
-Only what the image itself states is read; nothing in it is run. Which Python is meant is decided as a shell would:
-the first `python3` on the image's PATH.
+They are its configuration, the lists of dpkg, pip and conda in it, and the runtime files. Only statements of
+the image itself are read; it is not run. The Python is chosen as a shell would: the first `python3` on the
+image's PATH.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.system import FILES
 from reprobuild.recipe.image_config import DEFAULTS
 
-# Bytes of one file, and of all together, that are read; lists of real images have a few megabytes.
+# Maximum bytes of one file, and of all together; lists of real images have a few megabytes.
 LARGEST = 32 << 20
 MOST = 512 << 20
 MOST_SITES = 16
@@ -38,7 +39,7 @@ _FULL = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
 class _Read:
-    """The small files of an image that tell of its environment."""
+    """The small files of an image that describe its environment."""
 
     def __init__(self, scanned: Scanned, scratch: Path, variables: Mapping[str, str]) -> None:
         self.tree, self._scratch = scanned.tree, scratch
@@ -60,14 +61,20 @@ class _Read:
                 yield path
 
     def _file(self, path: str) -> TarEntry | None:
-        """Return the file at a path, or that which a hard link there repeats, as uv makes them."""
+        """Return the file at a path, resolving a hard link.
+
+        uv makes such links.
+        """
         entry = self.tree.get(path)
         if entry is not None and entry.type == "hardlink":
             entry = self.tree.get(entry.target)
         return entry if entry is not None and entry.type == "file" else None
 
     def __call__(self, path: str) -> bytes | None:
-        """Return the content of a file, or None where there is none, or it was too large."""
+        """Return the content of a file, or None.
+
+        None means that it is missing or too large.
+        """
         entry = self._file(path)
         if entry is None:
             return None
@@ -75,7 +82,7 @@ class _Read:
         return found.read_bytes() if found.is_file() else None
 
     def object(self, path: str) -> Mapping[str, Any]:
-        """Return a JSON object of the image, empty where there is none."""
+        """Return a JSON object of the image, {} if missing."""
         try:
             found = json.loads(self(path) or b"{}")
         except (ValueError, RecursionError):
@@ -84,14 +91,14 @@ class _Read:
 
 
 def from_image(opened: OciImage, scratch: Path) -> Environment:
-    """Return what an image states.
+    """Return the facts of an image.
 
     Args:
         opened: the image.
-        scratch: an empty folder.
+        scratch: an empty directory.
 
     Raises:
-        BuildError: a layer is damaged, or is not what the image states.
+        BuildError: a layer is damaged, or differs from the image's statements.
     """
     variables = dict(pair.partition("=")[::2] for pair in opened.config.get("Env") or ())
     read, gathered = _Read(scan(opened, Known()), scratch, variables), EnvironmentBuilder()
@@ -106,7 +113,7 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
     text = next((content for path in _RELEASES if (content := read(path))), b"").decode("utf-8", "replace")
     if text:
         gathered.add("release", "system", release_aspects(dict(_RELEASE.findall(text))))
-    # What was not installed as editable left no trace of its repository.
+    # A source that was not installed as editable left no trace of its repository.
     unlisted: dict[Kind, frozenset[str]] = {"source": frozenset(gathered.known.get("python", ()))}
     return Environment(
         name=opened.name, form=f"image, {opened.form}", known=gathered.known, unlisted=unlisted,
@@ -116,8 +123,11 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
 
 
 def _prefix(tree: Mapping[str, TarEntry], variables: Mapping[str, str]) -> str | None:
-    """Return the folder above the first bin/ of PATH that has a Python, without slashes around it."""
-    # A squashfs states no PATH; in an image of ours, the environment has one place.
+    """Return the prefix of the first Python on PATH.
+
+    It is the parent of that bin/, without slashes around it.
+    """
+    # A squashfs states no PATH; in an image of ours, the environment has a fixed path.
     for folder in (variables.get("PATH") or DEFAULTS["PATH"]).split(":"):
         bare = folder.strip("/")
         if (bare == "bin" or bare.endswith("/bin")) and any(
@@ -128,11 +138,14 @@ def _prefix(tree: Mapping[str, TarEntry], variables: Mapping[str, str]) -> str |
 
 
 def _sites(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
-    """Return the folders of distributions below a prefix, each with a slash; Debian has several."""
+    """Return the directories of distributions below a prefix.
+
+    Each ends in a slash; Debian has several.
+    """
     above = re.escape(f"{prefix}/" if prefix else "")
     pattern = re.compile(rf"({above}(?:local/)?lib(?:64)?/python3(?:\.\d+)?/(?:site|dist)-packages/)[^/]")
     found = {match[1] for path in tree if "-packages/" in path and (match := pattern.match(path))}
-    # In the order of Debian's sys.path; an image that was made to harm has thousands.
+    # In the order of Debian's sys.path; a malicious image may have thousands.
     return sorted(found, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
 
 
@@ -165,7 +178,7 @@ def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, s
 
 
 def _infos(read: _Read) -> Iterator[str]:
-    """Yield the .dist-info and .egg-info of the environment, in the order of Python's path."""
+    """Yield the .dist-info and .egg-info paths, in Python's path order."""
     seen: dict[str, dict[str, None]] = {site: {} for site in read.sites}
     for path in read.tree:
         if "-info" in path:
@@ -177,7 +190,10 @@ def _infos(read: _Read) -> Iterator[str]:
 
 
 def _metadata(content: bytes) -> dict[str, str]:
-    """Return name and version of the core metadata, whose head ends at the first empty line."""
+    """Return name and version of the core metadata.
+
+    Its head ends at the first empty line.
+    """
     found: dict[str, str] = {}
     for line in content[:HEAD].splitlines():
         key, colon, value = line.decode("utf-8", "replace").partition(":")
@@ -189,7 +205,7 @@ def _metadata(content: bytes) -> dict[str, str]:
 
 
 def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.CondaBuild]) -> str:
-    """Return the version of the interpreter, or X.Y of it, as far as the image tells."""
+    """Return the interpreter's version, its X.Y, or ""."""
     settings = (read(f"{read.prefix}/pyvenv.cfg") or b"").decode("utf-8", "replace")
     for line in settings.splitlines():
         key, _, value = line.partition("=")
@@ -205,7 +221,10 @@ def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.Con
 
 
 def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what dpkg has installed: deb822, of which no field that is needed here has a second line."""
+    """Yield the installed packages of dpkg's status file.
+
+    It is deb822, and the needed fields have one line each.
+    """
     for stanza in status.decode("utf-8", "replace").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
         if fields.get("Status", "").endswith(" installed") and fields.get("Package"):
@@ -213,7 +232,7 @@ def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _sources(gathered: EnvironmentBuilder, read: _Read) -> None:
-    """Add the sources that our own images say they hold."""
+    """Add the sources that our own images declare."""
     gathered.begin("source")
     for path in sorted(path for path in read.tree if path.startswith(_SOURCES) and path.endswith(".json")):
         said = read.object(path)

@@ -1,4 +1,7 @@
-"""The interpreter that a snapshot holds as facts: `capture --include interpreter` packed it."""
+"""The interpreter packed in a snapshot, as facts.
+
+`capture --include interpreter` packs it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ OTHER_ARCHIVE = "{} has an archive of the interpreter that is not the one of its
 
 
 def add_packed(gathered: EnvironmentBuilder, snapshot: Snapshot, archive: str | None) -> None:
-    """Add the packed interpreter of a snapshot, where it holds one.
+    """Add the packed interpreter of a snapshot, if any.
 
     Args:
         gathered: takes the facts.
         snapshot: of which only the capture is read.
-        archive: what `hash_interpreter` returned.
+        archive: the result of `hash_interpreter`.
     """
     packed = snapshot.captured.interpreter if snapshot.captured else None
     if not packed:
@@ -33,7 +36,10 @@ def add_packed(gathered: EnvironmentBuilder, snapshot: Snapshot, archive: str | 
 
 
 def _named(packed: PackedInterpreter) -> str:
-    """Return build and place; the version, too, where the build does not begin with it."""
+    """Return build and place of an interpreter, redacted.
+
+    The version is added if the build does not begin with it.
+    """
     told = packed.build.partition(" ")[0] == packed.version
     build = packed.build if told else f"{packed.version}, {packed.build}"
     return secrets.redact(f"{build}, installed in {packed.prefix}")

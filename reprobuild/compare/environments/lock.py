@@ -1,4 +1,4 @@
-"""A lock as facts: what the image of it will hold, and what the lock says beyond that."""
+"""A lock as facts: its image, and further fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: dict[str, Kind] = {  # by the field of Snapshot
 
 
 def from_lock(path: Path, name: str) -> Environment:
-    """Return what the image of a lock will hold.
+    """Return the facts of a lock's image.
 
     Raises:
         LockError: see `read_lock`.
@@ -41,7 +41,7 @@ def from_lock(path: Path, name: str) -> Environment:
         "version": version,
         "series": series(version),
         "implementation": "CPython",
-    }  # no other is locked
+    }  # no other implementation is locked
     if lock.interpreter.kind == "captured" and lock.interpreter.file:
         told["sha256"] = lock.interpreter.file.sha256
     gathered.add("interpreter", "python", told)
@@ -102,7 +102,7 @@ def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
 
 
 def _left_out(ruling: Resolution) -> list[tuple[tuple[Kind, str], str]]:
-    """Return why a captured line is not in the image as it was."""
+    """Return why a captured line is missing or changed."""
     kind = _KINDS.get(field_of(ruling.file))
     if kind is None or ruling.outcome not in ("excluded", "replaced", "unresolved"):
         return []

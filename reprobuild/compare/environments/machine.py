@@ -1,7 +1,7 @@
-"""`capture.json`: what it says of interpreter, distributions, GPU and machine, checked; `snapshot` has the rest.
+"""The checked facts of `capture.json` on a machine.
 
-Nothing in it is trusted: types are checked, texts are bounded by the size of the file, and what looks like a
-secret is cut out.
+They concern interpreter, distributions, GPU and machine; `snapshot` has the rest. The contents are untrusted:
+types are checked, texts are bounded by the size of the file, and secrets are redacted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from reprobuild.snapshot.text import LIMIT
 
 
 class CapturePart(Struct, frozen=True):
-    """How the capture of one part ended: `done`, `not-there`, `failed`, `timed-out`."""
+    """The end of the capture of one part.
+
+    It is `done`, `not-there`, `failed` or `timed-out`.
+    """
 
     outcome: Line
 
@@ -35,20 +38,20 @@ class PythonFacts(Struct, frozen=True):
 
 
 class InstalledDistribution(Struct, frozen=True):
-    """One installed distribution."""
+    """An installed distribution."""
 
     name: Line
     version: Line
 
 
 class Distributions(Struct, frozen=True):
-    """All that the interpreter sees."""
+    """All distributions that the interpreter sees."""
 
     found: tuple[InstalledDistribution, ...]
 
 
 class CapturedGpu(Struct, frozen=True):
-    """What files and `nvidia-smi` say."""
+    """The GPU facts from files and `nvidia-smi`."""
 
     driver: Text = ""
     headers: dict[Key, Text] = {}
@@ -60,7 +63,10 @@ class CapturedGpu(Struct, frozen=True):
 
 
 class Cpu(Struct, frozen=True):
-    """The first processor of `/proc/cpuinfo`, and how many there are and may be used."""
+    """The first processor of `/proc/cpuinfo`, with processor counts.
+
+    They are the number of processors, and the usable ones.
+    """
 
     count: int | None = None
     usable: tuple[int, ...] = ()
@@ -90,7 +96,10 @@ class MachineFacts(Struct, frozen=True):
 
 
 class CapturedMachine(Struct, frozen=True):
-    """All of it; None for a part that was not there or failed, as `parts` says."""
+    """All facts; None for a missing or failed part.
+
+    `parts` records the end of each part.
+    """
 
     parts: dict[Key, CapturePart]
     python: PythonFacts | None = None
@@ -99,15 +108,17 @@ class CapturedMachine(Struct, frozen=True):
     machine: MachineFacts | None = None
 
     def without(self, part: str) -> bool:
-        """Say whether the capture looked for a part, and there was none."""
+        """Return whether the capture looked for an absent part."""
         return part in self.parts and self.parts[part].outcome == "not-there"
 
 
 def read_facts(folder: Path) -> CapturedMachine | None:
-    """Return what `reprobuild capture` wrote down of a machine; None in a snapshot that a recipe took.
+    """Return the machine's facts from `reprobuild capture`, or None.
+
+    None means a snapshot taken by a recipe.
 
     Args:
-        folder: one that `read_snapshot` has read, so that its files are regular, and not endless.
+        folder: a directory that `read_snapshot` has read, so that its files are regular, and not endless.
 
     Raises:
         SnapshotError: the file is damaged.

@@ -1,7 +1,7 @@
-"""Facts: what one side states of its environment, in one form for every kind of side.
+"""Facts: the statements of a side, in one form.
 
-A side is silent about what it cannot know: a lock knows no GPU. What only one side knows is said, and is no
-difference; that is why absent kinds, absent aspects and absent names are told apart here.
+A side is silent about facts that it cannot know: a lock knows no GPU. A fact that only one side knows is
+reported, and is not a difference; so absent kinds, absent aspects and absent names are distinct here.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from reprobuild.lock.model import Lock
 Kind = Literal[
     "interpreter",
     "python",  # distributions, by their names on PyPI
-    "conda",  # what conda brought and pip does not know
+    "conda",  # packages from conda that pip does not know
     "system",
     "environment",
     "module",
-    "source",  # repositories that something is installed from
-    "job",  # other repositories, as that of the job's own folder
-    "gpu",  # and what drives it: driver, CUDA, cuDNN, NCCL
+    "source",  # repositories from which something is installed
+    "job",  # other repositories, such as that of the job's own directory
+    "gpu",  # and its software: driver, CUDA, cuDNN, NCCL
     "machine",
     "release",
-    "recipe",  # what a lock decides beyond the environment
-    "realised",  # what a sealed lock knows: what was run once, and what came out
+    "recipe",  # the fields of a lock beyond the environment
+    "realised",  # the results of a sealed lock: programs that ran once, and their outputs
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# What is stated of one thing, by aspect; empty where only its name is known.
+# The statements on one thing, by aspect; empty if only its name is known.
 Aspect = Literal[
     "version",
     "series",
     "implementation",
     "value",
     "build",
-    "packed build",  # of the interpreter that a snapshot holds: its build, and where it was installed
+    "packed build",  # of the interpreter in a snapshot: its build, and its place of installation
     "origin",  # of a distribution: see `origin`
     "distribution",
     "codename",
@@ -54,15 +54,15 @@ Aspect = Literal[
     "subdirectory",  # of a repository or an archive: the project in it
     "install",  # of a repository: as an editable, or a copy
     "tree",
-    "trees",  # of a repository and those inside of it, where no id of git is of all
+    "trees",  # of a repository and those inside it, if no git id covers all
     "changes",
-    "channel",  # of a package of conda: those that it may be of, between blanks
-    "sha256",  # those that the file may have, between blanks; of an interpreter, its archive
-    "md5",  # of a package of conda, whose lists have no other
-    "sha256 of .tar.bz2",  # many a build is there as .conda, too, and one of them is not the other
+    "channel",  # of a conda package: the possible ones, separated by blanks
+    "sha256",  # the possible ones of the file, separated by blanks; of an interpreter, its archive
+    "md5",  # of a conda package, whose lists have no other
+    "sha256 of .tar.bz2",  # many builds exist as .conda, too, and the two files differ
     "md5 of .tar.bz2",
 ]
-ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in the order in which they are shown
+ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in display order
 Aspects = dict[Aspect, str]
 HASHES: tuple[Aspect, ...] = ("sha256", "md5", "sha256 of .tar.bz2", "md5 of .tar.bz2")
 # A fact of the list of system packages, by a name that no package has.
@@ -70,13 +70,13 @@ ARCHITECTURE = "architecture of the packages"
 Facts = dict[str, Aspects]
 # Distributions that `pip freeze` leaves out, of any Python (pip, commands/freeze.py).
 HIDDEN = frozenset({"pip", "setuptools", "wheel", "distribute", "python", "wsgiref", "argparse"})
-# Longer values (flags of a processor, versions) do not come from a machine or a list.
+# Longer values (processor flags, versions) do not come from a machine or a list.
 LONGEST = 1 << 16
 LONGEST_VERSION = 200
-# Pairs of channels that are looked at; an environment has some five.
+# Maximum number of compared pairs of channels; an environment has some five.
 _MOST_CHANNELS = 4096
-_ANY = ("", "all", "noarch")  # architectures of packages that are for each machine
-# Empty, these are as good as not set: ld.so(8).
+_ANY = ("", "all", "noarch")  # architectures of packages for every machine
+# If empty, these have the same effect as unset: ld.so(8).
 _LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
@@ -84,10 +84,10 @@ Weight = Literal["note", "stated", "hidden"]
 
 
 class Doubt(Struct, frozen=True, kw_only=True):
-    """Part of one side that cannot be compared: these names of a kind, and why.
+    """Names of a kind that cannot be compared, and why.
 
-    `{}` in `reason` stands for the side. The `weight` is `note` where nothing can hide there, `stated` where a
-    difference may hide unless both sides state the same, and `hidden` where it may hide even then: the content is not
+    `{}` in `reason` stands for the side. The `weight` is `note` if no difference can hide there, `stated` if
+    one may hide unless both sides state the same, and `hidden` if one may hide even then: the content is not
     in the snapshot.
     """
 
@@ -98,17 +98,20 @@ class Doubt(Struct, frozen=True, kw_only=True):
 
 
 class UnreadLine(Struct, frozen=True):
-    """A line of a snapshot that was not understood, or a file of an unknown kind, whose `text` is empty."""
+    """A line of a snapshot that was not understood.
+
+    A file of an unknown kind is recorded with an empty `text`.
+    """
 
     place: str
     text: str
 
 
 class RepositoryEvidence(Struct, frozen=True, kw_only=True):
-    """What proves the tree of a captured repository: the bytes of its diff, which begins at `start`, and its bundle.
+    """The proof of a captured repository's tree.
 
-    `stated` says that the bundle is the one that capture.json states. A packed interpreter has its archive as
-    `bundle`.
+    It is the hash of its diff, which begins at `start`, and of its bundle. `stated` is true if the bundle is
+    the one that capture.json states. A packed interpreter has its archive as `bundle`.
     """
 
     start: str
@@ -118,15 +121,15 @@ class RepositoryEvidence(Struct, frozen=True, kw_only=True):
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """One of two environments.
+    """A side: one of two environments.
 
-    `name` is what the user called it and `form` what it is. `known` has the facts of each kind that the side
-    can know, empty ones included. `unlisted` are names that it does not list even where they are there.
-    `left_out` says why a lock left something out. `doubled` counts names that stood there twice; the first
-    counts, as for Python, and `repeats` has the others. `partial` are kinds of which a side tells only some things.
-    `doubts` and `unread` are what cannot be compared. `lock` is the lock of a side that is one: two locks are compared
-    field by field, too. `evidence` has a row for each captured repository, and for those inside of it,
-    and one for a packed interpreter.
+    `name` is the user's name for it and `form` its form. `known` has the facts of each kind that the side can
+    know, including empty kinds. `unlisted` are names that it does not list even if they are present.
+    `left_out` has the reasons why a lock left something out. `doubled` counts repeated names; the first one
+    counts, as for Python, and `repeats` has the others. `partial` are kinds that a side states only in part.
+    `doubts` and `unread` cannot be compared. `lock` is the lock of a side that is one: two locks are compared
+    field by field, too. `evidence` has a row for each captured repository, for those inside it, and for a
+    packed interpreter.
     """
 
     name: str
@@ -144,7 +147,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 class EnvironmentBuilder:
-    """Facts that are put together, line by line."""
+    """Facts that are collected line by line."""
 
     def __init__(self) -> None:
         self.known: dict[Kind, Facts] = {}
@@ -155,7 +158,7 @@ class EnvironmentBuilder:
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What cannot be compared."""
+        """The facts that cannot be compared."""
         rows = self._doubts.items()
         return tuple(Doubt(kind=k, reason=r, names=tuple(names), weight=w) for (k, r, w), names in rows)
 
@@ -164,11 +167,14 @@ class EnvironmentBuilder:
         self._doubts.setdefault((kind, reason, weight), []).append(bounded(name))
 
     def begin(self, kind: Kind) -> Facts:
-        """Return the facts of a kind, which is known from now on."""
+        """Return the facts of a kind, now marked as known."""
         return self.known.setdefault(kind, {})
 
     def add(self, kind: Kind, name: str, aspects: Mapping[Aspect, str | None]) -> None:
-        """Add what is stated of a thing; None and "" are not stated, and what was stated first stays."""
+        """Add the statements on a thing.
+
+        None and "" are ignored, and the first statement stays.
+        """
         facts = self.begin(kind)
         stated: Aspects = {aspect: bounded(value) for aspect, value in aspects.items() if value}
         former = facts.setdefault(name, stated)
@@ -181,9 +187,10 @@ class EnvironmentBuilder:
             former.setdefault(aspect, value)
 
     def variables(self, pairs: Iterable[tuple[str, str | None]]) -> None:
-        """Add variables; of secrets, which are None or look like one, only the names.
+        """Add variables, but only the names of secrets.
 
-        Of a name that stands there again with another value, all values count, in their order.
+        A secret has the value None, or looks like one. If a name is repeated with another value, all values
+        count, in order.
         """
         facts, values = self.begin("environment"), dict[str, dict[str, None]]()
         for name, value in pairs:
@@ -197,9 +204,10 @@ class EnvironmentBuilder:
                 facts[name] = {"value": ", and again as ".join(several)}
 
     def packages(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
-        """Add system packages: (name, version, architecture, sha256 of its file or "").
+        """Add system packages: (name, version, architecture, sha256 or "").
 
-        Those of a foreign architecture are named as dpkg names them; the native one is that of most.
+        The sha256 is that of the package's file. Foreign packages are named as dpkg names them; the native
+        architecture is that of most packages.
         """
         listed = list(rows)
         self.begin("system")
@@ -215,7 +223,7 @@ class EnvironmentBuilder:
 
 
 def bounded(value: str) -> str:
-    """Return a value, or in the place of an endless one what tells it from others."""
+    """Return a value, or a digest of a long one."""
     if len(value) <= LONGEST:
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
@@ -223,17 +231,20 @@ def bounded(value: str) -> str:
 
 
 def project(name: str) -> str:
-    """Return the name of a distribution as PEP 503 has it."""
+    """Return the name of a distribution, normalised by PEP 503."""
     return str(canonicalize_name(name))
 
 
 def series(version: str) -> str:
-    """Return X.Y of a version of Python."""
+    """Return X.Y of a Python version."""
     return ".".join(version.split(".")[:2])
 
 
 def equal(kind: Kind, aspect: Aspect, one: str, other: str) -> bool:
-    """Say whether two statements are the same; versions of Python are compared as PEP 440 has it."""
+    """Return whether two statements are the same.
+
+    Python versions are compared by PEP 440.
+    """
     if one == other:
         return True
     if aspect == "sha256":
@@ -255,7 +266,10 @@ def _common_channel(one: str, other: str) -> bool:
 
 
 def another_build(one: str, other: str) -> bool:
-    """Say whether two versions of Python differ in their local part alone, as 2.13.0 and 2.13.0+cpu."""
+    """Return whether two versions differ only in their local part.
+
+    An example is 2.13.0 and 2.13.0+cpu.
+    """
     versions = _parsed(one), _parsed(other)
     if versions[0] is None or versions[1] is None:
         return False
@@ -273,11 +287,13 @@ _LISTS = re.compile(r"LD_PRELOAD|LD_AUDIT|LOADEDMODULES|_LMFILES_|processor flag
 
 
 def entries(name: str, one: str, other: str) -> tuple[list[str], list[str]] | None:
-    """Return the entries of two lists that only either has, or None where they are no lists.
+    """Return the entries unique to either list, or None.
+
+    None means that the values are not lists.
 
     Args:
         name: of a variable or of a fact of the machine.
-        one: entries between colons, or between blanks where there is no colon.
+        one: entries between colons, or between blanks if there is no colon.
         other: likewise.
     """
     if not (_LISTS.fullmatch(name) or (":/" in one and ":/" in other)):

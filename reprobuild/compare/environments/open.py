@@ -1,4 +1,7 @@
-"""What a word on the command line names: a snapshot, a lock, a folder of results, an image, or `here`."""
+"""Environments named on the command line.
+
+An argument is a snapshot, a lock, an output directory, an image, or `here`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ GIVE = (
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """What `here` is: the interpreter to capture with, and the environment to capture."""
+    """The meaning of `here`: an interpreter, and its environment."""
 
     python: str
     env: Mapping[str, str]
@@ -40,15 +43,15 @@ def compare(
     Args:
         one: a path, the name of an image of the engine, or `here`.
         other: likewise.
-        running: what `here` is.
+        running: the meaning of `here`.
         env: the user's environment, for the engine's address and PATH.
-        say: is told each step.
+        say: called with each step.
 
     Raises:
-        UsageError: there is nothing of that name.
+        UsageError: there is nothing with that name.
         SnapshotError, LockError, BuildError: it is damaged.
-        EngineError: it is no path, and no engine has it; or a program that reads it is absent.
-        InconclusiveError: nothing is known of both.
+        EngineError: it is not a path, and no engine has it; or a program that reads it is absent.
+        InconclusiveError: the two sides have no kind of facts in common.
     """
     with tempfile.TemporaryDirectory(prefix="reprobuild-compare-") as folder:
         sides = []
@@ -67,7 +70,10 @@ def compare(
 def open_side(
     name: str, scratch: Path, running: Running, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Environment:
-    """Return what one of the two states; `scratch` is an empty folder, and `compare` has the rest."""
+    """Return the facts of one side.
+
+    `scratch` is an empty directory. `compare` describes the other arguments and the errors.
+    """
     if name == HERE:
         say("capturing the running environment")
         return _here(running, scratch / "captured")
@@ -89,13 +95,16 @@ def open_side(
     except EngineError as err:
         if path.exists():
             raise
-        raise EngineError(str(err), hint=GIVE) from None  # it may be the name of a folder, misspelt
+        raise EngineError(str(err), hint=GIVE) from None  # it may be the name of a directory, misspelt
     say(f"reading {name}: {image.form}, {len(image.layers)} layers")
     return from_image(image, read)
 
 
 def _is_text(path: Path) -> bool:
-    """Say whether a file cannot be an archive: those begin with, or soon have, what no text holds."""
+    """Return whether a file cannot be an archive.
+
+    Archives begin with, or soon contain, bytes that a text does not have.
+    """
     with path.open("rb") as stream:
         start = stream.read(512)
     return b"\0" not in start and not start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))

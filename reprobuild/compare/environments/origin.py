@@ -1,4 +1,4 @@
-"""Where a distribution of Python comes from, as far as a side tells it: an aspect, and what two of them say."""
+"""The origin of a Python distribution, and its comparison."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from reprobuild.infra import secrets
 from reprobuild.snapshot.parsers.pip_freeze_url import read_origin
 from reprobuild.snapshot.text import LONGEST_ROW
 
-# Of a distribution that a freeze lists by name and version alone; conda's may stand there like this, too.
+# Of a distribution that a freeze lists only by name and version; conda's may appear in this form, too.
 INDEX = "an index"
 CONDA = "conda"
 _FILE = "the file "
 
 
 def of_file(path: str) -> str:
-    """Return the origin of what was installed from a file of the machine."""
+    """Return the origin of an installation from a local file."""
     return f"{_FILE}{path}"
 
 
 def of_address(url: str) -> str:
-    """Return the origin of what was installed from an address of its own."""
+    """Return the origin of an installation from an own address."""
     return secrets.redact(url)
 
 
 def of_record(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return origin and sha256 of what a `direct_url.json` says of an archive, each empty where it does not.
+    """Return origin and sha256 of an archive's `direct_url.json`.
 
-    https://packaging.python.org/en/latest/specifications/direct-url/
+    Each is empty if it is not stated. https://packaging.python.org/en/latest/specifications/direct-url/
     """
     url, archive = record.get("url"), record.get("archive_info")
     if not isinstance(archive, dict) or not isinstance(url, str) or len(url) > LONGEST_ROW:
         return "", ""
     found = read_origin(url, editable=False)
     if found is None or found.kind != "archive":
-        return "", ""  # a path where conda has built something
+        return "", ""  # a path of a conda build
     hashes = archive.get("hashes")
     told = hashes.get("sha256") if isinstance(hashes, dict) else archive.get("hash")
     sha256 = str(told).removeprefix("sha256=")
@@ -45,7 +45,10 @@ def of_record(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def one_name(one: str, other: str) -> bool:
-    """Say whether two origins are files of one name in two places, which may be one file."""
+    """Return whether two origins are files with one name.
+
+    Such files in two places may be one file.
+    """
     return all(origin.startswith(_FILE) for origin in (one, other)) and (
         one.rpartition("/")[2] == other.rpartition("/")[2]
     )

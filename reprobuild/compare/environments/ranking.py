@@ -1,4 +1,7 @@
-"""How likely a difference changes numbers or speed: the table `ranking.toml`, likeliest first."""
+"""The ranking of differences by their effect on results.
+
+Results are numbers and speed. The table is `ranking.toml`, likeliest first.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from reprobuild.resolve.environment import environment
 
 
 class RankingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table; see its head."""
+    """A row of the table; see its head."""
 
     group: str
     kinds: tuple[Kind, ...]
@@ -33,7 +36,10 @@ def table() -> tuple[RankingRule, ...]:
 
 @cache
 def _by_kind() -> dict[Kind, tuple[tuple[int, RankingRule, re.Pattern[str] | None], ...]]:
-    """Return for each kind its rules with their ranks, each with one compiled pattern for its names."""
+    """Return the ranked rules of each kind, with compiled patterns.
+
+    Each rule has one pattern for its names.
+    """
     found: dict[Kind, list[tuple[int, RankingRule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
     for rank, rule in enumerate(table(), 1):
         pattern = re.compile("|".join(f"(?:{name})" for name in rule.names)) if rule.names else None
@@ -43,9 +49,9 @@ def _by_kind() -> dict[Kind, tuple[tuple[int, RankingRule, re.Pattern[str] | Non
 
 
 def rank(kind: Kind, name: str) -> tuple[int, RankingRule]:
-    """Return the rule of a thing, and its place in the table from 1.
+    """Return a thing's place in the table, from 1, and rule.
 
-    Patterns are matched against at most 200 characters: no name that a rule knows is longer.
+    Patterns are matched against at most 200 characters: rules know no longer name.
     """
     treated = _class(name[:200]) if kind == "environment" else ""
     last: tuple[int, RankingRule] | None = None
@@ -59,5 +65,8 @@ def rank(kind: Kind, name: str) -> tuple[int, RankingRule]:
 
 
 def _class(name: str) -> str:
-    """Return a variable's class in resolve/environment/environment.toml; no pattern there matches a newline."""
+    """Return a variable's class in resolve/environment/environment.toml.
+
+    Its patterns do not match a newline.
+    """
     return next((rule.kind for pattern, rule in environment.rules() if pattern.fullmatch(name)), "")

@@ -1,4 +1,7 @@
-"""Captured repositories as facts, and the files whose content a capture left out of them."""
+"""Captured repositories as facts, and their files without content.
+
+A capture leaves out the content of some files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ LEFT_OUT = "{} leaves the content of files out"
 
 
 def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mapping[str, str]) -> None:
-    """Add the repositories: whole work trees that were captured, else commits of the freeze and digests of diffs."""
+    """Add the repositories of a snapshot.
+
+    They are complete work trees if captured, else commits of the freeze and digests of diffs.
+    """
     if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
         gathered.begin("source")
     add_commits(gathered, snapshot)
@@ -38,7 +44,10 @@ def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mappi
 def _repositories(
     gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureFacts, bundles: Mapping[str, str]
 ) -> None:
-    """Add the work trees that were captured; those that lie inside of others are a part of them."""
+    """Add the captured work trees.
+
+    A work tree inside another one is a part of it.
+    """
     gathered.begin("job")
     for one in captured.repositories:
         _left_out(gathered, one)
@@ -51,7 +60,7 @@ def _repositories(
         aspects: dict[Aspect, str | None] = {
             "changes": NONE if clean and not inner else None,
         }
-        if inner:  # a lock has the tree of all together, which only git can tell
+        if inner:  # a lock has the tree of all together, and only git can compute that
             together = "\n".join([one.worktree, *inner]).encode()
             aspects["trees"] = f"sha256:{hashlib.sha256(together).hexdigest()}"
         else:
@@ -59,7 +68,7 @@ def _repositories(
         for owner in map(project, one.distributions):
             gathered.add("source", owner, aspects)
             gathered.evidence["source", owner] = proofs
-            if one.head:  # the freeze has the newest commit that a remote has, and that is what a lock names
+            if one.head:  # the freeze has the newest commit of a remote, and a lock names that one
                 gathered.known["source"][owner].setdefault("commit", one.head)
         if not one.distributions and one.parent is None:
             gathered.add("job", one.name, {**aspects, "commit": one.head})
@@ -67,7 +76,10 @@ def _repositories(
 
 
 def _left_out(gathered: EnvironmentBuilder, one: CapturedRepository) -> None:
-    """Add the files that are in no tree and in no diff: their content may differ without another word."""
+    """Add the files that are in no tree and diff.
+
+    Their content may differ without any other sign.
+    """
     kind: Kind = "source" if one.distributions else "job"
     for file in one.left_out:
         gathered.doubt(kind, LEFT_OUT, f"{one.name}/{file.path}", "hidden")
@@ -77,7 +89,7 @@ def _left_out(gathered: EnvironmentBuilder, one: CapturedRepository) -> None:
 
 
 def _inside(captured: CaptureFacts, one: CapturedRepository) -> Iterator[CapturedRepository]:
-    """Yield each repository inside of another, at any depth; each is inside of one at most once."""
+    """Yield each repository inside another, at any depth, once."""
     waiting, seen = [one.name], {one.name}
     while waiting:
         for child in captured.inside(waiting.pop()):
@@ -88,9 +100,10 @@ def _inside(captured: CaptureFacts, one: CapturedRepository) -> Iterator[Capture
 
 
 def _line(child: CapturedRepository, outermost: CapturedRepository) -> str:
-    """Return the place and tree of a repository inside of another.
+    """Return the place and tree of a repository inside another.
 
-    The lines of all parents make the whole path. No repository is called `.`, which stands for the outermost.
+    The lines of all parents make the complete path. No repository is named `.`, which stands for the
+    outermost.
     """
     parent = _OUTERMOST if child.parent == outermost.name else child.parent
     return f"{child.name} {parent} {child.path} {child.worktree}"

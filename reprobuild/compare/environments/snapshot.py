@@ -1,4 +1,4 @@
-"""A snapshot as facts: what its files list, and what `capture.json` says of the machine."""
+"""A snapshot as facts: its lists, and its machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.read import read_snapshot
 
 NEWEST_CUDA = "newest CUDA of the driver"
-# Fields of nvidia-smi that say something of the environment, and what they are called here.
+# Fields of nvidia-smi about the environment, and their names here.
 _GPU_FIELDS = {
     "memory.total": "GPU memory",
     "driver_version": "driver",
@@ -50,7 +50,7 @@ _GPU_FIELDS = {
     "ecc.mode.current": "ECC",
     "mig.mode.current": "MIG",
 }
-# Fields of a report on the machine, in words of their own: a capture has others for the same.
+# Fields of a report on the machine, with separate names: a capture has other ones for the same facts.
 _OF_REPORTS = {
     "os": "system of the report",
     "libc": "libc of the report",
@@ -66,7 +66,7 @@ _DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
 
 
 def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Environment:
-    """Return what a snapshot states.
+    """Return the facts of a snapshot.
 
     Raises:
         SnapshotError: see `read_snapshot` and `machine.read_facts`.
@@ -81,15 +81,15 @@ def of_snapshot(
     snapshot: Snapshot, captured: CapturedMachine | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
 ) -> Environment:  # fmt: skip
-    """Return what a snapshot and its `capture.json` state.
+    """Return the facts of a snapshot and its `capture.json`.
 
     Args:
-        snapshot: all but what `captured` has.
-        captured: what `capture.json` says of the machine.
-        name: what the user called it.
-        form: what it is.
-        bundles: what `hash_bundles` returned.
-        archive: what `hash_interpreter` returned.
+        snapshot: all except the part in `captured`.
+        captured: the machine's facts in `capture.json`.
+        name: the user's name for it.
+        form: its form.
+        bundles: the result of `hash_bundles`.
+        archive: the result of `hash_interpreter`.
     """
     gathered = EnvironmentBuilder()
     snapshot = of_environment(gathered, snapshot, captured)
@@ -121,14 +121,17 @@ def _odd(snapshot: Snapshot) -> Iterator[ParseNote]:
 
 
 def _unread(remark: ParseNote) -> UnreadLine:
-    """Return a line that was not understood; a shortened one, and a file that was not read, are like no other."""
+    """Return a line that was not understood.
+
+    A shortened line, and a file that was not read, equal no other.
+    """
     text = remark.text or remark.reason
     alone = text.endswith(("…", "characters: too long to show)", ": not read"))
     return UnreadLine(str(remark.place), "" if alone else text)
 
 
 def _lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
-    """Add what the files of the chapter's recipe list."""
+    """Add the lists from the files of the chapter's recipe."""
     add_distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
         gathered.packages(
@@ -154,7 +157,7 @@ def _lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedM
 
 
 def _conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
-    """Add conda's lists; what pip has installed stands in some of them, too."""
+    """Add conda's lists, including pip's packages in them."""
     if snapshot.conda or (captured and captured.without("conda")):
         gathered.begin("conda")
     for package in snapshot.conda:
@@ -175,7 +178,7 @@ def _conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedM
 
 
 def _captured(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
-    """Add what only `capture.json` says."""
+    """Add the facts that only `capture.json` states."""
     if captured.python:
         python = captured.python
         told: Aspects = {"version": python.version, "series": series(python.version)}
@@ -196,7 +199,10 @@ def _captured(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
 
 
 def _reported(gathered: EnvironmentBuilder, report: MachineReport) -> None:
-    """Add what `collect_env` or `nvidia-smi` said; what `capture.json` has said stays."""
+    """Add the facts of `collect_env` or `nvidia-smi`.
+
+    A fact of `capture.json` stays.
+    """
     if report.kind == "capture":
         return
     if report.python:
@@ -216,9 +222,9 @@ def _reported(gathered: EnvironmentBuilder, report: MachineReport) -> None:
 
 
 def _silent(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> frozenset[str]:
-    """Return the facts of GPUs that a snapshot does not tell, even where they are so.
+    """Return the GPU facts that a snapshot cannot state.
 
-    A capture tells of all but what is known only to a job that captures itself, in its own process.
+    A capture states all except those known only to a job that captures itself, in its own process.
     """
     every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
     inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA, "torch of the report", "cuDNN of the report"}
@@ -227,13 +233,13 @@ def _silent(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> f
 
 
 def _add(gathered: EnvironmentBuilder, kind: Kind, name: str, value: str) -> None:
-    """Add a fact of the machine; what it does not have is not stated."""
+    """Add a fact of the machine unless it is empty."""
     if value:
         gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
 
 
 def release_aspects(release: dict[str, str]) -> Aspects:
-    """Return what /etc/os-release says of the distribution."""
+    """Return the distribution's facts in /etc/os-release."""
     return {
         "distribution": release.get("ID", ""),
         "codename": release.get("VERSION_CODENAME", ""),
@@ -242,7 +248,10 @@ def release_aspects(release: dict[str, str]) -> Aspects:
 
 
 def _gpu(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
-    """Yield what is said of GPUs, driver and CUDA's libraries; alike GPUs are counted."""
+    """Yield the facts of GPUs, driver and CUDA libraries.
+
+    Equal GPUs are counted.
+    """
     rows = [
         dict(zip(gpu.nvidia_smi_fields, (cell.strip() for cell in row.split(",")), strict=False))
         for row in gpu.nvidia_smi or ()
@@ -271,7 +280,7 @@ def _counted(names: Iterator[str]) -> str:
 
 
 def _machine(machine: MachineFacts) -> Iterator[tuple[str, str]]:
-    """Yield what is said of processor, kernel and limits."""
+    """Yield the facts of processor, kernel and limits."""
     cpu = machine.cpu
     yield "host", machine.host
     yield "processor", _processor(cpu)

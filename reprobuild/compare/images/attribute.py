@@ -1,7 +1,7 @@
-"""Which input of the lock brought a path: a package, a wheel, a source, our own files, the base.
+"""The input of the lock that provides a path.
 
-dpkg, conda and pip write down what they install, in the image itself: `/var/lib/dpkg/info/NAME.list`, `conda-meta`,
-and RECORD
+It is a package, a wheel, a source, the runtime files, or the base. dpkg, conda and pip record the files that
+they install in the image itself: `/var/lib/dpkg/info/NAME.list`, `conda-meta`, and RECORD
 (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
 """
 
@@ -25,7 +25,7 @@ from reprobuild.infra.untrusted.strings import TreePath
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import FILES, PREFIX, dpkg_name
 
-# (kind, name) in the words of `compare`; ("", "") is no input.
+# (kind, name) as in `compare`; ("", "") is no input.
 Input = tuple[str, str]
 NONE: Input = ("", "")
 BASE: Input = ("realised", "base tree")
@@ -40,15 +40,16 @@ _DIST_INFO = re.compile(r"(.*/)?([^/]+)-([^/-]+)\.dist-info(/|$)")
 
 
 class _Record(Struct, frozen=True):
-    """The part of conda's record of a package that is used."""
+    """The used part of conda's record of a package."""
 
     files: tuple[TreePath, ...] = ()
 
 
 class Origins(Struct, frozen=True):
-    """Where the paths of an image come from: `paths` as dpkg and pip have it, `versions` as they say.
+    """The origins of an image's paths.
 
-    `sources` has the sources by their folders, and `built` what `built_paths` returned.
+    `paths` and `versions` are from dpkg, conda and pip. `sources` has the sources by their directories, and
+    `built` is the result of `built_paths`.
     """
 
     paths: dict[str, Input]
@@ -59,7 +60,10 @@ class Origins(Struct, frozen=True):
 
 
 def wanted(tree: Tree, largest: int) -> set[str]:
-    """Return the sha256 of every file of at most `largest` bytes that `read_origins` reads."""
+    """Return the sha256 of every file that `read_origins` reads.
+
+    Files of more than `largest` bytes are left out.
+    """
     return {
         entry.sha256
         for path, entry in tree.items()
@@ -77,8 +81,8 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
 
     Args:
         tree: the merged tree.
-        read: returns the content of a file, or None where it was too large to be kept.
-        lock: of the image, where one is known.
+        read: returns the content of a file, or None if it was too large to be kept.
+        lock: of the image, if one is known.
     """
     paths: dict[str, Input] = {}
     conda: dict[str, Input] = {}
@@ -97,7 +101,7 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
             paths.update(_recorded(path, content))
     paths.update(
         conda
-    )  # its packages of Python have a RECORD, too; what pip installed over one has none of conda's
+    )  # its Python packages have a RECORD, too; a file that pip installed over one has no RECORD of conda
     for path in tree:
         match = _DIST_INFO.match(path)
         if match:
@@ -113,9 +117,10 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
 
 
 def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
-    """Return what dpkg's own file of installed packages says: {NAME:ARCHITECTURE: name}, and the versions.
+    """Return the names and versions in dpkg's status file.
 
-    A foreign package has its architecture in its name; dpkg itself is never foreign.
+    The names are {NAME:ARCHITECTURE: name}. A foreign package has its architecture in its name; dpkg itself
+    is never foreign.
     """
     found: dict[tuple[str, str], str] = {}
     for stanza in status.decode("utf-8", "replace").split("\n\n"):
@@ -134,12 +139,18 @@ def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
 
 
 def _named(stem: str, names: Mapping[str, str]) -> str:
-    """Return the package of a file of dpkg's: `NAME.list`, or `NAME:ARCHITECTURE.list` of a `Multi-Arch: same` one."""
+    """Return the package of a file of dpkg.
+
+    The file is `NAME.list`, or `NAME:ARCHITECTURE.list` of a `Multi-Arch: same` package.
+    """
     return names.get(stem, stem.partition(":")[0])
 
 
 def _listed(content: bytes, tree: Tree) -> Iterator[str]:
-    """Yield the paths of a package that are no directories, as the tree has them: /bin is /usr/bin."""
+    """Yield a package's paths except directories, as in the tree.
+
+    For example, /bin is /usr/bin.
+    """
     for line in content.decode("utf-8", "surrogateescape").splitlines():
         path = line.strip("/")
         top, slash, rest = path.partition("/")
@@ -152,7 +163,10 @@ def _listed(content: bytes, tree: Tree) -> Iterator[str]:
 
 
 def _linked(content: bytes) -> list[str]:
-    """Return the paths of a package of conda, as its record has them; none where it is damaged."""
+    """Return the paths in conda's record of a package.
+
+    The result is empty for a damaged record.
+    """
     try:
         return [f"{PREFIX[1:]}/{path}" for path in msgspec.json.decode(content, type=_Record).files]
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -174,8 +188,11 @@ def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
 
 
 def candidates(path: str, origins: Origins) -> list[Input]:
-    """Return the inputs that can have brought a path, the nearest first; none where nobody knows it."""
-    folder = "/".join(path.split("/", 2)[:2])  # a source stands at /src/NAME
+    """Return the inputs that may provide a path, nearest first.
+
+    The result is empty if no input is known.
+    """
+    folder = "/".join(path.split("/", 2)[:2])  # a source is at /src/NAME
     if source := origins.sources.get(folder):
         parts = [("realised", f"compiled parts of {source[1]}")]
         return [source, *(parts if (source[1], path[len(folder) + 1 :]) in origins.built else [])]
@@ -199,7 +216,10 @@ def candidates(path: str, origins: Origins) -> list[Input]:
 
 
 def built_paths(lock: Lock | None) -> frozenset[tuple[str, str]]:
-    """Return (source, path below it) of each file that the build of a source put there."""
+    """Return (source, path) of each file that a build added.
+
+    The path is relative to the source.
+    """
     builds = lock.realised.builds if lock and lock.realised else ()
     return frozenset((build.name, path) for build in builds for path in build.files)
 
@@ -210,7 +230,7 @@ def _in_tree(path: str, lock: Lock) -> bool:
 
 
 def _told(path: str, lock: Lock | None) -> list[Input]:
-    """Return the inputs that a file of our own tells of."""
+    """Return the inputs that a runtime file describes."""
     if lock and path.startswith(f"{FILES[1:]}/sources"):
         return [("source", source.name) for source in lock.sources]
     if lock and path == f"{FILES[1:]}/environ.json":
@@ -219,7 +239,7 @@ def _told(path: str, lock: Lock | None) -> list[Input]:
 
 
 def folder_owners(origins: Origins) -> dict[str, Input]:
-    """Return the input of each directory whose known files all come from one; `NONE` for the others."""
+    """Return the single input of each directory's files, or `NONE`."""
     found: dict[str, Input] = {}
     for path, owner in origins.paths.items():
         above = path.rpartition("/")[0]
@@ -227,18 +247,18 @@ def folder_owners(origins: Origins) -> dict[str, Input]:
             former = found.setdefault(above, owner)
             if former != owner:
                 if former == NONE:
-                    break  # and so is all that is above
+                    break  # and so are all its parents
                 found[above] = NONE
             above = above.rpartition("/")[0]
     return found
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """An input with the files that differ and that it brought.
+    """An input, with the number of its differing files.
 
-    `one` and `other` are what the locks say of it where both are known, else the versions in the images.
-    `explains` is "yes" where those differ, "no" where they are equal, and "unknown" for the files that no
-    input is known for.
+    `one` and `other` are its values in the locks if both are known, else its versions in the images.
+    `explains` is "yes" if those differ, "no" if they are equal, and "unknown" for the files without a known
+    input.
     """
 
     kind: str
@@ -253,16 +273,18 @@ Changed = Mapping[Input, tuple[str, str]]
 
 
 def choose(candidates_: list[Input], changed: Changed) -> Input:
-    """Return the first input that differs, else the first of all, else `NONE`."""
+    """Return the first differing input, else the first, else `NONE`."""
     return next((item for item in candidates_ if item in changed), candidates_[0] if candidates_ else NONE)
 
 
 def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Cause]:
-    """Return one culprit for each input, those that explain nothing first, then the likeliest.
+    """Return one culprit for each input, unexplained ones first.
+
+    The likeliest follow.
 
     Args:
-        counts: how many files that differ each input brought.
-        changed: what differs between the inputs of two images.
+        counts: the number of differing files of each input.
+        changed: the differences between the inputs of two images.
         same: the versions of inputs that are equal.
     """
     found = []

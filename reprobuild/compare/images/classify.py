@@ -1,8 +1,9 @@
-"""Of which kind the difference of two contents is, by what is in them; the name alone decides only at the end.
+"""The kind of a difference of two contents.
 
-The kinds are those that were measured when the same packages were installed twice: times, the order of
-entries, bytecode, build ids, identities that are drawn at random, logs and caches. Anything else is "content".
-Contents come from images, so nothing is executed or unmarshalled, and everything inflated has a limit.
+The contents decide; the name alone only at the end. The kinds are those that were measured when the same
+packages were installed twice: times, the order of entries, bytecode, build ids, random identities, logs and
+caches. Anything else is "content". Contents come from images, so no code is executed or unmarshalled, and all
+decompression has a limit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _DAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}"
 _CLOCK = rb"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-6]\d(?:[.,]\d{1,9})?)?"
 _ZONE = rb"(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?![A-Za-z0-9]))?"
 _DATE = rb"(?:19|20)\d\d([-/.])(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
-# Dates and times as programs write them; the last are compact dates and seconds since 1970, from 2001 to 2033.
+# Dates and times as programs write them; the last are compact dates and seconds since 1970, from 2001 to
+# 2033.
 TIMES = re.compile(
     rb"(?<![0-9A-Za-z])(?:"
     rb"" + _DATE + rb"(?:[T ]" + _CLOCK + _ZONE + rb")?"
@@ -44,12 +46,12 @@ TIMES = re.compile(
 LARGEST_JSON = 1 << 20
 LARGEST_TEXT = 4 << 20
 MOST_LINES = 1_000_000
-# Archives in archives.
+# Nesting depth of archives.
 DEEPEST = 2
 
 
 class ChangeKind(Struct, frozen=True):
-    """A kind, and the evidence for it in some words."""
+    """A kind, and its evidence as text."""
 
     kind: str
     detail: str = ""
@@ -62,7 +64,7 @@ def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> 
         path: in the image, without a leading slash.
         one: a content.
         other: another content.
-        source: for a compiled module, whether its source is the same in both images.
+        source: for a compiled module, the comparison of its source in both images.
     """
     found = _by_content(path, one, other, source)
     place = _by_place(path)
@@ -72,7 +74,10 @@ def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> 
 
 
 def classify_unread(path: str) -> ChangeKind:
-    """Return the kind of a difference whose contents were not looked into: by the place alone."""
+    """Return the kind of a difference by its path alone.
+
+    It is for contents that were not read.
+    """
     return ChangeKind(_by_place(path) or "content")
 
 
@@ -91,7 +96,7 @@ def _by_content(path: str, one: bytes, other: bytes, source: Source) -> ChangeKi
 
 
 def _look(one: bytes, other: bytes, depth: int) -> ChangeKind | None:
-    """Return what is the matter with two contents, or with what is packed in them."""
+    """Return the kind of two contents, or inner contents."""
     for kind, evidence in file_formats.differences(one, other):
         if kind != "inner":
             return ChangeKind(kind, evidence)
@@ -101,13 +106,13 @@ def _look(one: bytes, other: bytes, depth: int) -> ChangeKind | None:
 
 
 def _plain(one: bytes, other: bytes) -> ChangeKind | None:
-    """Return what is the matter with two contents without a format of their own."""
+    """Return the kind of two contents without a special format."""
     if len(one) == len(other) and file_formats.without_build_ids(one) == file_formats.without_build_ids(
         other
     ):
         return ChangeKind("build-id", "only the build id in the ELF note differs")
     few = max(side.count(b"\n") for side in (one, other)) < MOST_LINES
-    ends = one.removesuffix(b"\n") == other.removesuffix(b"\n")  # only the last end of line is more
+    ends = one.removesuffix(b"\n") == other.removesuffix(b"\n")  # only the last end of line is extra
     alike = few and not ends and abs(len(one) - len(other)) < 2
     if alike and _lines(one, masked=False) == _lines(other, masked=False):
         return ChangeKind("order", "the same lines in another order")
@@ -122,7 +127,7 @@ def _plain(one: bytes, other: bytes) -> ChangeKind | None:
 
 
 def _lines(content: bytes, *, masked: bool) -> tuple[int, int]:
-    """Return the number of lines, and a sum over their hashes that does not depend on their order."""
+    """Return the number of lines, and an order-independent hash sum."""
     total = count = start = 0
     while start < len(content):
         end = content.find(b"\n", start)
@@ -135,7 +140,7 @@ def _lines(content: bytes, *, masked: bool) -> tuple[int, int]:
 
 
 def _masked(content: bytes) -> bytes:
-    """Return a hash of a content that does not depend on the dates and times in it."""
+    """Return a hash of a content without dates and times."""
     digest, start = hashlib.sha256(), 0
     for match in TIMES.finditer(content):
         digest.update(content[start : match.start()] + b"\0time\0")
@@ -145,7 +150,10 @@ def _masked(content: bytes) -> bytes:
 
 
 def _in_time(one: bytes, other: bytes) -> bool:
-    """Say whether the first byte that differs is in or after a date or time on both sides: a quick look."""
+    """Return whether the first difference is at dates or times.
+
+    It is a quick check that the first differing byte is in or just after one on both sides.
+    """
     at = first_difference(one, other)
     return all(
         any(match.start() <= at <= match.end() for match in TIMES.finditer(side, max(at - 64, 0), at + 64))
@@ -174,7 +182,7 @@ def _same_json(one: bytes, other: bytes) -> bool:
 
 
 def _identity(path: str, one: bytes, other: bytes) -> ChangeKind | None:
-    """Return the kind of what is drawn at random once for each machine, where it looks like that."""
+    """Return the kind of a machine's random identity, or None."""
     if path in ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid"):
         random = all(re.fullmatch(rb"([0-9a-f]{32}|uninitialized)?\n?", side) for side in (one, other))
         return ChangeKind("identity", "an id that is drawn at random for each machine") if random else None
@@ -189,7 +197,10 @@ def _identity(path: str, one: bytes, other: bytes) -> ChangeKind | None:
 
 
 def _shadow(path: str, one: bytes, other: bytes) -> ChangeKind | None:
-    """Return "time" where only the third field differs: the day of the last change, as shadow(5) has it."""
+    """Return "time" if only the third field of shadow(5) differs.
+
+    That is the day of the last change.
+    """
     if path not in ("etc/shadow", "etc/shadow-"):
         return None
     rows = [[line.split(b":") for line in side.splitlines()] for side in (one, other)]
@@ -205,7 +216,10 @@ def _shadow(path: str, one: bytes, other: bytes) -> ChangeKind | None:
 
 
 def source_of(path: str) -> str:
-    """Return the path of the source of a compiled module (PEP 3147), or "" where the name tells none."""
+    """Return the source path of a compiled module (PEP 3147).
+
+    It is "" if the name does not determine it.
+    """
     folder, _, name = path.rpartition("/")
     if not name.endswith(".pyc"):
         return ""
@@ -216,7 +230,10 @@ def source_of(path: str) -> str:
 
 
 def _bytecode(one: bytes, other: bytes, source: Source) -> ChangeKind:
-    """Say where two compiled modules differ: PEP 552 has the header."""
+    """Return the difference of two compiled modules.
+
+    PEP 552 describes the header.
+    """
     if source == "different":
         return ChangeKind("content", "compiled from another source")
     words = list(_header(one, other))
@@ -251,7 +268,10 @@ _MODES = {0: "time and size", 1: "nothing (unchecked hash)", 3: "hash"}
 
 
 def _code(one: bytes, other: bytes) -> str:
-    """Say whether the file name in the code differs; the code is only looked at."""
+    """Return the difference of two codes, without execution.
+
+    It may be the file name in the code.
+    """
     names = [re.search(rb"[\x21-\x7e]{1,512}\.py(?![a-z])", side) for side in (one, other)]
     if names[0] and names[1] and names[0][0] != names[1][0]:
         said = [match[0].decode("ascii")[-100:] for match in names if match]

@@ -1,4 +1,7 @@
-"""diffoscope, where it is installed: what it says of the files whose difference is of no known kind."""
+"""The output of diffoscope, if installed, on unexplained files.
+
+These files have a difference of no known kind.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from reprobuild.compare.images.tree import FileChange
 from reprobuild.errors import EngineError
 from reprobuild.infra import proc, secrets
 
-# How many files it is asked about, for how many seconds each, and how many lines of each answer are kept.
+# The number of files to examine, the seconds for each, and the number of lines kept of each answer.
 FILES = 5
 SECONDS = 60
 LINES = 60
@@ -23,7 +26,7 @@ ABSENT = "diffoscope is not on PATH, so it was not asked"
 
 
 class DiffoscopeResult(Struct, frozen=True, kw_only=True):
-    """What diffoscope says of one file."""
+    """The output of diffoscope on one file."""
 
     path: str
     text: str
@@ -33,14 +36,14 @@ def look_deeper(
     pair: tuple[Scanned, Scanned], files: Sequence[FileChange], contents: Path, env: Mapping[str, str],
     say: Callable[[str], None],
 ) -> tuple[list[DiffoscopeResult], list[str]]:  # fmt: skip
-    """Return what diffoscope says of the first files of the kind "content", and what there is to note.
+    """Return diffoscope's output on the first "content" files, and notes.
 
     Args:
         pair: both images.
-        files: what differs, with kinds.
-        contents: the folder of contents by their sha256; what must not be shown is not asked about.
+        files: the differences, with kinds.
+        contents: the directory of contents by their sha256; files that must not be shown are left out.
         env: PATH is taken from it.
-        say: is told each step.
+        say: called with each step.
     """
     asked = list(islice(_shown(pair, files, contents), FILES))
     if not asked:
@@ -55,7 +58,7 @@ def look_deeper(
         argv = ["diffoscope", "--text", str(target), "--text-color", "never", str(one), str(other)]
         clean = {"PATH": env.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": str(contents)}
         try:
-            with contextlib.suppress(proc.ProcessFailedError):  # it exits 1 where files differ
+            with contextlib.suppress(proc.ProcessFailedError):  # it exits 1 if files differ
                 proc.run(argv, env=clean, purpose="look into a file", timeout=SECONDS)
             lines = target.read_text("utf-8", "replace").splitlines() if target.is_file() else []
         except EngineError as err:
@@ -74,7 +77,7 @@ def look_deeper(
 def _shown(
     pair: tuple[Scanned, Scanned], files: Sequence[FileChange], contents: Path
 ) -> Iterator[tuple[str, Path, Path]]:  # fmt: skip
-    """Yield path and both contents of files that may be shown."""
+    """Yield path and contents of files that may be shown."""
     for file in files:
         one, other = contents / file.one, contents / file.other
         if file.kind != "content" or not one.is_file() or not other.is_file():

@@ -1,4 +1,7 @@
-"""Where two contents differ first, in words that may be shown: no secrets, and nothing that not everybody may read."""
+"""The first difference of two contents, as text without secrets.
+
+It shows only files that everyone may read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ PRIVATE = frozenset(
 
 
 def quotable(path: str, one: TarEntry, other: TarEntry, contents: tuple[bytes, bytes]) -> str:
-    """Return "" where parts of two contents may be shown, else the reason why not."""
+    """Return "" if two contents may be quoted, else the reason."""
     if not one.mode & other.mode & 0o004:
         return "not everybody may read it"
     if path.rpartition("/")[2] in PRIVATE:
@@ -27,7 +30,10 @@ def quotable(path: str, one: TarEntry, other: TarEntry, contents: tuple[bytes, b
 
 
 def excerpt(one: bytes, other: bytes, *, quote: bool) -> str:
-    """Return where two contents differ first: the line with both texts, or the byte; no texts if not `quote`."""
+    """Return the first difference of two contents.
+
+    It is the line with both texts, or the byte; without texts if not `quote`.
+    """
     at = first_difference(one, other)
     lines = [_line(side, at) for side in (one, other)]
     number = one.count(b"\n", 0, at) + 1
@@ -47,7 +53,10 @@ def _text(content: bytes) -> bool:
 
 
 def _line(content: bytes, at: int) -> str | None:
-    """Return the line around a byte, or None where it is long or no UTF-8."""
+    """Return the line around a byte, or None.
+
+    None means that it is too long or not UTF-8.
+    """
     start, end = content.rfind(b"\n", 0, at) + 1, content.find(b"\n", at)
     line = content[start : end if end >= 0 else len(content)]
     try:

@@ -1,7 +1,8 @@
-"""explain: two images in; what differs, of which kind, and which input brought it, out.
+"""Explanation of the differences of two images.
 
-Each layer is read once as a stream; contents of files that differ are then fetched into a scratch folder, up
-to a limit. Memory is bounded by the number of files, not by their size.
+Each difference has a kind and the input that caused it. Each layer is read once as a stream; contents of
+files that differ are then fetched into a scratch directory, up to a limit. Memory is bounded by the number of
+files, not by their size.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from reprobuild.lock.model import Lock
 
 LOCK = "reprobuild.lock"
 LABEL = "org.reprobuild.lock"
-# Bytes of one content, and of all contents together, that are looked into.
+# Maximum bytes of one content, and of all contents together, that are read.
 LARGEST = 32 << 20
 MOST = 1 << 30
 
@@ -62,7 +63,10 @@ Pair = tuple[Scanned, Scanned]
 
 
 class ImageSummary(Struct, frozen=True, kw_only=True):
-    """One of the two images: what the user called it, what it is, and its digests ("" for what it has not)."""
+    """A side: an image's name, form and digests.
+
+    The name is the user's. A missing digest is "".
+    """
 
     name: str
     form: str
@@ -74,10 +78,10 @@ class ImageSummary(Struct, frozen=True, kw_only=True):
 
 
 class ImageDiff(Struct, frozen=True, kw_only=True):
-    """All that differs between two images.
+    """All differences of two images.
 
     `level` is the highest at which they are equal: manifest, config, tree, or different. `files` and those
-    `changes` whose kind is `runtime` are what makes trees differ; other changes do not.
+    `changes` whose kind is `runtime` make trees differ; other changes do not.
     """
 
     one: ImageSummary
@@ -94,16 +98,16 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> ImageDiff
     """Compare two images.
 
     Args:
-        one: a path of a folder of results, a layout, an archive, a SIF or a squashfs, or the name of an image
+        one: a path of an output directory, a layout, an archive, a SIF or a squashfs, or the name of an image
             of the engine.
         other: likewise.
         env: the user's environment, for the engine's address and PATH.
-        say: is told each step.
+        say: called with each step.
 
     Raises:
-        UsageError: one of them is no image.
+        UsageError: one of them is not an image.
         BuildError: one of them is damaged.
-        EngineError: it is no file, and no engine has it.
+        EngineError: it is not a file, and no engine has it.
     """
     with tempfile.TemporaryDirectory(prefix="reprobuild-diff-") as folder:
         scratch, known = Path(folder), Known()
@@ -123,9 +127,9 @@ def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Oc
 
     Args:
         name: see `explain`.
-        scratch: an empty folder, which is needed as long as the image is.
+        scratch: an empty directory, needed as long as the image is.
         env: see `explain`.
-        say: is told where an engine is asked.
+        say: called if an engine is used.
 
     Raises:
         UsageError, BuildError, EngineError: see `explain`.
@@ -135,7 +139,7 @@ def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Oc
         return open_squashed(path, scratch, env) if is_squashed(path) else open_path(path, scratch)
     if name.startswith(("/", ".", "~")) or not name:
         raise UsageError(f"there is no image at {name or 'an empty name'}", hint=GIVE)
-    from reprobuild.engines import docker  # its SDK takes 0.2 s; the one engine that is asked
+    from reprobuild.engines import docker  # its SDK takes 0.2 s; the only engine used here
 
     if docker.version(env) is None:
         raise EngineError(
@@ -191,7 +195,10 @@ def _side(scanned: Scanned, lock: Lock | None) -> ImageSummary:
 
 
 def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
-    """Return the lock of each image, by the label that says which it is; one lock may be of both."""
+    """Return the lock of each image, by the image's label.
+
+    One lock may be of both.
+    """
     labels = [(scanned.image.config.get("Labels") or {}).get(LABEL) for scanned in pair]
     found: dict[str, Lock] = {}
     notes = []
@@ -212,11 +219,11 @@ def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
 def _with_kinds(
     pair: Pair, files: list[FileChange], contents: Path
 ) -> tuple[list[FileChange], list[str]]:  # fmt: skip
-    """Return the changes with the kinds of their contents, and what was not looked into."""
+    """Return the changes with kinds, and notes."""
     pairs = {f.path: (pair[0].tree[f.path], pair[1].tree[f.path]) for f in files if f.kind == "content"}
     read, left_out = chosen(pairs, LARGEST, MOST)
     needed = {entry.sha256 for both in read.values() for entry in both}
-    for scanned in pair:  # what tells of inputs is in the same layers, so one more pass does for both
+    for scanned in pair:  # the records of inputs are in the same layers, so one more pass is enough for both
         fetch_contents(scanned, needed | wanted(scanned.tree, LARGEST), contents)
     found = []
     for file in files:
@@ -254,7 +261,7 @@ def _looked_into(pair: Pair, file: FileChange, contents: Path) -> FileChange:
 def _with_culprits(
     pair: Pair, files: list[FileChange], contents: Path, locks: list[Lock | None]
 ) -> tuple[list[FileChange], list[Cause]]:
-    """Return the changes with the inputs that brought them, and the inputs with their number of files."""
+    """Return the changes with inputs, and the inputs with counts."""
 
     def read(entry: TarEntry) -> bytes | None:
         path = contents / entry.sha256
@@ -280,7 +287,10 @@ def _with_culprits(
 def _inputs(
     origins: list[Origins], locks: list[Lock | None]
 ) -> tuple[dict[Input, tuple[str, str]], dict[Input, str]]:
-    """Return the inputs that differ with both values, and the versions of those that the images have alike."""
+    """Return the differing inputs, and the versions of equal ones.
+
+    A differing input has both values.
+    """
     one, other = (side.versions for side in origins)
     same = {item: version for item, version in one.items() if other.get(item) == version}
     versions = {item: (one.get(item, ""), other.get(item, "")) for item in {*one, *other} if item not in same}

@@ -1,4 +1,7 @@
-"""File formats that hold times, an order of entries, or build ids: what differs, where nothing else does."""
+"""File formats with times, an order, or build ids.
+
+It finds differences in these parts if the rest is equal.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +18,30 @@ from reprobuild.infra.tar.entries import entry_of, hashed
 from reprobuild.infra.tar.reading import members
 from reprobuild.infra.untrusted.tars import UNREADABLE
 
-# Bytes that one file may inflate to before it is given up.
+# Maximum decompressed bytes of one file.
 LARGEST = 32 << 20
 MOST_MEMBERS = 100_000
-# A note of the owner "GNU" and the type 3 (NT_GNU_BUILD_ID), of either byte order: elf(5), gabi "Note Section".
+# A note of the owner "GNU" and the type 3 (NT_GNU_BUILD_ID), of either byte order: elf(5), gabi "Note
+# Section".
 _BUILD_ID = re.compile(
     rb"(?:\x04\0\0\0([\x08\x10\x14\x20])\0\0\0\x03\0\0\0|\0\0\0\x04\0\0\0([\x08\x10\x14\x20])\0\0\0\x03)GNU\0",
     re.DOTALL,
 )
-Row = tuple[str, str, str]  # name, what must be equal, time
+Row = tuple[str, str, str]  # name, the fields that must be equal, time
 
 
 def differences(one: bytes, other: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield at most one (kind, evidence): "time" or "order" with words, or "inner" with two inflated contents.
+    """Yield at most one (kind, evidence) for two contents.
 
-    Nothing comes where the two are of no format known here, or differ in more than times and order.
+    It is "time" or "order" with words, or "inner" with two decompressed contents. There is none if the two
+    have no known format, or differ in more than times and order.
     """
     for mark, look in _FORMATS:
         if one.startswith(mark) and other.startswith(mark):
             try:
                 found = look(one, other)
             except (*UNREADABLE, IndexError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError):
-                found = None  # damaged, encrypted, or only looks like one
+                found = None  # damaged, encrypted, or only similar to the format
             if found:
                 yield found
             return
@@ -50,7 +55,10 @@ def differences(one: bytes, other: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def without_build_ids(content: bytes) -> bytes:
-    """Return a digest of an ELF file that does not depend on its build ids; of another content, the content."""
+    """Return an ELF file's digest without its build ids.
+
+    Any other content is returned as it is.
+    """
     if not content.startswith(b"\x7fELF"):
         return content
     digest, start = hashlib.sha256(), 0
@@ -63,7 +71,10 @@ def without_build_ids(content: bytes) -> bytes:
 
 
 def _rows(what: str, one: list[Row], other: list[Row]) -> tuple[str, str] | None:
-    """Compare two lists of members of an archive: the same but for times, or but for their order?"""
+    """Return the difference of two member lists, or None.
+
+    It is reported only if they are the same except for times, or for their order.
+    """
     same = [[row[:2] for row in side] for side in (one, other)]
     if sorted(same[0]) != sorted(same[1]):
         return None
@@ -133,7 +144,7 @@ def _ar(one: bytes, other: bytes) -> tuple[str, Any] | None:
 
 
 def _ar_rows(content: bytes) -> list[Row]:
-    """Return the members of an `ar` archive, as ar(5) describes it."""
+    """Return the members of an `ar` archive (ar(5))."""
     rows: list[Row] = []
     at = 8
     while at < len(content):
@@ -156,10 +167,11 @@ def _keystore(one: bytes, other: bytes) -> tuple[str, Any] | None:
 
 
 def _certificates(content: bytes) -> list[Row]:
-    """Return the trusted certificates of a Java key store: the format of `sun.security.provider.JavaKeyStore`.
+    """Return the trusted certificates of a Java key store.
 
-    After magic, version and count, each has a tag (2), an alias, a time in ms, a type and the certificate; a
-    digest over all, with the password, ends the file.
+    The format is that of `sun.security.provider.JavaKeyStore`. After magic, version and count, each has a tag
+    (2), an alias, a time in ms, a type and the certificate; a digest over all, with the password, ends the
+    file.
     """
     stream, rows = io.BytesIO(content[:-20]), list[Row]()
 

@@ -1,4 +1,7 @@
-"""One pass over the layers of an image: every member with its time, and the merged tree; contents in a second."""
+"""A pass over an image's layers: members and merged tree.
+
+A second pass reads contents.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ _ODD = re.compile(r"(^|/)(\.{0,2})(/|$)")
 
 
 class _Hashed:
-    """Reads a stream, counts what passes, and hashes it in a thread of its own, in large pieces."""
+    """A stream reader that counts bytes and hashes them.
+
+    The hash is computed in a thread of its own, in large pieces.
+    """
 
     def __init__(self, stream: IO[bytes], count: Callable[[int], None] | None = None) -> None:
         self._stream = stream
@@ -64,7 +70,7 @@ class _Hashed:
         self._pieces, self._gathered = [], 0
 
     def finish(self) -> str:
-        """Read what is left, and return the sha256 of all, in hex."""
+        """Read the rest, and return the sha256 in hex."""
         while self.read(CHUNK):
             pass
         self._emit()
@@ -73,7 +79,10 @@ class _Hashed:
 
 
 class LayerPacking(Struct):
-    """How a layer is packed, known when it was read: gzip, zstd or none, and its length in bytes."""
+    """The compression of a layer, known after its reading.
+
+    The method is gzip, zstd or none, and the size is in bytes.
+    """
 
     method: str = ""
     size: int = 0
@@ -81,11 +90,13 @@ class LayerPacking(Struct):
 
 @contextlib.contextmanager
 def open_layer(image: OciImage, index: int, allowance: Allowance) -> Iterator[tuple[IO[bytes], LayerPacking]]:
-    """Give the tar of a layer; what is left of it is read at the end, and both hashes are then checked.
+    """Yield the tar of a layer, then check its hashes.
+
+    The rest of it is read at the end.
 
     Raises:
-        BuildError: it is damaged, is not what manifest and configuration say, or unpacks to more than the image may;
-            the message names it.
+        BuildError: it is damaged, differs from manifest and configuration, or unpacks to more than the image
+            may; the message names it.
     """
     layer = image.layers[index]
     named = f"layer {index + 1} of {image.name} ({layer.digest or layer.diff_id})"
@@ -106,7 +117,7 @@ def open_layer(image: OciImage, index: int, allowance: Allowance) -> Iterator[tu
 
 
 def verify_layer(image: OciImage, index: int, allowance: Allowance) -> LayerPacking:
-    """Read a layer for its hashes alone, and return how it is packed.
+    """Read a layer only for its hashes; return its packing.
 
     Raises:
         BuildError: see `open_layer`.
@@ -117,7 +128,10 @@ def verify_layer(image: OciImage, index: int, allowance: Allowance) -> LayerPack
 
 
 class LayerMember(Struct, frozen=True):
-    """A member of a layer: its entry, its time in ns since 1970, and the owner's names as "user:group"."""
+    """A member of a layer: its entry, time and owner.
+
+    The time is in ns since 1970; the owner's names are "user:group".
+    """
 
     entry: TarEntry
     time: int
@@ -125,9 +139,10 @@ class LayerMember(Struct, frozen=True):
 
 
 class Scanned(Struct, frozen=True, kw_only=True):
-    """An image that was read: the members of each layer in their order, its packing, the merged tree.
+    """A scanned image: the layers' members, packing, and merged tree.
 
-    `times` has the time of each path of the tree that a layer writes, and `digest` is the tree digest.
+    The members are in their order. `times` has the time of each path of the tree that a layer writes, and
+    `digest` is the tree digest.
     """
 
     image: OciImage
@@ -142,7 +157,9 @@ Known = dict[str, list[LayerMember]]
 
 
 def packed_size(image: OciImage) -> int:
-    """Return how many bytes the layers of an image have, packed; a file counts once.
+    """Return the compressed size of an image's layers, in bytes.
+
+    A file counts once.
 
     Raises:
         BuildError: a layer is gone.
@@ -157,12 +174,12 @@ def scan(image: OciImage, known: Known) -> Scanned:
     """Read every layer of an image once.
 
     Args:
-        image: what `opened` returned.
+        image: the result of `opened`.
         known: members of layers read before, by diff_id. A layer in it is only read for its hashes; others
             are added.
 
     Raises:
-        BuildError: a layer is damaged, is not what the image states, or leads out of the image.
+        BuildError: a layer is damaged, differs from the image's statements, or leads out of the image.
     """
     layers, packing = [], []
     allowance, seen = Allowance(packed_size(image)), dict[PackedLayer, LayerPacking]()
@@ -188,7 +205,7 @@ def scan(image: OciImage, known: Known) -> Scanned:
 
 
 def _member(info: TarInfo, content: object) -> LayerMember:
-    entry = hashed(entry_of(info), content)  # type: ignore[arg-type]  # what `members` gave
+    entry = hashed(entry_of(info), content)  # type: ignore[arg-type]  # from `members`
     for name in (entry.path, entry.target if entry.type == "hardlink" else ""):
         if ".." in name.split("/") or "\0" in name:
             raise ValueError(f"the member {name!r} leads out of the image")
@@ -202,13 +219,16 @@ def _short(path: str) -> str:
 
 
 def _time(info: TarInfo) -> int:
-    """Return the member's time; a pax header has parts of a second, which a float would round."""
+    """Return the member's time, in ns since 1970.
+
+    A pax header has parts of a second, and a float would round them.
+    """
     text = info.pax_headers.get("mtime", "")
-    if not abs(info.mtime) < LATEST:  # also what is no number
+    if not abs(info.mtime) < LATEST:  # also refuses a value that is not a number
         raise ValueError(f"the member {info.name!r} has no time that a file can have")
     try:
         return int(Decimal(text) * 1_000_000_000) if text else int(info.mtime) * 1_000_000_000
-    except InvalidOperation:  # what float() takes and Decimal does not
+    except InvalidOperation:  # float() accepts it and Decimal does not
         return int(info.mtime) * 1_000_000_000
 
 
@@ -225,12 +245,13 @@ def _times(layers: list[list[LayerMember]], tree: Tree) -> dict[str, int]:
 
 
 def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
-    """Write the contents with the sha256 in `wanted` into a folder, each under its sha256, where it is not there.
+    """Write the contents with a wanted sha256 into a directory.
 
-    Layers without any of them are not read, and others no further than needed; `scan` has checked them.
+    Each is named by its sha256, and existing files are kept. Layers without any of them are not read, and
+    others no further than needed; `scan` has checked them.
 
     Raises:
-        BuildError: a layer is damaged meanwhile, or a file cannot be written.
+        BuildError: a layer has been damaged since, or a file cannot be written.
     """
     for index, layer in enumerate(scanned.layers):
         missing = {member.entry.sha256 for member in layer} & wanted
@@ -265,9 +286,9 @@ def _fetch(stream: IO[bytes], layer: list[LayerMember], missing: set[str], folde
 def chosen(
     pairs: Mapping[str, tuple[TarEntry, TarEntry]], largest: int, most: int
 ) -> tuple[dict[str, tuple[TarEntry, TarEntry]], dict[str, str]]:
-    """Return the pairs whose contents are to be looked into, and {path: reason} of the others.
+    """Return the pairs to examine, and reasons for the others.
 
-    Small ones go first, so that as many as can be are looked into.
+    Small files come first, so that as many as possible are examined.
 
     Args:
         pairs: of files whose contents differ, by path.

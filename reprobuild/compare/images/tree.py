@@ -1,10 +1,11 @@
-"""What differs between two images, from trees and configurations alone: nothing is read, nothing left out.
+"""Differences of two images from their trees and configurations.
 
-Files have a kind (`FileChange`), everything else is a `compare.Change` whose kind is one of
+No content is read, and no difference is left out. Files have a kind (`FileChange`), everything else is a
+`compare.Change` whose kind is one of
 
-* `runtime`: what decides what runs and how; it is part of the tree digest,
+* `runtime`: the settings of the process; they are part of the tree digest,
 * `label`, `config`, `manifest`, `index`: the rest of the image's JSON files, value by value,
-* `layers`, `times`, `order`, `owners`, `header`, `compression`: how the files are packed.
+* `layers`, `times`, `order`, `owners`, `header`, `compression`: the packing of the files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from reprobuild.infra import secrets
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change
 
-# In the order in which a person should look at them: what is explained least comes first.
+# In the order for people: the least explained kinds come first.
 KINDS = (
     "content", "type", "added", "removed", "mode", "owner", "link", "attributes", "device", "identity", "order",
     "time", "bytecode", "build-id", "log", "cache",
@@ -35,11 +36,11 @@ SECRET = "(secret)"
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """One difference at one path. A path with another mode and another content has two.
+    """A difference at a path.
 
-    `one` and `other` are the two values; of a content, its sha256. `detail` is the evidence for `kind`, or
-    where the first difference is. `culprit` is the input that brought the file, as (kind, name) in the
-    words of `compare`; both empty where none is known.
+    A path with another mode and another content has two. `one` and `other` are the two values; of a content,
+    its sha256. `detail` is the evidence for `kind`, or the position of the first difference. `culprit` is the
+    input that provided the file, as (kind, name) as in `compare`; both empty if unknown.
     """
 
     path: str
@@ -51,7 +52,10 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 def compare_trees(one: Tree, other: Tree) -> list[FileChange]:
-    """Return every difference of two merged trees, by path. Contents have the kind "content" for now."""
+    """Return every difference of two merged trees, by path.
+
+    Contents have the kind "content" for now.
+    """
     found: list[FileChange] = []
     for path in sorted({*one, *other}):
         here, there = one.get(path), other.get(path)
@@ -91,7 +95,7 @@ def _device(entry: TarEntry) -> str:
 
 
 def describe(entry: TarEntry) -> str:
-    """Return an entry in some words: type, mode, owner, and what it leads to."""
+    """Return an entry as text: type, mode, owner, and target."""
     more = {
         "file": f" of {entry.size} bytes sha256:{entry.sha256}",
         "symlink": f" to {entry.target}",
@@ -103,7 +107,10 @@ def describe(entry: TarEntry) -> str:
 
 
 def compare_runtime(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Change]:
-    """Return the differences of two configurations that decide what runs; variables by name, no secrets."""
+    """Return the runtime differences of two configurations.
+
+    Variables are named, and secrets are left out.
+    """
     here, there = runtime_part(one), runtime_part(other)
     settings, others = here.pop("Env"), there.pop("Env")
     found = list(_changes("runtime", _variables(settings), _variables(others), _variable))
@@ -146,7 +153,10 @@ def _text(value: Any) -> str:
 
 
 def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
-    """Return the differences of labels and of every other value of the JSON files, without the runtime part."""
+    """Return the differences of labels and other JSON values.
+
+    The runtime part is left out.
+    """
     here, there = one.image, other.image
     labels = [{k: _text(v) for k, v in (i.config.get("Labels") or {}).items()} for i in (here, there)]
     found = [*_changes("label", labels[0], labels[1], _label), *_spelled(here.config, there.config)]
@@ -175,7 +185,10 @@ def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
 
 
 def _spelled(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield runtime settings that mean the same and are written otherwise, as variables in another order."""
+    """Yield runtime settings with equal meaning but another form.
+
+    An example is variables in another order.
+    """
     parts = [runtime_part(side) for side in (one, other)]
     for key in sorted(RUNTIME):
         if parts[0][key] == parts[1][key] and one.get(key) != other.get(key):
@@ -185,14 +198,17 @@ def _spelled(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Chang
 
 
 def _rest(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what is compared by name."""
+    """Return a configuration without the parts compared by name."""
     config = document.get("config") or {}
     left = {key: value for key, value in config.items() if key not in {*runtime_part(config), "Labels"}}
     return {**document, "config": left}
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of every value of a JSON document; the place as RFC 6901 writes it."""
+    """Yield (place, text) of every value of a JSON document.
+
+    The place is written as in RFC 6901.
+    """
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _leaves(item, f"{place}/{key}")
@@ -204,7 +220,10 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def compare_packing(one: Scanned, other: Scanned) -> list[Change]:
-    """Return how two images pack the same or other files otherwise: layers, times, order, compression."""
+    """Return the differences in how two images pack their files.
+
+    They concern layers, times, order and compression.
+    """
     found = [*_times(one, other)]
     if len(one.layers) != len(other.layers):
         counts = [f"{len(side.layers)} layers" for side in (one, other)]
@@ -221,7 +240,10 @@ def compare_packing(one: Scanned, other: Scanned) -> list[Change]:
 
 
 def _layer(name: str, one: Sequence[LayerMember], other: Sequence[LayerMember]) -> Iterator[Change]:
-    """Say in which way two layers at one place differ, where they hold the same paths."""
+    """Yield the differences of two layers at one position.
+
+    They are detailed if the layers hold the same paths.
+    """
     paths = [[member.entry.path for member in side] for side in (one, other)]
     if sorted(paths[0]) != sorted(paths[1]):
         sizes = [f"{len(side)} members" for side in paths]
@@ -262,7 +284,10 @@ def _times(one: Scanned, other: Scanned) -> Iterator[Change]:
 
 
 def moment(time: int) -> str:
-    """Return a time in ns since 1970 as RFC 3339 has it, or as a number of seconds where it has none."""
+    """Return a time in ns since 1970 as in RFC 3339.
+
+    It is a number of seconds if RFC 3339 cannot express it.
+    """
     try:
         whole = datetime.fromtimestamp(0, timezone.utc) + timedelta(seconds=time // 1_000_000_000)
     except OverflowError:

@@ -1,1 +1,1 @@
-"""Programs that are handed over as they are, and need Python alone."""
+"""Programs that are distributed unchanged, and need only Python."""

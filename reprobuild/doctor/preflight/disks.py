@@ -1,4 +1,4 @@
-"""Whether the disks have room for what is to come."""
+"""The check if the disks have room for a build."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import Store
 
-# Measured on an example of 331 MB (69 MB of packages, 262 MB of wheels): the tree of the base is 4.3 times its
-# packages, and stands in the store as tar and as folder, and while it is made twice more; bytecode is 0.66 times
-# the wheels; layers are 1.1 times all files. Folders of results on the store's own file system hold links.
+# Measured on an example of 331 MB (69 MB of packages, 262 MB of wheels): the tree of the base is 4.3 times
+# its packages, and is in the store as tar and as directory, and during the build twice more; bytecode is 0.66
+# times the wheels; layers are 1.1 times all files. Output directories on the store's own file system hold
+# links.
 BASE_MAKING, BASE_TREE, BYTECODE, LAYERS = 17.0, 4.3, 0.7, 1.2
 _ROOM = "make room there, or name another folder (`--store`, `--out`)"
 
 
 def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]:
-    """Yield where a disk may become full.
+    """Yield a warning for each disk that may become full.
 
     Raises:
-        UsageError: one has no room for what is certain to come.
+        UsageError: a disk lacks room for the files that must be fetched.
     """
     everything = artefacts(lock)
     files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
@@ -48,7 +49,10 @@ def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator
 
 
 def _begun(item: Artefact, store: Store) -> int:
-    """Return how many bytes of a file an earlier run left, which the next goes on with."""
+    """Return the size of a file's already fetched part.
+
+    The next run continues from there. The size is in bytes.
+    """
     try:
         return min(item.size, (store.root / "partial" / f"{item.sha256}.{machine()}").stat().st_size)
     except OSError:
@@ -56,5 +60,5 @@ def _begun(item: Artefact, store: Store) -> int:
 
 
 def _there(path: Path) -> Path:
-    """Return the path, or the first of its parents that is there."""
+    """Return the path, or its nearest existing parent."""
     return next((place for place in (path, *path.absolute().parents) if place.exists()), Path("/"))

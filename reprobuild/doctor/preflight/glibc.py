@@ -1,4 +1,7 @@
-"""Whether the base has a glibc that is new enough for the wheels."""
+"""The check of the base's glibc for the wheels.
+
+It must be new enough.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _LEGACY = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (
 
 
 def check_glibc(lock: Lock) -> None:
-    """Compare the tags of the wheels with the base.
+    """Compare the glibc tags of the wheels with the base.
 
     Raises:
         LockError: a wheel needs a newer glibc than the base has.
@@ -34,13 +37,19 @@ def check_glibc(lock: Lock) -> None:
 
 
 def glibc_of_base(lock: Lock) -> tuple[int, int] | None:
-    """Return the version of the base's glibc, None where it has none of Debian's."""
+    """Return the version of the base's glibc, or None.
+
+    None means that the base has no libc6 package of Debian.
+    """
     found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
-    """Return the oldest glibc that one of a wheel's tags asks for (PEP 600), None where it fits every one."""
+    """Return the oldest glibc that a wheel's tags allow (PEP 600).
+
+    None means that the wheel runs with every glibc.
+    """
     try:
         tags = parse_wheel_filename(wheel.file.filename)[3]
     except InvalidWheelFilename:

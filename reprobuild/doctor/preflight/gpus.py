@@ -1,7 +1,8 @@
-"""Whether the GPUs of this machine run the image's CUDA code: driver and compute capability (`resolve.cuda_rules`).
+"""The check of this machine's GPUs for an image.
 
-A machine without a GPU builds every image, and nothing is said. What is certain not to run is an error only where the
-user asks for a GPU.
+It compares driver and compute capability (`resolve.cuda_rules`). A machine without a GPU builds every image
+without a warning. It is about the image's CUDA code: code that certainly does not run is an error only if the
+user requests a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from reprobuild.resolve.cuda.rules import (
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.store.store import Store
 
-# A driver before 510 does not know `compute_cap`, and fails the whole question.
+# A driver before 510 does not know `compute_cap`, and rejects the whole query.
 _QUESTIONS = ("index,uuid,name,driver_version,compute_cap", "index,uuid,name,driver_version")
 _SECONDS = 60  # a driver that has to wake many GPUs takes long
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d{2})?")
@@ -36,21 +37,24 @@ NOT_ASKED = ("auto", "none", "")
 
 
 class Gpus(Struct, frozen=True, kw_only=True):
-    """NVIDIA's GPUs of a machine, and their driver; empty where there is none, or where it does not answer."""
+    """NVIDIA's GPUs of a machine, and their driver.
+
+    Both are empty if there are none, or if the driver does not answer.
+    """
 
     driver: str = ""
     found: tuple[DriverGpu, ...] = ()
 
 
 def these_gpus(env: Mapping[str, str]) -> Gpus:
-    """Return what `nvidia-smi` says; nothing is set or changed by asking."""
+    """Return the GPUs that `nvidia-smi` reports, without any change."""
     for fields in _QUESTIONS:
         argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
         try:
             said = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
                 errors="replace"
             )
-        except proc.ProcessFailedError:  # without a driver, or too old for the question
+        except proc.ProcessFailedError:  # without a driver, or too old for the query
             continue
         except EngineError:  # absent, or a driver that hangs
             return Gpus()
@@ -68,16 +72,16 @@ def _gpu(row: list[str]) -> DriverGpu:
 
 
 def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
-    """Return what speaks against running the image on this machine's GPUs.
+    """Return the reasons against running the image on these GPUs.
 
     Args:
         lock: of the image.
-        store: what a wheel of torch was compiled for is read where the wheel is there.
+        store: the architectures of torch are read from its wheel, if the store has it.
         here: the machine's GPUs.
-        asked: what the user asked for: "auto", "all", "none", or ids.
+        asked: the user's request: "auto", "all", "none", or ids.
 
     Raises:
-        UsageError: a GPU that was asked for cannot run the image.
+        UsageError: a requested GPU cannot run the image.
     """
     compiled = compiled_of(lock, store) if here.found and asked != "none" else None
     if compiled is None:
@@ -95,10 +99,12 @@ def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
 
 
 def compiled_of(lock: Lock, store: Store) -> CudaTarget | None:
-    """Return the CUDA code of an image, None where it has none: torch's own, else the runtime library's version.
+    """Return the CUDA code of an image, or None.
+
+    It is torch's own, else the version of the runtime library.
 
     Raises:
-        BuildError: the wheel of torch is hostile or damaged.
+        BuildError: the wheel of torch is malicious or damaged.
     """
     wheels = environment_wheels(lock)
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)

@@ -1,4 +1,7 @@
-"""What can be known to fail before gigabytes are copied: architecture, glibc, namespaces, disks, processor, GPUs."""
+"""Checks before gigabytes are copied.
+
+They cover architecture, glibc, namespaces, disks, processor and GPUs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _MACHINES = {"amd64": ("x86_64",), "arm64": ("aarch64", "arm64")}
 
 
 class TargetMachine(Struct, frozen=True, kw_only=True):
-    """This machine: its architecture as the kernel names it, the flags of its processor (empty if unknown), GPUs."""
+    """This machine: its architecture, processor flags and GPUs.
+
+    The architecture has the kernel's name; the flags are empty if unknown.
+    """
 
     name: str
     flags: frozenset[str]
@@ -33,7 +39,10 @@ class TargetMachine(Struct, frozen=True, kw_only=True):
 
 
 def this_machine(env: Mapping[str, str]) -> TargetMachine:
-    """Return what the kernel and the GPU driver say; `env` leads to its program."""
+    """Return the machine as kernel and GPU driver describe it.
+
+    `env` leads to the program of the driver.
+    """
     try:
         found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -43,16 +52,16 @@ def this_machine(env: Mapping[str, str]) -> TargetMachine:
 
 
 def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus: str = "auto") -> list[str]:
-    """Check what can be checked before anything is fetched or made, and return what is a risk.
+    """Check a machine before a build, and return the risks.
 
     Args:
-        gpus: what the user asks for: "auto", "all", "none", or ids.
+        gpus: the user's request: "auto", "all", "none", or ids.
 
     Raises:
-        UsageError: a disk has no room for what is certain to come, the machine is of another architecture, or a GPU
-            that is asked for cannot run the image.
+        UsageError: a disk lacks room for the files to fetch, the machine has another architecture, or a
+            requested GPU cannot run the image.
         LockError: a wheel needs a newer glibc than the base has.
-        EngineError: something must be run, and no sandbox can be had.
+        EngineError: programs must be run, and no sandbox is available.
     """
     check_glibc(lock)
     realised = is_realised(lock, store)
@@ -68,7 +77,7 @@ def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus:
 
 
 def machines_of(lock: Lock) -> tuple[str, ...]:
-    """Return the names by which kernels know the architecture of a lock."""
+    """Return the kernels' names for the architecture of a lock."""
     wanted = lock.platform.split("/")[1]  # OS/ARCHITECTURE[/VARIANT]
     return _MACHINES.get(wanted, (wanted,))
 

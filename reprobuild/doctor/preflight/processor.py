@@ -1,4 +1,7 @@
-"""Whether this machine's processor runs the wheels, by one table (`processors.toml`)."""
+"""The check if this machine's processor runs the wheels.
+
+It uses one table (`processors.toml`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ class _Needs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def check_processor(lock: Lock, has: Collection[str]) -> Iterator[str]:
-    """Yield each wheel that needs a flag which a processor with these has not; nothing where none are known."""
+    """Yield each wheel that needs a missing processor flag.
+
+    Without known flags it yields no wheel.
+    """
     content = files("reprobuild.doctor.preflight").joinpath("processors.toml").read_bytes()
     table = msgspec.toml.decode(content, type=dict[str, _Needs])
     for wheel in lock.wheels if has else ():

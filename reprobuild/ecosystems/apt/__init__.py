@@ -1,8 +1,9 @@
-"""Debian's packages and their archives: what the formats say, and how archives are asked."""
+"""Debian packages and archives: file formats and queries."""
 
 from __future__ import annotations
 
 import logging
 
-# python-debian writes what it cannot parse to standard error as it stands: text of others, which may steer a terminal.
+# python-debian writes text that it cannot parse unchanged to standard error: it is untrusted, and may control
+# a terminal.
 logging.getLogger("debian").addHandler(logging.NullHandler())

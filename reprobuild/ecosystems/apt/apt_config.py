@@ -1,7 +1,7 @@
-"""The only module that talks to apt: which sources this machine has, and what they hold now.
+"""The sources of this machine's apt, and their present contents.
 
-Nothing of the system is changed: apt runs with a configuration, lists and cache of its own in a folder
-that the caller gives, as any user.
+Only this module runs apt. It changes no part of the system: apt runs with a configuration, lists and cache of
+its own in a directory of the caller, as any user.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.programs import which
 from reprobuild.infra.untrusted.regular_files import read_plain
 
-# Suites that apt takes nothing from unasked (`NotAutomatic: yes` in their Release files).
+# Suites from which apt takes packages only on request (`NotAutomatic: yes` in their Release files).
 _NOT_AUTOMATIC = ("-backports", "-backports-sloppy", "-proposed", "-proposed-updates")
-# Names that point to another release every few years; the Release file tells which.
+# Names that point to another release every few years; the Release file has the present one.
 _MOVING = re.compile(r"(old){0,3}stable(-.*)?|testing(-.*)?")
-# Options of a source entry that decide what is trusted; sources.list(5) gives both spellings.
+# Options of a source entry that decide its trust; sources.list(5) gives both spellings.
 _OPTIONS = {
     "signed-by": "Signed-By",
     "trusted": "Trusted",
@@ -39,12 +39,12 @@ _OPTIONS = {
     "by-hash": "By-Hash",
     "inrelease-path": "InRelease-Path",
 }
-# What is taken over from the machine's apt: how to reach and to trust its sources.
+# Settings copied from the machine's apt: how to reach and to trust its sources.
 _KEEP = re.compile(
     r"(Acquire::[^ ]*|Dir|Dir::Etc|Dir::Etc::(netrc|netrcparts|trusted|trustedparts)|Dir::Bin::[^ ]*)"
     r' "[^"\n]*";'
 )
-_ANSWER_SECONDS = 60  # what apt says of its configuration is on this disk
+_ANSWER_SECONDS = 60  # apt reads its configuration from the local disk
 _CONFIG = "apt.conf"
 _SOURCES = "reprobuild.sources"
 _ARCHITECTURE = re.compile(r"[a-z0-9-]+")
@@ -75,12 +75,16 @@ _HINT = (
     "give this machine's apt a source for that release, say `base: DISTRIBUTION/RELEASE` for one that it "
     "has, or lock on a machine or in a container of that release"
 )
-# Of an unpacked index; the largest of Debian has some 60 million bytes. Of a file of sources people write lines.
+# Of an unpacked index; the largest of Debian has some 60 million bytes. A file of sources is written by
+# people.
 _LARGEST_LIST, _LARGEST_SOURCES = 1 << 30, 4 << 20
 
 
 class AptTarget(Struct, frozen=True, kw_only=True):
-    """One `Packages` file that apt knows of; `entry` is the file and the number of its source entry."""
+    """A `Packages` file that apt knows.
+
+    `entry` is the file and the number of its source entry.
+    """
 
     uri: str
     release: str
@@ -90,7 +94,10 @@ class AptTarget(Struct, frozen=True, kw_only=True):
     entry: str
 
     def belongs(self, codename: str) -> bool:
-        """Tell whether it is of the release or of one of its pockets (`-updates`, `-security`, ...)."""
+        """Return whether it belongs to a release or its pockets.
+
+        Pockets are `-updates`, `-security`, and so on.
+        """
         return any(
             name == codename or name.startswith((f"{codename}-", f"{codename}/"))
             for name in (self.release, self.codename)
@@ -106,20 +113,20 @@ def configured_index(
     architecture: str = "amd64",
     foreign: Sequence[str] = (),
 ) -> SystemIndex:
-    """Fetch and read the package lists of one release from the sources that this machine's apt names.
+    """Return one release's package lists from this machine's apt sources.
 
     Args:
-        distribution: `debian`, `ubuntu`: only for the words of an error and the index's label.
+        distribution: `debian`, `ubuntu`: only for the text of an error and the index's label.
         codename: the release, `bookworm`.
         env: the environment for apt; `APT_CONFIG` in it is honoured.
-        folder: a folder for apt's own files; with it kept, the next call fetches only what changed.
-        architecture: in Debian's words.
-        foreign: other architectures of which packages are needed. They are asked of the same sources, whether this
-            machine's apt is set up for them or not; a source that does not have one is passed over.
+        folder: a directory for apt's own files; if it is kept, the next call fetches only changes.
+        architecture: Debian's name of it.
+        foreign: other required architectures. They are requested from the same sources, even if this
+            machine's apt is not set up for them; a source that lacks one is skipped.
 
     Raises:
-        LockError: no apt here, or no source for the release.
-        FetchError: the lists cannot be had.
+        LockError: apt is missing, or has no source for the release.
+        FetchError: the lists are not available.
     """
     architectures = (architecture, *foreign)
     if not re.fullmatch(r"[a-z]+", codename) or not all(map(_ARCHITECTURE.fullmatch, architectures)):
@@ -133,7 +140,7 @@ def configured_index(
     own.mkdir(parents=True, exist_ok=True)
     configured = configured_targets(env, (architecture,))
     wanted = [target for target in configured if target.belongs(codename)]
-    # Which release a moving name means is only known once its Release file is there.
+    # The release of a moving name is known only once its Release file is there.
     wanted = wanted or [target for target in configured if _MOVING.fullmatch(target.release)]
     found = _fetched(wanted, codename, env, own, architectures) if wanted else []
     if not found:
@@ -142,13 +149,14 @@ def configured_index(
 
 
 def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> tuple[str, ...]:
-    """Return the code names that this machine's apt has sources for, in their order; none where there is no apt.
+    """Return the code names in this machine's apt sources.
 
-    What a moving name (`stable`) means is known only where apt's lists were fetched.
+    They are in the order of the sources. The result is empty without apt. The meaning of a moving name
+    (`stable`) is known only if apt's lists were fetched.
 
     Args:
         env: the environment for apt; `APT_CONFIG` in it is honoured.
-        architecture: in Debian's words.
+        architecture: Debian's name of it.
     """
     if not which("apt-get", env):
         return ()
@@ -164,7 +172,10 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
 def _fetched(
     wanted: list[AptTarget], codename: str, env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> list[PackagesFile]:
-    """Fetch the lists of the wanted sources and return those of the release; one process at a time."""
+    """Fetch the lists of sources, and return the release's.
+
+    A file lock admits one process at a time.
+    """
     number = os.open(folder / "busy", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     with os.fdopen(number, "w") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
@@ -179,7 +190,7 @@ def _fetched(
                 for target in configured_targets(private, architectures, fetched=True)
                 if target.belongs(codename)
             ]
-        finally:  # addresses of sources and proxies in them may hold credentials
+        finally:  # addresses of sources and proxies in these files may hold credentials
             for name in (_CONFIG, _SOURCES):
                 (folder / name).unlink(missing_ok=True)
 
@@ -187,9 +198,10 @@ def _fetched(
 def configured_targets(
     env: Mapping[str, str], architectures: Sequence[str], *, fetched: bool = False
 ) -> list[AptTarget]:
-    """List the `Packages` files of apt's sources: of all that are configured, or what was fetched of them.
+    """Return the `Packages` files of apt's sources.
 
-    With the Release files' words apt lists only what was fetched; many a container image has no lists.
+    They are all configured ones, or only the fetched ones. With fields of the Release files apt lists only
+    fetched ones; many container images have no lists.
     """
     known = "true" if fetched else "false"
     options = [*_NO_CACHE, f"-oAPT::Get::IndexTargets::ReleaseInfo={known}"]
@@ -215,7 +227,10 @@ def configured_targets(
 def _update(
     wanted: list[AptTarget], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> dict[str, str]:
-    """Run `apt-get update` for the targets alone, and return the environment that shows its result."""
+    """Run `apt-get update` for some targets; return the environment.
+
+    Queries with that environment show the result.
+    """
     for below in ("state/lists/partial", "cache/archives/partial", "log"):
         (folder / below).mkdir(parents=True, exist_ok=True)
     (folder / "state/status").touch()
@@ -256,7 +271,10 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def source_list(wanted: list[AptTarget], architectures: Sequence[str]) -> str:
-    """Return a deb822 source list of exactly the wanted suites and components."""
+    """Return a deb822 source list of exactly the wanted suites.
+
+    It has exactly the wanted components, too.
+    """
     components: dict[tuple[str, str, str], list[str]] = {}
     for target in wanted:
         components.setdefault((target.uri, target.release, target.entry), []).append(target.component)
@@ -271,9 +289,10 @@ def source_list(wanted: list[AptTarget], architectures: Sequence[str]) -> str:
 
 
 def _options(entry: str) -> dict[str, str]:
-    """Return the trust options of a source entry, `FILE:NUMBER` as `apt-get indextargets` names it.
+    """Return the trust options of a source entry, `FILE:NUMBER`.
 
-    The number counts lines in a `.list` file and paragraphs in a `.sources` file.
+    That is its name in `apt-get indextargets`. The number counts lines in a `.list` file and paragraphs in a
+    `.sources` file.
     """
     name, _, number = entry.rpartition(":")
     if not name or not number.isdigit():

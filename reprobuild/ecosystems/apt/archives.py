@@ -1,4 +1,7 @@
-"""Which archives a release is made of: the distribution's own, and those that the user names."""
+"""The package archives of a release.
+
+They are the distribution's own, and those that the user names.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ _PC = ("amd64", "i386")
 
 
 class AptArchive(Struct, frozen=True, kw_only=True):
-    """One archive of Debian packages.
+    """An archive of Debian packages.
 
-    `url` ends in a slash; `{time}` in it stands for a moment, as `20240301T030400Z`. `pockets` are the suites that apt
-    takes packages from, `unasked` those that it takes only named ones from. `keys` are fingerprints; `ppa` is
-    `OWNER/NAME` of Launchpad's.
+    `url` ends in a slash; `{time}` in it stands for a moment, as `20240301T030400Z`. `pockets` are the suites
+    from which apt takes packages, `unasked` those from which it takes only named ones. `keys` are
+    fingerprints; `ppa` is `OWNER/NAME` of Launchpad's.
     """
 
     url: str
@@ -39,7 +42,7 @@ class AptArchive(Struct, frozen=True, kw_only=True):
 
     @property
     def dated(self) -> bool:
-        """Whether it can be asked for the past."""
+        """Whether the archive keeps its past."""
         return "{time}" in self.url
 
 
@@ -64,13 +67,14 @@ def archives_of(
     """Return the archives of a release.
 
     Args:
-        distribution: `debian` or `ubuntu`; of others only the given ones are known.
+        distribution: `debian` or `ubuntu`; for others only the given archives are known.
         codename: of the release.
         services: the addresses of the dated copies.
-        given: the decision `archives`.
+        given: the override `archives`.
 
     Raises:
-        LockError: a given archive has no address and is no PPA, a login in it, no key, or one that is no fingerprint.
+        LockError: a given archive has no address and is not a PPA, its address has a login, or its key is
+            missing or not a fingerprint.
     """
     own = [_archive(one, services[one.service], codename) for one in _known(distribution)]
     return (*own, *(_given(one, codename, services) for one in given))
@@ -79,13 +83,15 @@ def archives_of(
 def present_archives(
     distribution: str, codename: str, services: Mapping[str, Service], architecture: str
 ) -> tuple[AptArchive, ...]:
-    """Return the archives of a release as they are now, for a machine whose apt has no source for it.
+    """Return the present archives of a release.
+
+    They are for a machine whose apt has no source for it.
 
     Args:
-        distribution: `debian` or `ubuntu`; of others none is known.
+        distribution: `debian` or `ubuntu`; for others the result is empty.
         codename: of the release.
         services: the addresses.
-        architecture: in Debian's words.
+        architecture: Debian's name of it.
     """
     return tuple(
         _archive(one, services[one.ports if one.ports and architecture not in _PC else one.present], codename)
@@ -108,7 +114,7 @@ def _archive(known: _Known, service: Service, codename: str) -> AptArchive:
 
 
 def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
-    """Return the PPAs that the captured machine's apt had lists of."""
+    """Return the PPAs in the captured machine's apt lists."""
     found = {f"ppa:{match[1]}/{match[2]}" for one in lists if (match := _PPA_LIST.match(one.file))}
     return tuple(ArchiveDecision(url=url) for url in sorted(found) if _PPA.fullmatch(url))
 

@@ -1,4 +1,4 @@
-"""What is in `.deb` files."""
+"""Readers of `.deb` files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_CONTROL = 4 << 20  # bytes; those of Debian have at most some 10 000
 
 
 class DebControl(Struct, frozen=True, kw_only=True):
-    """The relations of one package, from its control file."""
+    """The relations of a package, from its control file."""
 
     name: str
     architecture: str
@@ -36,7 +36,9 @@ class DebControl(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def open_part(deb: Path, part: str, name: str) -> Iterator[tarfile.TarFile]:
-    """Open `control.tar` or `data.tar` of a package as a tar stream, whatever compresses it (deb(5)).
+    """Open `control.tar` or `data.tar` of a package (deb(5)).
+
+    It is a tar stream, decompressed.
 
     Args:
         deb: the package's file.
@@ -63,7 +65,7 @@ def open_part(deb: Path, part: str, name: str) -> Iterator[tarfile.TarFile]:
 
 
 class _Member:
-    """One member of an `ar` archive, to be read once from its beginning."""
+    """A member of an `ar` archive, to be read once."""
 
     def __init__(self, stream: IO[bytes], name: str, size: int) -> None:
         self._stream = stream
@@ -77,9 +79,10 @@ class _Member:
 
 
 def _member(stream: IO[bytes], wanted: str) -> _Member:
-    """Return the part of a package, where dpkg would find it: the members must stand in the order of deb(5).
+    """Return a part of a package, as dpkg does.
 
-    `debian-binary`, `control.tar`, `data.tar`; between them may stand members whose name begins with `_`.
+    The members must have the order of deb(5): `debian-binary`, `control.tar`, `data.tar`; members whose name
+    begins with `_` may be between them.
     """
     if stream.read(8) != b"!<arch>\n":
         raise ValueError("it is no ar archive")
@@ -99,7 +102,7 @@ def _member(stream: IO[bytes], wanted: str) -> _Member:
 
 
 def _next_member(stream: IO[bytes]) -> _Member:
-    """Return the member whose header (ar(5)) comes next."""
+    """Return the next member of an `ar` archive (ar(5))."""
     header = stream.read(60)
     if len(header) < 60 or header[58:] != b"`\n":
         raise ValueError("a member is cut off, or there are too few")
@@ -111,7 +114,7 @@ def _next_member(stream: IO[bytes]) -> _Member:
 
 def _skip(stream: IO[bytes], member: _Member) -> None:
     stream.seek(member.left, os.SEEK_CUR)
-    stream.seek(stream.tell() % 2, os.SEEK_CUR)  # members begin at even places
+    stream.seek(stream.tell() % 2, os.SEEK_CUR)  # members begin at even offsets
 
 
 def control_text(deb: Path, name: str) -> bytes:
@@ -129,7 +132,7 @@ def control_text(deb: Path, name: str) -> bytes:
 
 
 def read_control(deb: Path, name: str) -> DebControl:
-    """Read the relations of a package.
+    """Return the relations of a package.
 
     Raises:
         BuildError: as `control_text`.

@@ -1,7 +1,8 @@
-"""When snapshot.debian.org first saw the files of a version: where to look for one that was there for hours alone.
+"""Times of files on snapshot.debian.org.
 
-Its machine-usable interface (https://salsa.debian.org/snapshot-team/snapshot/raw/master/API). The files that it names
-are known by SHA-1 and in no signed text; so only the times are taken, and the signed indexes of then are asked.
+They help to find a version that existed only for hours. The machine-usable interface is
+https://salsa.debian.org/snapshot-team/snapshot/raw/master/API. It names files by SHA-1, without a signature;
+so only the times are used, and the signed indexes of these times are read.
 """
 
 from __future__ import annotations
@@ -30,16 +31,21 @@ class _Answer(Struct):
 
 
 class FirstSeen:
-    """The service; `{name}` and `{version}` in its address are those of a binary package."""
+    """The service of snapshot.debian.org.
+
+    `{name}` and `{version}` in its address are those of a binary package.
+    """
 
     def __init__(self, url: str, net: Net) -> None:
         self._url, self._net = url, net
 
     def of(self, name: str, version: str) -> tuple[int, ...]:
-        """Return when files of a version were first seen, in seconds since 1970, the earliest first.
+        """Return the times when a version's files were first seen.
+
+        They are in seconds since 1970, the earliest first.
 
         Raises:
-            FetchError: the service cannot be reached, or answers otherwise than documented.
+            FetchError: the service cannot be reached, or its answer is not as documented.
         """
         url = self._url.replace("{name}", quote(name, safe="")).replace("{version}", quote(version, safe=""))
         try:

@@ -1,4 +1,4 @@
-"""What a distribution's `Packages` files say: which versions there are, what they need, where they lie."""
+"""A distribution's `Packages` files: versions, needs and locations."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _WORD = re.compile(rb"(?:^|, *)([a-z0-9][a-z0-9+.-]+)")
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """One version of one package in an index.
+    """A version of a package in an index.
 
-    `key` is its name, and of a foreign architecture `NAME:ARCHITECTURE`. `needs` are its Pre-Depends and Depends,
-    `excludes` its Conflicts and Breaks. `rank` orders by Priority: 0 for `required`. `automatic` is False for suites
-    that apt takes nothing from unasked (backports, proposed).
+    `key` is its name, or `NAME:ARCHITECTURE` for a foreign architecture. `needs` are its Pre-Depends and
+    Depends, `excludes` its Conflicts and Breaks. `rank` orders by Priority: 0 for `required`. `automatic` is
+    False for suites from which apt takes packages only on request (backports, proposed).
     """
 
     key: str
@@ -47,9 +47,10 @@ class Candidate(Struct, frozen=True, kw_only=True):
     automatic: bool = True
 
     def meets(self, relation: Relation) -> bool:
-        """Tell whether the package fulfils a relation, by its own name or by what it provides, on any architecture.
+        """Return whether the package fulfils a relation.
 
-        An unversioned Provides fulfils only a relation without a version (Debian Policy 7.5).
+        Its own name or its Provides count, on any architecture. An unversioned Provides fulfils only a
+        relation without a version (Debian Policy 7.5).
         """
         if relation.name == self.name:
             return relation.allows(self.version)
@@ -61,7 +62,10 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class PackagesFile(Struct, frozen=True, kw_only=True):
-    """The text of one `Packages` file and the address that its `Filename` fields start from."""
+    """The text of a `Packages` file, and its base address.
+
+    `Filename` fields are relative to that address.
+    """
 
     uri: str
     content: bytes
@@ -71,18 +75,18 @@ class PackagesFile(Struct, frozen=True, kw_only=True):
 def without_credentials(uri: str) -> str:
     """Return an address without user name and password."""
     plain = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", uri)
-    return re.sub(r"^file:/(?!/)", "file:///", plain)  # both are written
+    return re.sub(r"^file:/(?!/)", "file:///", plain)  # both spellings occur
 
 
 class SystemIndex:
-    """The packages of one release for one machine. Stanzas are parsed when they are asked for.
+    """The packages of one release for one machine.
 
-    Those of foreign architectures have another name here: `zlib1g:i386`.
+    Stanzas are parsed on demand. Packages of foreign architectures have another name here: `zlib1g:i386`.
 
     Args:
         distribution: `debian`, `ubuntu`.
         release: its codename.
-        files: what the archives say; where two say the same version, the first that is automatic counts.
+        files: the archives' files; if two list the same version, the first automatic one counts.
         architecture: the machine's own, in Debian's words; packages for all architectures count as it.
     """
 
@@ -101,9 +105,10 @@ class SystemIndex:
         self.versions = functools.lru_cache(maxsize=None)(self._versions)
 
     def with_files(self, files: Iterable[PackagesFile], *, over: bool = False) -> SystemIndex:
-        """Return an index of the same packages and those of more files, without reading the former again.
+        """Return an index extended by the packages of more files.
 
-        `over`: apt would take what nobody names from the new files alone.
+        The former files are not read again. `over`: by default apt would take packages only from the new
+        files.
         """
         former = {id(file): file for stanzas in self._stanzas.values() for file, _ in stanzas}
         kept = {
@@ -123,7 +128,10 @@ class SystemIndex:
         return more
 
     def said_of(self, candidate: Candidate) -> tuple[tuple[str, bytes], ...]:
-        """Return the address and the paragraph in which an index tells of a package, as the first file has it."""
+        """Return address and paragraph of a package in an index.
+
+        They are those of the first file that has it.
+        """
         for file, stanza in self._stanzas.get(candidate.key, ()):
             found = _candidate(file, stanza, self.architecture)
             if (found.version, found.architecture) == (candidate.version, candidate.architecture):
@@ -150,7 +158,7 @@ class SystemIndex:
 
     @property
     def label(self) -> str:
-        """The release as a decision names it, `debian/bookworm`."""
+        """The release as in an override, `debian/bookworm`."""
         return f"{self.distribution}/{self.release}"
 
     @property
@@ -160,7 +168,7 @@ class SystemIndex:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """The architectures beside the machine's own of which there are packages, sorted."""
+        """The foreign architectures with packages, sorted."""
         return tuple(sorted(self._foreign))
 
     def _versions(self, key: str) -> tuple[Candidate, ...]:
@@ -180,19 +188,25 @@ class SystemIndex:
         return tuple(sorted(found.values(), key=lambda c: Version(c.version), reverse=True))
 
     def providers(self, name: str) -> tuple[str, ...]:
-        """Return the packages that provide a name, by priority, then by name."""
+        """Return the providers of a name, by priority and name."""
         found = [(c.rank, c.key) for by in self._provided.get(name, ()) for c in self.versions(by)[:1]]
         return tuple(provider for _, provider in sorted(found))
 
     def serves(self, relation: Relation, wanting: str, offered: Candidate) -> bool:
-        """Tell whether a package fulfils a dependency of one of an architecture, by name, version and architecture."""
+        """Return whether a package fulfils a dependency on this system.
+
+        Name, version and architecture must match.
+        """
         return offered.meets(relation) and serves(
             relation.architecture, wanting, offered.architecture, offered.multi_arch, self.architecture
         )
 
 
 def newest(candidates: Sequence[Candidate]) -> Candidate | None:
-    """Return the version that apt would install: the newest of an automatic suite, else the newest."""
+    """Return the version that apt would install.
+
+    It is the newest of an automatic suite, else the newest.
+    """
     return next((c for c in candidates if c.automatic), candidates[0] if candidates else None)
 
 

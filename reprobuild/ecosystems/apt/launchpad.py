@@ -1,4 +1,6 @@
-"""Launchpad: which files of a package Ubuntu or a PPA ever published, and who signs a PPA.
+"""Launchpad: published files of packages, and keys of PPAs.
+
+It has every file that Ubuntu or a PPA ever published.
 
 https://api.launchpad.net/devel.html (archive: `getPublishedBinaries`; binary_package_publishing_history:
 `binaryFileUrls` with `include_meta`). Superseded files stay for 18 months at least.
@@ -21,7 +23,7 @@ from reprobuild.lock.system import Artefact
 _T = TypeVar("_T")
 _HINT = "the answer is not as documented: try again later, or give the files with `--deb`"
 _LONGEST = 8 << 20  # bytes of an answer
-_MOST = 50  # publications of one version that are looked at
+_MOST = 50  # examined publications of one version
 
 
 class _Publication(Struct):
@@ -43,11 +45,11 @@ class _Archive(Struct):
 
 
 class Launchpad:
-    """The service at an address.
+    """The Launchpad service at an address.
 
     Args:
         url: without a final slash.
-        net: how it is asked.
+        net: the network client.
     """
 
     def __init__(self, url: str, net: Net) -> None:
@@ -57,7 +59,7 @@ class Launchpad:
     def published(
         self, name: str, version: str, architecture: str, codename: str, ppa: str = ""
     ) -> tuple[Artefact, ...]:
-        """Return the package files of one version that were ever published for a release.
+        """Return all published files of a version for a release.
 
         Args:
             name, version: of the package; `architecture` in Debian's words, of the machine for `all`.
@@ -65,7 +67,7 @@ class Launchpad:
             ppa: `OWNER/NAME`; empty for Ubuntu's own archive.
 
         Raises:
-            NotFoundError: there is no such archive. FetchError: it cannot be reached, or answers otherwise.
+            NotFoundError: there is no such archive. FetchError: it cannot be reached, or its answer is wrong.
         """
         series = quote(f"{self._url}/ubuntu/{codename}/{architecture}", safe="")
         asked = (
@@ -79,7 +81,7 @@ class Launchpad:
                 raise FetchError(f"{asked} leads to {publication.self_link}", hint=_HINT)
             files = f"{publication.self_link}?ws.op=binaryFileUrls&include_meta=true"
             for entry in self._ask(files, list[msgspec.Raw]):
-                with contextlib.suppress(msgspec.ValidationError):  # one odd file loses no other
+                with contextlib.suppress(msgspec.ValidationError):  # an odd file must not hide the others
                     file = msgspec.json.decode(entry, type=_File)
                     filename = msgspec.convert(file.url.rpartition("/")[2], FileName)
                     if filename.endswith(".deb"):
@@ -89,7 +91,9 @@ class Launchpad:
         return tuple(found.values())
 
     def fingerprint(self, ppa: str) -> str:
-        """Return the fingerprint of the key that signs a PPA, empty where it has none yet.
+        """Return the fingerprint of a PPA's key, or "".
+
+        It is empty for a PPA without a key so far.
 
         Raises:
             NotFoundError: there is no such PPA. FetchError: as `published`.

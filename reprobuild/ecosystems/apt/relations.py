@@ -1,4 +1,4 @@
-"""The words of Debian's control fields: names, versions, and the relations between packages."""
+"""Names, versions and relations in Debian's control fields."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from debian.deb822 import PkgRelation
 from debian.debian_support import Version
 from msgspec import Struct
 
-# Debian Policy 5.6.1 and 5.6.12; a name ends up on dpkg's command line.
+# Debian Policy 5.6.1 and 5.6.12; a name may become an argument of dpkg.
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 VERSION = re.compile(r"(?:[0-9]{1,9}:)?[A-Za-z0-9.+~-]+")
 
 
 class Relation(Struct, frozen=True):
-    """One alternative of a dependency: a name, perhaps a condition on its version, perhaps an architecture or `any`."""
+    """An alternative of a dependency.
+
+    It is a name, optionally with a condition on the version, and an architecture or `any`.
+    """
 
     name: str
     operator: str = ""
@@ -26,7 +29,7 @@ class Relation(Struct, frozen=True):
         return f"{name} ({self.operator} {self.version})" if self.operator else name
 
     def allows(self, version: str) -> bool:
-        """Tell whether a package of this version meets the condition."""
+        """Return whether a version meets the condition."""
         if not self.operator:
             return True
         if not VERSION.fullmatch(version) or not VERSION.fullmatch(self.version):
@@ -47,7 +50,10 @@ Group = tuple[Relation, ...]
 
 
 def relations(text: str) -> tuple[Group, ...]:
-    """Read a relation field (`Depends`, `Provides`, ...): groups of alternatives, in their order."""
+    """Return the groups of alternatives in a relation field.
+
+    The groups are in their order. Fields are `Depends`, `Provides`, and so on.
+    """
     groups = []
     for group in PkgRelation.parse_relations(text) if text.strip() else []:
         alternatives = []

@@ -1,7 +1,7 @@
-"""Signed files of package archives: what is in them, if a pinned key vouches for it.
+"""Signed files of package archives, verified by pinned keys.
 
-Keys are pinned by the fingerprint of their certificate, which is a hash of the key: it does not matter where the
-certificate itself comes from. OpenPGP is Sequoia's (https://github.com/wiktor-k/pysequoia).
+Keys are pinned by the fingerprint of their certificate. It is a hash of the key, so the source of the
+certificate does not matter. OpenPGP is Sequoia's (https://github.com/wiktor-k/pysequoia).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pysequoia import Cert, verify
 from reprobuild.errors import FetchError
 from reprobuild.infra.untrusted.regular_files import read_plain
 
-# Where Debian and Ubuntu keep the keys of their archives, and where apt(8) looks for those of others.
+# The directories of Debian's and Ubuntu's archive keys, and those where apt(8) looks for other keys.
 FOLDERS = (Path("/usr/share/keyrings"), Path("/etc/apt/keyrings"), Path("/etc/apt/trusted.gpg.d"))
 _LARGEST = 4 << 20  # bytes of a file of keys; Debian's has some 60 000
 _HINT = "put the archive's keys into /usr/share/keyrings (Debian's package of them ends in -keyring)"
@@ -26,9 +26,9 @@ class AptKeyring:
 
     Args:
         fingerprints: of the trusted certificates, in hex, any case.
-        folders: where files of keys lie (`*.gpg`, `*.asc`, `*.pgp`).
-        fetch: gives the certificate of a fingerprint from elsewhere; asked for those that no folder has, and only
-            when a signature needs one. It may raise `FetchError`.
+        folders: the directories of key files (`*.gpg`, `*.asc`, `*.pgp`).
+        fetch: returns the certificate of a fingerprint from elsewhere; called for those that no directory
+            has, and only when a signature needs one. It may raise `FetchError`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AptKeyring:
             if more and not self._complete():
                 break
             try:
-                # At least one good signature of a given certificate, or it raises (its documentation).
+                # It raises without a good signature of a given certificate (its documentation).
                 return verify(content, store=lambda _: list(self._certificates.values())).bytes or b""
             except Exception as err:  # it raises plain exceptions of every kind
                 why = str(err).strip().splitlines()[0] if str(err).strip() else why
@@ -73,7 +73,7 @@ class AptKeyring:
         )
 
     def _complete(self) -> bool:
-        """Fetch what the folders lack; tell whether something came."""
+        """Fetch missing certificates; return whether any arrived."""
         before = len(self._certificates)
         for fingerprint in sorted(self._pinned - set(self._certificates)):
             if self._fetch is None:
@@ -102,8 +102,11 @@ def _key_files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read(path: Path) -> list[Cert]:
-    """Return the certificates of a file; none of one that cannot be read: another may have the key."""
+    """Return the certificates of a file, or [] if unreadable.
+
+    Another file may have the key.
+    """
     try:
         return list(Cert.split_bytes(read_plain(path, _LARGEST)))
-    except Exception:  # as above; keyboxes and damaged files among them
+    except Exception:  # as above, including keyboxes and damaged files
         return []

@@ -1,7 +1,7 @@
-"""Package indexes of archives, as they are or were at a moment: signed, checked, and kept in the store.
+"""Signed package indexes of archives, present or past.
 
-https://wiki.debian.org/DebianRepository/Format. Whether an index has expired does not matter here: it is asked for as
-it was. Which moment it is of is in its signed text.
+https://wiki.debian.org/DebianRepository/Format. Indexes are kept in the store. An expired index is accepted
+here, because a past one is requested. Its signed text has its date.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _DAMAGED = "it is damaged or made to harm: try again, or name another address wi
 
 
 class SignedRelease(Struct, frozen=True, kw_only=True):
-    """What a signed `InRelease` says. `date` in seconds since 1970; `files` are sha256 and size by path."""
+    """The contents of a signed `InRelease`.
+
+    `date` is in seconds since 1970; `files` are sha256 and size by path.
+    """
 
     date: int
     names: tuple[str, ...]
@@ -45,7 +48,10 @@ class SignedRelease(Struct, frozen=True, kw_only=True):
 
 
 class ListedPackagesFile(Struct, frozen=True, kw_only=True):
-    """A `Packages` file that a signed text names, packed as its suffix says. Addresses may hold credentials."""
+    """A `Packages` file in a signed text, maybe compressed.
+
+    `packed` is its suffix. Addresses may hold credentials.
+    """
 
     uri: str
     address: str
@@ -62,9 +68,9 @@ class ArchiveIndexes:
     """The indexes of archives.
 
     Args:
-        net: how they come.
-        store: keeps them by sha256, and remembers what a past moment's `InRelease` was.
-        keyring: gives the keys of an archive.
+        net: the network client.
+        store: keeps them by sha256, and remembers the `InRelease` of a past moment.
+        keyring: returns the keys of an archive.
         architectures: in Debian's words, the image's own first.
     """
 
@@ -81,15 +87,15 @@ class ArchiveIndexes:
         self._architectures = architectures
 
     def at(self, archive: AptArchive, time: int | None = None) -> tuple[ListedPackagesFile, ...]:
-        """Return which indexes an archive has.
+        """Return the indexes of an archive.
 
         Args:
-            archive: which.
+            archive: the archive.
             time: seconds since 1970; None for an archive without a past.
 
         Raises:
             NotFoundError: it has none of its suites at that time.
-            FetchError: it cannot be reached, or what it sent is not signed, damaged, or of something else.
+            FetchError: it cannot be reached, or its answer is not signed, damaged, or of another suite.
         """
         url = archive.url.replace("{time}", identifier(time)) if time is not None else archive.url
         found = [
@@ -107,10 +113,12 @@ class ArchiveIndexes:
         )
 
     def read(self, listed: ListedPackagesFile) -> PackagesFile:
-        """Return an index, from the store or fetched and checked.
+        """Return an index, fetched and checked if it is missing.
+
+        The store keeps it.
 
         Raises:
-            FetchError: it cannot be had, or is not what its archive signed.
+            FetchError: it is not available, or differs from the signed one.
         """
         where = without_credentials(listed.address)
         if not self._store.has(listed.sha256):
@@ -124,7 +132,10 @@ class ArchiveIndexes:
         return PackagesFile(uri=without_credentials(listed.uri), content=content, automatic=listed.automatic)
 
     def _release(self, archive: AptArchive, url: str, pocket: str, time: int | None) -> SignedRelease | None:
-        """Return the signed text of a suite, or None where there is no such suite."""
+        """Return the signed text of a suite, or None.
+
+        None means that there is no such suite.
+        """
         address = f"{url}dists/{pocket}/InRelease"
         key = hashlib.sha256(f"signed\0{address}".encode()).hexdigest()
         known = self._store.recall(key) if time is not None else None  # the past does not change
@@ -139,7 +150,7 @@ class ArchiveIndexes:
         if archive.url not in self._keyrings:
             self._keyrings[archive.url] = self._keyring(archive)
         release = read_release(self._keyrings[archive.url].open(content, where), where)
-        if pocket.partition("/")[0] not in release.names:  # Debian's `buster/updates` calls itself buster
+        if pocket.partition("/")[0] not in release.names:  # Debian's `buster/updates` is named buster
             raise FetchError(
                 f"{where} is signed, and of another suite: {', '.join(release.names) or 'it does not say which'}",
                 hint="name the right address of that archive with `--service`",
@@ -170,10 +181,10 @@ class ArchiveIndexes:
 
 
 def read_release(text: bytes, where: str) -> SignedRelease:
-    """Read the signed text of a suite.
+    """Return the contents of a suite's signed text.
 
     Raises:
-        FetchError: it is not one.
+        FetchError: it is not such a text.
     """
     fields = Deb822(text.decode(errors="replace").splitlines())
     try:
@@ -189,7 +200,10 @@ def read_release(text: bytes, where: str) -> SignedRelease:
 
 
 def _names(suite: str, codename: str) -> tuple[str, ...]:
-    """Return what a suite calls itself. Ubuntu's pockets have one code name, and only their suite tells them apart."""
+    """Return the names of a suite.
+
+    Ubuntu's pockets have one code name, so only their suite distinguishes them.
+    """
     if suite.startswith(f"{codename}-"):
         return (suite,)
     return tuple(dict.fromkeys(name for name in (suite, codename) if name))
@@ -217,10 +231,10 @@ def unpack(data: bytes, packed: str, size: int, where: str) -> bytes:
 
 
 def identifier(time: int) -> str:
-    """Return a moment as the dated archives write it: `20240301T030400Z`."""
+    """Return a moment in the dated archives' form: `20240301T030400Z`."""
     return datetime.fromtimestamp(time, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 
 
 def instant(time: int) -> str:
-    """Return a moment for a person."""
+    """Return a moment as text for people."""
     return datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,1 +1,4 @@
-"""conda's packages and their channels: formats, this machine's configuration, and the only use of rattler."""
+"""Conda packages and channels: formats and configuration.
+
+This package contains the only use of rattler.
+"""

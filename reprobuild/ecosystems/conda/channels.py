@@ -1,4 +1,4 @@
-"""What the name of a channel means on this machine: addresses, in the order in which they are asked."""
+"""Addresses of conda channels on this machine, in order."""
 
 from __future__ import annotations
 
@@ -9,52 +9,58 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.conda.conda_config import Channels
 
-# Of an address that may lead out of the one above it.
+# Of an address that may lead out of its parent.
 _WINDING = re.compile(r"%|(^|/)\.\.?(/|$)")
 
 
 class Channel(Struct, frozen=True):
-    """One channel: `name` as conda shows it, and the address where this machine gets it."""
+    """A channel: conda's name for it, and its address here."""
 
     name: str
     url: str
 
 
 class ChannelResolver:
-    """The meaning of names of channels.
+    """The resolution of channel names to addresses.
 
     Args:
         channels: of this machine.
         public: the address of a channel of anaconda.org, with `{name}`.
         defaults: the same of Anaconda's own channels.
-        known: both as the world knows them, so that captured addresses are recognised.
+        known: the public forms of both, so that captured addresses are recognised.
     """
 
     def __init__(self, channels: Channels, public: str, defaults: str, known: tuple[str, ...]) -> None:
         self._channels, self._public, self._defaults, self._known = channels, public, defaults, known
 
     def of(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Channel]:
-        """Return where a package may come from, whose list tells its channel or none; see `withheld`.
+        """Return the possible channels of a package; see `withheld`.
 
         Args:
-            captured: a name (`conda-forge`, `pkgs/main`) or an address; None where the list tells none.
-            among: what the captured file says of the channels of its environment.
+            captured: a name (`conda-forge`, `pkgs/main`) or an address; None if the list has none.
+            among: the channels of the environment according to the captured file.
         """
         return [place for place in self._all(captured, among) if not self._is_foreign(place.url)]
 
     def withheld(self, captured: str | None, among: tuple[str, ...] = ()) -> list[str]:
-        """Return the folders of this machine that only the captured file names: those may be anybody's."""
+        """Return local directories that only the captured file names.
+
+        They are not trusted: they may belong to anyone.
+        """
         return [place.url for place in self._all(captured, among) if self._is_foreign(place.url)]
 
     def otherwise(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Channel]:
-        """Return where else to look for what is in none of these: `conda list` leaves the name of defaults out."""
+        """Return further channels, for a package found in no other.
+
+        `conda list` leaves the name of defaults out.
+        """
         if captured is not None or among:
             return []
         known = {place.url for place in self.of(None)}
         return [place for place in self._places("defaults") if place.url not in known]
 
     def name(self, url: str) -> str:
-        """Return the name of a channel at an address that everybody knows by one, else the address."""
+        """Return a channel's public name, else its address."""
         for template in (*self._known, self._public, self._defaults):
             above = template.partition("{name}")[0]
             if url.startswith(above) and url != above:
@@ -69,7 +75,10 @@ class ChannelResolver:
         return list({place.url: place for name in names for place in self._places(name)}.values())
 
     def _is_foreign(self, url: str) -> bool:
-        """Tell whether an address is of this machine's disk, and the configuration names neither it nor one above."""
+        """Return whether an address is local, but not configured.
+
+        Neither it nor a parent is in the configuration.
+        """
         if not url.lower().startswith("file:"):
             return False
         own = (
@@ -96,7 +105,7 @@ class ChannelResolver:
         if "://" in name:
             yield name
             return
-        # A channel that the user or the machine names by its address stands for the public one of this name.
+        # A channel that the user or the machine names by its address replaces the public one of this name.
         known = (*self._channels.order, *self._channels.multi.get("defaults", ()))
         if mirrors := [url for url in known if "://" in url and url.endswith(f"/{name}")]:
             yield from mirrors
@@ -109,7 +118,7 @@ class ChannelResolver:
             yield f"{alias}/{name}" if alias else self._public.format(name=name)
 
     def _mirrored(self, url: str, name: str) -> Iterator[str]:
-        """Yield the mirrors of an address, which stand in its place; else itself."""
+        """Yield the mirrors that replace an address, else the address."""
         found = False
         for key, several in self._channels.mirrors.items():
             if key == name or url == key or url.startswith(f"{key}/"):

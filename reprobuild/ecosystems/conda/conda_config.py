@@ -1,8 +1,9 @@
-"""Which conda channels this machine uses: the configuration of conda, mamba and rattler, read by their rules.
+"""This machine's conda channels, from conda, mamba and rattler.
 
-conda: https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/settings.html, and for the places
-https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/use-condarc.html; mamba reads the same files and
-`.mambarc`. rattler: https://rattler.prefix.dev (`mirrors`, `default-channels`), also of pixi.
+Their configuration is read by their own rules. conda:
+https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/settings.html, and for the places
+https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/use-condarc.html; mamba reads the same
+files and `.mambarc`. rattler: https://rattler.prefix.dev (`mirrors`, `default-channels`), also of pixi.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _HINT = "mend it, or ask conda itself: `conda config --show-sources`"
 
 
 class Channels(Struct, frozen=True, kw_only=True):
-    """Where this machine gets packages of conda; no address here has a credential.
+    """The configured conda channels; no address here has a credential.
 
-    `order` are the channels of an environment without a choice of its own, names or addresses. `multi` are names that
-    mean several. `custom` is {name: address above it}. `mirrors` is {address: those that stand for it}. `credentials`
-    are by address, and `tokens` is {address of a channel, or of what is above several: the same with its token}.
+    `order` are the default channels of an environment, names or addresses. `multi` are names that mean
+    several. `custom` is {name: parent address}. `mirrors` is {address: its replacements}. `credentials` are
+    by address, and `tokens` is {address of a channel, or a parent of several: the same with its token}.
     """
 
     order: tuple[str, ...] = ()
@@ -42,22 +43,22 @@ class Channels(Struct, frozen=True, kw_only=True):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Every address that is configured; mirrors are those that are asked."""
+        """Every configured address; of mirrors, the replacements."""
         several = (*self.multi.values(), *self.mirrors.values())
         named = (*self.order, self.alias, *self.custom.values(), *(one for more in several for one in more))
         return tuple(one for one in named if "://" in one)
 
 
 def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: Path = Path("/")) -> Channels:
-    """Read the configuration of this machine.
+    """Return the channel configuration of this machine.
 
     Args:
-        env: the user's environment; variables such as CONDA_CHANNELS count more than files.
-        decided: channels of the user's decision, which come first.
-        system: the root folder of the machine.
+        env: the user's environment; variables such as CONDA_CHANNELS outweigh files.
+        decided: channels of the user's override, put first.
+        system: the root directory of the machine.
 
     Raises:
-        LockError: a file is not what conda reads.
+        LockError: conda could not read a file.
     """
     found = _Found(env)
     for path in _files(env, system):
@@ -69,7 +70,10 @@ def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: P
 
 
 class _Found:
-    """The settings read so far: of lists the later come first, of others the last counts."""
+    """The settings read so far.
+
+    Of lists the later come first, of other settings the last counts.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -82,31 +86,31 @@ class _Found:
         self.tokens: dict[str, str] = {}
 
     def take(self, settings: Mapping[str, Any]) -> None:
-        """Take one file of conda's or mamba's."""
+        """Add a file of conda or mamba."""
         for name, kept in self.lists.items():
             self.lists[name] = list(dict.fromkeys((*_texts(settings.get(name)), *kept)))
         self.alias = str(settings.get("channel_alias") or self.alias)
         self.custom |= {name: str(url) for name, url in _table(settings, "custom_channels").items()}
         for name, several in _table(settings, "custom_multichannels").items():
             self.multi[name] = _texts(several)
-        for name, several in _table(settings, "mirrored_channels").items():  # mamba's
+        for name, several in _table(settings, "mirrored_channels").items():  # of mamba
             self.mirrors[name] = _texts(several)
 
     def variables(self) -> None:
-        """Take what conda reads from the environment."""
+        """Add the settings in environment variables."""
         names = {"CONDA_CHANNELS": "channels", "CONDA_DEFAULT_CHANNELS": "default_channels"}
         given = {setting: self._env.get(name, "") for name, setting in names.items()}
         self.take({setting: text.replace(",", " ").split() for setting, text in given.items()})
         self.alias = self._env.get("CONDA_CHANNEL_ALIAS") or self.alias
 
     def rattler(self, settings: Mapping[str, Any]) -> None:
-        """Take one file of rattler's or pixi's."""
+        """Add a file of rattler or pixi."""
         self.lists["channels"] += _texts(settings.get("default-channels"))
         for url, several in _table(settings, "mirrors").items():
             self.mirrors[url.rstrip("/")] = _texts(several)
 
     def channels(self, decided: Sequence[str]) -> Channels:
-        """Return them without credentials."""
+        """Return the channels without credentials."""
         multi = {name: tuple(map(self._clean, several)) for name, several in self.multi.items()}
         if self.lists["default_channels"]:
             multi["defaults"] = tuple(map(self._clean, self.lists["default_channels"]))
@@ -119,7 +123,10 @@ class _Found:
         )  # fmt: skip
 
     def _clean(self, text: str, below: str = "") -> str:
-        """Return a name or an address without its credentials, which are kept apart; variables are expanded."""
+        """Return a name or address expanded, and without credentials.
+
+        The credentials are kept separately; variables are expanded.
+        """
         text = Template(text.strip()).safe_substitute(self._env).rstrip("/")
         if "://" not in text:
             return text
@@ -133,7 +140,10 @@ class _Found:
 
 
 def _files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
-    """Yield the files of conda and mamba that are there, the least important first (conda/base/constants.py)."""
+    """Yield the files of conda and mamba, least important first.
+
+    The order is that of conda/base/constants.py.
+    """
     home = Path(env["HOME"]) if env.get("HOME") else None
     folders = [system / "etc/conda", system / "var/lib/conda"]
     roots = [env.get("MAMBA_ROOT_PREFIX"), env.get("CONDA_ROOT")]

@@ -1,4 +1,7 @@
-"""Unpacked packages of conda, linked into a prefix by rattler; conda's own records of them, the same everywhere."""
+"""Links of unpacked conda packages into a prefix, by rattler.
+
+Conda's own records of them are made the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.python import CondaPackage
 
 _HINT = "leave the package out with `--drop NAME`, or get it from where it was published"
-# Where rattler's records name this machine, its cache and its way of linking.
+# Fields of rattler's records about this machine, its cache and its way of linking.
 _MACHINE = ("extracted_package_dir", "link", "requested_specs", "requested_spec", "package_tarball_full_path")
 
 
 class Linked(Struct, frozen=True, kw_only=True):
-    """A package to link: what the lock says, and what it says of itself."""
+    """A package to link: its lock entry, and its index."""
 
     package: CondaPackage
     index: IndexJson
@@ -32,25 +35,28 @@ _LARGEST_RECORD = 64 << 20  # of a package with some hundred thousand files
 
 
 def stem(filename: str) -> str:
-    """Return a package's file name without its ending, by which rattler calls its folder."""
+    """Return a file name without its ending.
+
+    Rattler names the package's directory by it.
+    """
     return next(filename.removesuffix(end) for end in ENDINGS if filename.endswith(end))
 
 
 def link(
     packages: Sequence[Linked], cache: Path, prefix: Path, target: str, platform: str, scratch: Path
 ) -> None:
-    """Link packages into an empty prefix. No script of theirs is run.
+    """Link packages into an empty prefix, without running their scripts.
 
     Args:
         packages: in any order.
-        cache: has each of them, checked, in the folder of its stem.
-        prefix: the folder of the environment.
-        target: the prefix that its files are to name.
-        platform: conda's word, `linux-64`.
-        scratch: an empty folder of this run.
+        cache: has each of them, checked, in the directory of its stem.
+        prefix: the directory of the environment.
+        target: the prefix that its files will name.
+        platform: conda's name, `linux-64`.
+        scratch: an empty directory of this run.
 
     Raises:
-        BuildError: rattler cannot.
+        BuildError: rattler fails.
     """
     ordered = sorted(packages, key=lambda one: one.package.file.filename)
     job = {
@@ -65,8 +71,8 @@ def link(
         "prefix": str(prefix), "target": target, "cache": str(cache), "platform": platform,
     }  # fmt: skip
     ask({"link": job}, scratch, "link the packages of conda")
-    (prefix / "CACHEDIR.TAG").unlink()  # for programs that make backups
-    shutil.rmtree(prefix / "__clobbers__", ignore_errors=True)  # what lost where two packages have one file
+    (prefix / "CACHEDIR.TAG").unlink()  # for backup programs
+    shutil.rmtree(prefix / "__clobbers__", ignore_errors=True)  # files that another package's files replaced
     records = {one.package.file.filename: one for one in ordered}
     for path in sorted((prefix / "conda-meta").glob("*.json")):
         written = json.loads(read_plain(path, _LARGEST_RECORD))
@@ -75,7 +81,9 @@ def link(
 
 
 def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
-    """Let rattler do a job, in a process of its own; `scratch` is its working folder and its home.
+    """Run a job of rattler in its own process.
+
+    `scratch` is its working directory and its home.
 
     Raises:
         BuildError: it failed, or ended without an answer.
@@ -96,16 +104,16 @@ def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
 
 
 def record(written: dict[str, Any], package: CondaPackage) -> bytes:
-    """Return conda's record of a package (`conda-meta/*.json`) as it is the same on every machine.
+    """Return conda's record of a package (`conda-meta/*.json`), machine-independent.
 
-    Files of a package that another one's lie over are not among its files.
+    Files that another package's file replaces are not among its files.
     """
     kept = {key: value for key, value in written.items() if key not in _MACHINE}
     kept |= {
         "url": package.file.url, "channel": package.channel, "fn": package.file.filename,
         "sha256": package.file.sha256, "size": package.file.size,
         "files": sorted(path for path in written["files"] if not path.startswith("__clobbers__/")),
-        # conda wants the field; 1 are hard links, which is its own default.
+        # conda requires the field; 1 means hard links, its own default.
         "link": {"source": "", "type": 1},
     }  # fmt: skip
     kept["paths_data"] = {

@@ -1,7 +1,9 @@
-"""What a package of conda says of itself, and its files; everything is checked before rattler sees a byte.
+"""Metadata and files of a conda package.
 
-Formats: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html, and for `.conda`
-https://github.com/conda/ceps/blob/main/cep-0035.md. `.conda` is a zip with two tars in it, compressed by zstd.
+Everything is checked before rattler reads a byte. Formats:
+https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html, and for `.conda`
+https://github.com/conda/ceps/blob/main/cep-0035.md. `.conda` is a zip with two tars in it, compressed by
+zstd.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _NAME = re.compile(
     r"(?P<name>[a-z0-9_][a-z0-9_.-]*)-(?P<version>[0-9A-Za-z_.+!]+)-(?P<build>[0-9A-Za-z_.+]+)"
 )
 ENDINGS = (".conda", ".tar.bz2")
-# What damaged archives can raise, beside what tars and zips do.
+# Errors of damaged archives, beside those of tars and zips.
 UNREADABLE = (*tars.UNREADABLE, *zips.UNREADABLE, zstandard.ZstdError, OSError)
 _DISTRIBUTION = re.compile(
     r"(?:lib/python3\.\d+/)?site-packages/(?P<name>[^/-]+)-(?P<version>[^/-]+)(?:-py3\.\d+)?\.(?:dist|egg)-info"
@@ -42,7 +44,7 @@ T = TypeVar("T")
 
 
 class IndexJson(Struct, frozen=True, kw_only=True):
-    """The part of `info/index.json` that is used; conda writes more."""
+    """The used part of `info/index.json`; conda writes more."""
 
     name: CondaName
     version: CondaName
@@ -54,12 +56,18 @@ class IndexJson(Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str | None:
-        """For every platform: `python` or `generic`; else None. `true` was an older word for the latter."""
+        """The kind for every platform: `python` or `generic`; else None.
+
+        `true` was an older word for the latter.
+        """
         return self.noarch if isinstance(self.noarch, str) else "generic" if self.noarch else None
 
 
 class PathRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file of `info/paths.json`. `path_type` is `hardlink`, `softlink` or `directory`."""
+    """A file of `info/paths.json`.
+
+    `path_type` is `hardlink`, `softlink` or `directory`.
+    """
 
     path: TreePath = msgspec.field(name="_path")
     path_type: Word
@@ -77,7 +85,7 @@ class Paths(Struct, frozen=True, kw_only=True):
 
 
 class Noarch(Struct, frozen=True, kw_only=True):
-    """What `info/link.json` says of a package for every platform."""
+    """The part of `info/link.json` for platform-independent packages."""
 
     type: Word
     entry_points: tuple[Line, ...] = ()
@@ -91,10 +99,11 @@ class Linking(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What a package says of itself.
+    """The facts that a package states of itself.
 
-    `distributions` are those of Python that it brings, {name: version} as the folders of their metadata are called.
-    `scripts` are the kinds of scripts that conda would run (`post-link`, `pre-link`); `paths` where its files go.
+    `distributions` are its Python distributions, {name: version} from the directory names of their metadata.
+    `scripts` are the kinds of scripts that conda would run (`post-link`, `pre-link`); `paths` are the paths
+    of its files.
     """
 
     index: IndexJson
@@ -104,17 +113,20 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 def split_filename(filename: str) -> tuple[str, str, str] | None:
-    """Return (name, version, build) of a package's file name; None for what is none."""
+    """Return (name, version, build) of a package's file name.
+
+    The result is None for any other name.
+    """
     stem = next((filename.removesuffix(end) for end in ENDINGS if filename.endswith(end)), None)
     match = _NAME.fullmatch(stem) if stem else None
     return (match["name"], match["version"], match["build"]) if match else None
 
 
 def read_facts(path: Path, filename: str) -> Facts:
-    """Read what a package says of itself, and see that it is what its file is called.
+    """Return a package's facts, checked against its file name.
 
     Raises:
-        BuildError: it is damaged, hostile, or another package.
+        BuildError: it is damaged, malicious, or another package.
     """
     origin = f"the package {filename}"
     found = read_info(path, filename, ("index.json", "paths.json", "files"))
@@ -137,12 +149,12 @@ def read_facts(path: Path, filename: str) -> Facts:
 
 
 def activated_variables(path: Path, filename: str, facts: Facts) -> set[str]:
-    """Return the names of variables that a package's scripts set when its environment is activated.
+    """Return the variables that a package's activation scripts set.
 
-    They are read, not run: the values are those that were captured.
+    The scripts are read, not run: the values are those that were captured.
 
     Raises:
-        BuildError: the archive is damaged or hostile.
+        BuildError: the archive is damaged or malicious.
     """
     found: set[str] = set()
     origin = f"the package {filename}"
@@ -157,10 +169,10 @@ def activated_variables(path: Path, filename: str, facts: Facts) -> set[str]:
 
 
 def decode(found: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
-    """Return one document of `info/`.
+    """Return a document of `info/`.
 
     Raises:
-        BuildError: it is absent, or not what conda writes.
+        BuildError: it is absent, or not in conda's format.
     """
     if name not in found:
         raise BuildError(f"{origin} has no info/{name}", hint=HOSTILE)
@@ -171,10 +183,12 @@ def decode(found: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
 
 
 def lines_of(found: dict[str, bytes], name: str, origin: str) -> list[str]:
-    """Return the lines of one text of `info/`, none where it is absent.
+    """Return the lines of a text of `info/`.
+
+    The result is empty if the text is absent.
 
     Raises:
-        BuildError: it is not UTF-8, as nothing is that conda writes.
+        BuildError: it is not UTF-8, unlike all texts of conda.
     """
     try:
         return found.get(name, b"").decode().splitlines()
@@ -183,10 +197,10 @@ def lines_of(found: dict[str, bytes], name: str, origin: str) -> list[str]:
 
 
 def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the files of `info/` of these names, without the others.
+    """Return the files of `info/` with these names.
 
     Raises:
-        BuildError: the archive is damaged or hostile.
+        BuildError: the archive is damaged or malicious.
     """
     found: dict[str, bytes] = {}
     origin = f"the package {filename}"
@@ -196,7 +210,7 @@ def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, by
                 name = info.name.removeprefix("info/")
                 if name in names and name != info.name:
                     found[name] = _small(tar, info, origin)
-                if found.keys() >= _ENOUGH:  # what follows may be gigabytes
+                if found.keys() >= _ENOUGH:  # the rest may be gigabytes
                     return found
     return found
 
@@ -210,10 +224,12 @@ def _small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path, filename: str, *, only_info: bool = False) -> Iterator[list[tarfile.TarFile]]:
-    """Give the tars of a package, to be read one after the other; of a `.conda` file two, or the first alone.
+    """Yield the tars of a package, for reading in order.
+
+    A `.conda` file has two, or only the first is yielded.
 
     Raises:
-        BuildError: it is no package, or damaged; also for what is raised while they are read.
+        BuildError: it is not a package, or damaged; also for errors while the tars are read.
     """
     origin = f"the package {filename}"
     try:
@@ -245,10 +261,12 @@ def _streams(path: Path, filename: str, origin: str, *, only_info: bool) -> Iter
 
 
 def checked(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a package's tar, of the kinds that packages have, none with a name that leads out.
+    """Yield the members of a package's tar, checked.
+
+    They have the kinds of conda packages, and no name leads out.
 
     Raises:
-        BuildError: see `guard.tars.members`; or one is a device, or its name is unsafe.
+        BuildError: see `untrusted.tars.members`; or a member is a device, or its name is unsafe.
     """
     for info in tars.members(tar, origin, packed=packed):
         info.name = info.name.removeprefix("./").rstrip("/") or "."
@@ -263,5 +281,5 @@ def checked(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.
 
 
 def as_json(value: Any) -> bytes:
-    """Return the JSON of a document of `info/`, the same for the same value."""
+    """Return the deterministic JSON of a document of `info/`."""
     return msgspec.json.encode(value, order="deterministic")

@@ -1,9 +1,11 @@
-"""The only use of rattler, in a process of its own: where rattler panics it ends the process, without an exception.
+"""The only use of rattler, in a separate process.
+
+A panic of rattler ends the process without an exception.
 
     python -c "from reprobuild.ecosystems.conda.rattler_worker import main; main()" < JOB > ANSWER
 
-Both are JSON. A job is {"link": {...}} or {"find": {...}}; the answer is {"done": ...} or {"error": text}. This file
-imports only the standard library and rattler. API: https://conda.github.io/rattler/py-rattler/
+Both are JSON. A job is {"link": {...}} or {"find": {...}}; the answer is {"done": ...} or {"error": text}.
+This file imports only the standard library and rattler. API: https://conda.github.io/rattler/py-rattler/
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ import os
 import sys
 from typing import Any
 
-# What is not in the folder is nowhere: this name never has an address (RFC 2606).
+# A package missing in the directory is unavailable: this name never has an address (RFC 2606).
 NOWHERE = "https://channel.invalid/"
 
 
 def main() -> None:
-    """Do the job of standard input, and answer on standard output."""
+    """Run the job on standard input, and print its answer."""
     job = json.load(sys.stdin)
     try:
         answer: dict[str, Any] = {"done": None}
@@ -33,13 +35,13 @@ def main() -> None:
         answer = {"error": f"{type(err).__name__}: {err}"}
     json.dump(answer, sys.stdout)
     sys.stdout.flush()
-    os._exit(0)  # its threads live on, and some processes crashed while Python was taken down around them
+    os._exit(0)  # its threads continue, and some processes crashed while Python was shut down around them
 
 
 def link(packages: list[dict[str, Any]], prefix: str, target: str, cache: str, platform: str) -> None:
-    """Link packages that lie unpacked in `cache`, each in a folder of its file's stem, into the folder `prefix`.
+    """Link packages, unpacked in `cache`, into the directory `prefix`.
 
-    Their files name `target` as the prefix.
+    Each package is in a directory named by its file's stem. Their files name `target` as the prefix.
     """
     import rattler
 
@@ -60,7 +62,10 @@ def link(packages: list[dict[str, Any]], prefix: str, target: str, cache: str, p
 
 
 def find(file: str, channel: str, subdir: str, names: list[str]) -> list[dict[str, Any]]:
-    """Return the records of a repodata.json for packages of these names. Only those are parsed."""
+    """Return the records of packages in a repodata.json.
+
+    They are selected by name, and only these are parsed.
+    """
     import rattler
 
     found = []

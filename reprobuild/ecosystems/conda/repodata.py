@@ -1,7 +1,8 @@
-"""What a channel has of a package: its repodata, brought to the disk, and only the wanted names of it parsed.
+"""The packages of a channel, from its repodata.
 
-conda-forge's has hundreds of megabytes: it is never in our memory. Formats:
-https://github.com/conda/ceps/blob/main/cep-0036.md; `.zst` is the same, compressed.
+The file is fetched to the disk, and only the wanted names are parsed. conda-forge's has hundreds of
+megabytes: it is never in our memory. Formats: https://github.com/conda/ceps/blob/main/cep-0036.md; `.zst` is
+the same, compressed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _HINT = "the channel is broken, or no channel; name another with `--channel URL`
 
 
 class RepodataEntry(Struct, frozen=True, kw_only=True):
-    """One package of a channel; `sha256` and `md5` may be empty where the channel does not tell them."""
+    """A package of a channel.
+
+    `sha256` and `md5` may be empty if the channel does not state them.
+    """
 
     filename: FileName
     version: CondaName
@@ -38,10 +42,10 @@ class RepodataEntry(Struct, frozen=True, kw_only=True):
 
 
 class Repodata:
-    """The lists of channels, each brought once.
+    """The package lists of channels, each fetched once.
 
     Args:
-        net: how they come.
+        net: the network client.
         folder: of this run, on a disk with room for them.
     """
 
@@ -50,13 +54,15 @@ class Repodata:
         self._files: dict[str, Path | None] = {}
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], tuple[RepodataEntry, ...]] = {}
-        self._lost: dict[str, FetchError] = {}  # by channel, which is asked no more
+        self._lost: dict[str, FetchError] = {}  # by channel; it is not queried again
 
     def load(self, channel: str, subdir: str, names: set[str]) -> None:
-        """Look up packages, so that `of` knows them; many at once cost as much as one.
+        """Look up packages, so that `of` knows them.
+
+        Many at once cost as much as one.
 
         Raises:
-            FetchError: the list cannot be had, or is none.
+            FetchError: the list is not available, or not valid.
         """
         with self._guard:
             if channel in self._lost:
@@ -88,16 +94,16 @@ class Repodata:
             self._found[url, name] = tuple(sorted(mine, key=lambda one: one.filename))
 
     def of(self, channel: str, subdir: str, name: str) -> tuple[RepodataEntry, ...]:
-        """Return the packages of one name that a channel has.
+        """Return the packages of one name in a channel.
 
         Raises:
-            FetchError: the list cannot be had, or is none.
+            FetchError: the list is not available, or not valid.
         """
         self.load(channel, subdir, {name})
         return self._found[f"{channel}/{subdir}", name]
 
     def _bring(self, url: str, file: Path) -> Path | None:
-        """Bring the list of a subdir; None where the channel has none."""
+        """Fetch the list of a subdir; return None if missing."""
         packed = file.with_suffix(".zst")
         with contextlib.suppress(NotFoundError):
             self._net.download(f"{url}/repodata.json.zst", packed)
@@ -112,7 +118,10 @@ class Repodata:
 
 
 def _listed(entry: dict[str, str | int]) -> RepodataEntry | None:
-    """Return one package of a channel; None for an odd entry, which loses no other."""
+    """Return a channel's package, or None if it is odd.
+
+    An odd entry must not hide the others.
+    """
     try:
         return msgspec.convert(entry, type=RepodataEntry)
     except msgspec.ValidationError:

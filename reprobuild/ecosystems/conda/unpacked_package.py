@@ -1,7 +1,8 @@
-"""An unpacked package, checked and described anew, so that rattler only reads what was written here.
+"""Checks of an unpacked package, and its new description.
 
-What rattler (0.28) does not check, seen in tests/conda/test_hostile.py: the hash of a package that comes from the disk;
-a row of paths.json whose file is a link, which it reads through, to any file of this machine; names that lead out.
+Rattler then reads only metadata that was written here. Rattler (0.28) does not check the following, seen in
+tests/conda/test_hostile.py: the hash of a package that comes from the disk; a row of paths.json whose file is
+a link, which it reads through, to any file of this machine; names that lead out.
 """
 
 from __future__ import annotations
@@ -34,33 +35,38 @@ from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.regular_files import open_plain
 
 _MOST_INFO = 64 << 20
-# conda_build/post.py: what packages of 2012 to 2016 without a placeholder of their own mean.
+# conda_build/post.py: the meaning of packages of 2012 to 2016 without a placeholder of their own.
 _OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
 _ENTRY_POINT = re.compile(
     r"\s*(?P<name>[A-Za-z0-9_][\w.-]*)\s*=\s*[A-Za-z_][\w.]*\s*(:\s*[A-Za-z_][\w.]*)?\s*"
 )
-# What rattler itself writes in a prefix; `__clobbers__` holds files of which another package has the place.
+# Rattler's own files in a prefix; `__clobbers__` holds files replaced by those of another package.
 _OURS = re.compile(r"conda-meta(/[^/]*\.json|/history)?|info(/.*)?|__clobbers__(/.*)?|CACHEDIR\.TAG")
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
-    """A package in a folder, ready to be linked. `places` are {path in the prefix: what is there}."""
+    """A package in a directory, ready for linking.
+
+    `places` are {path in the prefix: its path type}.
+    """
 
     index: IndexJson
     places: dict[str, str]
 
 
 def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
-    """Check the files of an unpacked package, and replace its `info` by what was checked.
+    """Check an unpacked package, and replace its `info`.
+
+    The new `info` has only checked content.
 
     Args:
-        folder: where it was unpacked.
-        filename: what the user knows it by.
+        folder: the directory of the unpacked package.
+        filename: the package's name for the user.
         target: the prefix that its files will name.
         python: the `X.Y` of the environment, for packages of Python that fit every one.
 
     Raises:
-        BuildError: it is hostile or damaged.
+        BuildError: it is malicious or damaged.
     """
     origin = f"the package {filename}"
     documents = dict(_documents(folder, origin))
@@ -99,7 +105,9 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
 
 
 def check_together(packages: Mapping[str, Unpacked]) -> None:
-    """Refuse packages of which one puts a file or link where another has a folder: it would lead elsewhere.
+    """Refuse packages with a file in place of another's directory.
+
+    A link there would lead elsewhere.
 
     Raises:
         BuildError: with both names.
@@ -122,7 +130,7 @@ def check_together(packages: Mapping[str, Unpacked]) -> None:
 
 
 def _documents(folder: Path, origin: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the facts of a package; none of them is a link."""
+    """Yield (name, content) of a package's metadata; links are refused."""
     if (folder / "info").is_symlink():
         raise BuildError(f"{origin} has a link in the place of its facts", hint=HOSTILE)
     for name in ("index.json", "paths.json", "link.json", "files", "has_prefix"):
@@ -139,7 +147,10 @@ def _documents(folder: Path, origin: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _listed(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
-    """Return the rows of `paths.json`, or for packages from before it those of `files` and `has_prefix`."""
+    """Return the rows of `paths.json`, or of older files.
+
+    Packages from before it have `files` and `has_prefix`.
+    """
     if "paths.json" in documents:
         return decode(documents, "paths.json", Paths, origin).paths
     prefixed: dict[str, dict[str, Any]] = {}
@@ -154,7 +165,10 @@ def _listed(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
 
 
 def _row(row: PathRow, folder: Path, target: str, origin: str) -> PathRow:
-    """Return a row as the file itself is: what is a link is called so, and no prefix is written into it."""
+    """Return a row corrected by the file itself.
+
+    A link is recorded as a link, and no prefix is written into it.
+    """
     check_path(row.path, origin)
     try:
         mode = (folder / row.path).lstat().st_mode
@@ -185,7 +199,7 @@ def _check_placeholder(row: PathRow, target: str, origin: str) -> None:
 
 
 def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None:
-    """Refuse links that lead out of the prefix from their place in it, and rows below links."""
+    """Refuse links that leave the prefix, and rows below links."""
     folders = {above for place, row in rows.items() for above in _above(place, row)}
     real: set[str] = {""}
     for place, row in rows.items():
@@ -207,7 +221,10 @@ def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None
 
 
 def _above(place: str, row: PathRow) -> Iterator[str]:
-    """Yield the folders that a row needs, the prefix among them as the empty path."""
+    """Yield the directories that a row needs.
+
+    The prefix is among them as the empty path.
+    """
     yield from (place,) if row.path_type == "directory" else ()
     while place:
         place = posixpath.dirname(place)
@@ -215,10 +232,10 @@ def _above(place: str, row: PathRow) -> Iterator[str]:
 
 
 def _stays(folder: str, target: str, folders: Collection[str]) -> bool:
-    """Tell whether a link in a folder of the prefix leads to a place in the prefix, as the kernel follows it.
+    """Return whether a link in the prefix leads inside it.
 
-    `..` behind another link leads to where that link leads, so it counts behind folders of the package alone; that no
-    other package has a link there is seen by `check_together`.
+    It is followed as the kernel does. `..` after another link leads to the target of that link, so it counts
+    only after directories of the package; `check_together` makes sure that no other package has a link there.
     """
     place = folder
     for step in target.split("/"):
@@ -232,7 +249,10 @@ def _stays(folder: str, target: str, folders: Collection[str]) -> bool:
 
 
 def _place(path: str, python: str) -> str:
-    """Return where a file of a package for every Python goes: https://github.com/conda/ceps/blob/main/cep-0020.md."""
+    """Return the installed path of a noarch package's file.
+
+    https://github.com/conda/ceps/blob/main/cep-0020.md
+    """
     if path.startswith("site-packages/"):
         return f"lib/python{python}/{path}"
     return f"bin/{path.removeprefix('python-scripts/')}" if path.startswith("python-scripts/") else path

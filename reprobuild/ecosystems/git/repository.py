@@ -1,7 +1,8 @@
-"""Git, for reading only: commits, trees and patches, in a private bare repository.
+"""A private bare git repository for reading commits and trees.
 
-Nothing is ever checked out, so no hook, filter or attribute of a hostile repository runs; the user's
-repositories are never written to. Ids: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
+It reads patches, too. There is never a checkout, so no hook, filter or attribute of an untrusted repository
+runs; the user's repositories are never written to. Ids:
+https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _QUIET = {
 # A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
 # local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
 _CONFIG = "[safe]\n\tdirectory = *\n"
-_LISTING = 128 << 20  # bytes of what git writes, but for the files of a tree
+_LISTING = 128 << 20  # bytes of git's output, except the files of a tree
 AT_ONCE = 64 << 20  # bytes of files in memory
-_HEADER = 128  # git's line before each of them, and the end of line behind it
+_HEADER = 128  # git's line before each file, and the end of line after it
 
 _COMMITS, _PATHS = 500, 50  # that are compared with a diff
 
@@ -41,7 +42,10 @@ _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
 class Blob(Struct, frozen=True, kw_only=True):
-    """One path of a git tree: mode (`100644`, `100755`, `120000`, `160000`), object id, path, bytes (of `sized`)."""
+    """A path of a git tree.
+
+    It has a mode (`100644`, `100755`, `120000`, `160000`), object id, path, and size in bytes (from `sized`).
+    """
 
     mode: str
     id: str
@@ -50,16 +54,19 @@ class Blob(Struct, frozen=True, kw_only=True):
 
 
 class Room:
-    """What the lists of the trees that become one tree may still have: rows, folders among them, and bytes."""
+    """The remaining bounds of the lists that form one tree.
+
+    They bound rows, including directories, and bytes.
+    """
 
     def __init__(self) -> None:
         self._rows, self.size = MOST_MEMBERS, _LISTING
 
     def take(self, listing: bytes, above: str) -> None:
-        """Count a list, whose paths go below the folder `above`.
+        """Count a list whose paths go below the directory `above`.
 
         Raises:
-            LockError: there is no room for it.
+            LockError: a bound is exceeded.
         """
         rows = listing.count(b"\0")
         self._rows -= rows
@@ -73,11 +80,11 @@ class Room:
 
 
 class GitRepository:
-    """A private bare repository in a scratch folder.
+    """A private bare repository in a scratch directory.
 
     Args:
-        folder: an empty folder that is the caller's to remove.
-        env: the user's environment; used for fetching (its credentials), never for anything else.
+        folder: an empty directory that the caller removes.
+        env: the user's environment; used only for fetching (its credentials).
     """
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
@@ -104,12 +111,14 @@ class GitRepository:
         )  # fmt: skip
 
     def fetch_local(self, path: Path) -> None:
-        """Take every ref of a bundle or a repository on the disk."""
+        """Fetch every ref of a local bundle or repository."""
         place = str(path.absolute())
         program.fetch(self._bare, place, "+refs/*:refs/from/*", purpose=f"read {path}", env=self._env)
 
     def fetch_remote(self, url: str, revision: str, *, configured: bool = False) -> None:
-        """Take one commit from a remote, or all branches and tags where the remote refuses single commits.
+        """Fetch one commit from a remote, or all refs.
+
+        All branches and tags are fetched if the remote refuses single commits.
 
         Args:
             url: its address.
@@ -118,7 +127,7 @@ class GitRepository:
 
         Raises:
             LockError: the address leads to a program that is not git's own.
-            EngineError: it cannot be had, or the remote is silent.
+            EngineError: it is not available, or the remote is silent.
         """
         program.check_address(url, LockError)
         try:
@@ -127,7 +136,7 @@ class GitRepository:
                 purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
             )  # fmt: skip
         except proc.ProcessFailedError as err:
-            if program.TOO_SLOW in err.stderr:  # it would be as slow again
+            if program.TOO_SLOW in err.stderr:  # another try would be as slow
                 raise
             program.fetch(
                 self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
@@ -135,10 +144,12 @@ class GitRepository:
             )  # fmt: skip
 
     def commit(self, revision: str, *, refs: bool = True) -> str | None:
-        """Return the full id of the commit that a revision names, or None when it is not there.
+        """Return the full id of a revision's commit, or None.
+
+        None means that it is not there.
 
         Args:
-            revision: a commit's id (may be abbreviated), a tag or a branch of what was fetched.
+            revision: a commit's id (may be abbreviated), a tag or a branch of the fetched refs.
             refs: it may be a tag or a branch.
         """
         names = [revision] if _ID.fullmatch(revision) else []
@@ -156,7 +167,7 @@ class GitRepository:
         return None
 
     def has(self, revision: str) -> bool:
-        """Tell whether an object is here."""
+        """Return whether the repository has an object."""
         try:
             self._git("cat-file", "-e", revision, purpose="look for an object")
         except proc.ProcessFailedError:
@@ -164,26 +175,30 @@ class GitRepository:
         return True
 
     def lacking(self, oids: Sequence[str]) -> list[str]:
-        """Return those of some objects that are not here."""
+        """Return the missing objects among some."""
         stdin, most = program.asked_for(oids)
         words = ("cat-file", "--batch-check=%(objectname)")
         return program.lacking(self._git(*words, purpose="look for objects", stdin=stdin, most=most))
 
     def unpack(self, pack: bytes) -> None:
-        """Take the objects of a bundle's pack, which may be deltas of objects that are here."""
+        """Add the objects of a bundle's pack.
+
+        They may be deltas of objects that are here.
+        """
         self._git("index-pack", "--stdin", "--fix-thin", purpose="unpack a bundle", stdin=pack)
 
     def mark_shallow(self, commits: Sequence[str]) -> None:
-        """Note commits whose parents nobody has: https://git-scm.com/docs/shallow."""
+        """Record commits without available parents: https://git-scm.com/docs/shallow."""
         if commits:
             path = self._folder / "git" / "shallow"
             known = path.read_text() if path.exists() else ""
             path.write_text(known + "".join(f"{commit}\n" for commit in commits))
 
     def trees_of(self, revisions: Sequence[str]) -> list[str]:
-        """Return the ids of commits' trees, once every object that the commits lead to has been found here.
+        """Return the tree ids of commits, after a completeness check.
 
-        Git walks each object once, however many commits lead to it.
+        Every object reachable from the commits must be here. Git walks each object once, however many commits
+        lead to it.
         """
         request = "".join(f"{revision}\n" for revision in revisions).encode()
         purpose = "look for missing objects"
@@ -193,10 +208,13 @@ class GitRepository:
         return self._git(*words, purpose="read commits", stdin=request).decode().splitlines()
 
     def write_tree(self, blobs: Sequence[Blob]) -> str:
-        """Return the id of a new tree of some files; no two have one path."""
+        """Return the id of a new tree of some files.
+
+        Each path must be unique.
+        """
         env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
         self._git("read-tree", "--empty", purpose="begin a tree", env=env)
-        # Git appends a row that comes last in its order, and moves all others for one that does not.
+        # Git appends a row that is last in its order, and moves all others for one that is not.
         named = [(blob.path.encode("utf-8", "surrogateescape"), blob) for blob in blobs]
         rows = sorted(named, key=itemgetter(0))
         request = b"".join(f"{blob.mode} {blob.id}\t".encode() + path + b"\0" for path, blob in rows)
@@ -204,7 +222,7 @@ class GitRepository:
         return self._git("write-tree", purpose="write a tree", env=env).decode().strip()
 
     def commit_time(self, commit: str) -> int:
-        """Return the committer's date, seconds since 1970."""
+        """Return the committer's date, in seconds since 1970."""
         return int(self._git("show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"))
 
     def blobs(self, tree: str, room: Room | None = None, above: str = "") -> list[Blob]:
@@ -212,14 +230,14 @@ class GitRepository:
 
         Args:
             tree: its id.
-            room: for this list among others; git is ended where it writes more, and too many rows are not read.
-            above: a folder, with `/` at its end, in which the paths are to be.
+            room: for this list among others; git is ended if it writes more, and too many rows are not read.
+            above: a directory, with `/` at its end, prefixed to the paths.
 
         Raises:
-            LockError: there is no room.
+            LockError: a bound of `room` is exceeded.
             EngineError: the list is too long.
         """
-        # The folders are listed, too, since a small tree may have any number of empty ones.
+        # The directories are listed, too, since a small tree may have any number of empty ones.
         words = ("ls-tree", "-r", "-t", "-z", "--full-tree", tree)
         out = self._git(*words, purpose="list a tree", most=room.size if room else _LISTING)
         if room:
@@ -233,7 +251,10 @@ class GitRepository:
         return sorted(found, key=lambda blob: blob.path)
 
     def sized(self, blobs: Sequence[Blob]) -> list[Blob]:
-        """Return blobs with their sizes; a submodule, whose commit is elsewhere, has none."""
+        """Return blobs with their sizes.
+
+        A submodule, whose commit is elsewhere, has size 0.
+        """
         ids = dict.fromkeys(blob.id for blob in blobs if blob.mode != "160000")
         request = "".join(f"{id_}\n" for id_ in ids).encode()
         words = ("cat-file", "--batch-check=%(objectsize)", "--buffer")
@@ -242,14 +263,14 @@ class GitRepository:
         return [replace(blob, size=sizes.get(blob.id, 0)) for blob in blobs]
 
     def packed(self) -> int:
-        """Return how many bytes the objects have on the disk."""
+        """Return the size of the objects on disk, in bytes."""
         folder = self._bare / "objects"
         return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
     def apply(self, commit: str, patch: bytes, name: str, strip: int = 1) -> str:
-        """Return the tree id of the commit with a patch applied.
+        """Return the tree id of a commit with a patch.
 
-        `strip` is the number of leading folders in the patch's paths that are not the repository's.
+        `strip` is the number of leading directories in the patch's paths that are not the repository's.
 
         Raises:
             LockError: the patch does not apply.
@@ -277,7 +298,10 @@ class GitRepository:
         return self._git("write-tree", purpose="write the patched tree", env=env).decode().strip()
 
     def applies(self, commit: str, patch: bytes, strip: int, *options: str) -> bool:
-        """Tell whether git would apply a patch to a commit under other rules; nothing is kept."""
+        """Return whether a patch would apply under other rules.
+
+        The result is discarded.
+        """
         env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "trial")}
         self._git("read-tree", commit, purpose="read the commit", env=env)
         words = ("apply", "--cached", "--check", f"-p{strip}", *options, "-")
@@ -288,7 +312,10 @@ class GitRepository:
         return True
 
     def commit_with(self, blob: str, path: str) -> str | None:
-        """Return a commit of what was fetched that has a blob (may be abbreviated) at a path, the newest one."""
+        """Return the newest commit with a blob at a path.
+
+        Only fetched commits are searched. The id may be abbreviated; None without such a commit.
+        """
         try:
             full = self._git(
                 "rev-parse", "--verify", "--quiet", f"{blob}^{{blob}}", purpose="look for a blob"
@@ -297,7 +324,7 @@ class GitRepository:
             found = self._git(*words, purpose="look for a blob").decode().split()
         except proc.ProcessFailedError:
             return None
-        # The log also has the commits that took the blob away.
+        # The log also has the commits that removed the blob.
         for commit in found:
             rows = self.blobs(commit)
             if any(one.path == path and one.id.startswith(blob) for one in rows):
@@ -305,7 +332,10 @@ class GitRepository:
         return None
 
     def commits_with(self, blobs: Mapping[str, str]) -> list[str]:
-        """Return the newest commits of what was fetched that have blobs (may be abbreviated) at paths, newest first."""
+        """Return the newest commits with blobs at paths.
+
+        Only fetched commits are searched, newest first. The ids may be abbreviated.
+        """
         words = ("rev-list", "--all", "--date-order", f"--max-count={_COMMITS}")
         commits = self._git(*words, purpose="list the commits").decode().split()
         wanted = [(path, blob) for path, blob in blobs.items() if "\n" not in path][:_PATHS]
@@ -321,7 +351,10 @@ class GitRepository:
         return fits
 
     def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, IO[bytes]]]:
-        """Yield each blob, whose size is known, with its bytes, in the order given; a stream is good until the next."""
+        """Yield each blob with its bytes, in the given order.
+
+        Their sizes must be known; a stream is valid until the next.
+        """
         start = 0
         while start < len(blobs):
             if blobs[start].size > AT_ONCE:
@@ -346,7 +379,7 @@ class GitRepository:
             stream.read(1)
 
     def _large(self, blob: Blob) -> Iterator[tuple[Blob, IO[bytes]]]:
-        """Yield a blob that git writes to the disk piece by piece."""
+        """Yield a blob that git writes to disk in pieces."""
         path = self._folder / "large"
         words = ("-c", f"core.bigFileThreshold={AT_ONCE}", "cat-file", "blob", blob.id)
         self._git(*words, purpose="read a large file", output=path)

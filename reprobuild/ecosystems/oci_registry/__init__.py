@@ -1,5 +1,5 @@
-"""Images of registries: what a reference means now, and the user's own logins.
+"""Images in registries: present meaning of references, and logins.
 
-The protocol is https://github.com/opencontainers/distribution-spec/blob/main/spec.md. Requests go through `net`, files
-of logins through the Docker SDK; docs/base-images.md says why not through `oras`.
+The protocol is https://github.com/opencontainers/distribution-spec/blob/main/spec.md. Requests go through
+`http`, files of logins through the Docker SDK; docs/base-images.md explains why `oras` is not used.
 """

@@ -1,9 +1,9 @@
-"""The user's own logins for registries, from the files that `docker login` and `podman login` write.
+"""The user's logins for registries, from docker and podman.
 
-The files are read by the Docker SDK, which also asks the user's credential helpers. A login goes to the host that it is
-for, and to the token server that this host names, through TLS; never to where an answer redirects. netrc and the logins
-of indexes are no part of it: the token goes to the registry, which may name any host for its token server, and so would
-get what the user may do there.
+The files of `docker login` and `podman login` are read by the Docker SDK, which also calls the user's
+credential helpers. A login is sent to its host, and to the token server that this host names, through TLS;
+never to a redirected address. netrc and the logins of indexes are not used: the token goes to the registry,
+which may name any host for its token server, and so would get the user's rights there.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ from reprobuild.infra import proc
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import CrossHostRedirectError
 
-# What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
+# The paths of a registry: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
 _SERVED = re.compile(r"/v2/(?P<name>.+?)/(?:(?:manifests|referrers)/[^/]+|blobs/(?P<sent>uploads/)?[^/]*)")
 _LARGEST_TOKEN = 1 << 20
-# It goes into a header.
+# It is put into a header.
 _Token = Annotated[str, Meta(pattern=r"\A[!-~]*\Z", max_length=_LARGEST_TOKEN)]
 
 
 class _Answer(Struct, frozen=True):
-    """What a token server answers: https://distribution.github.io/distribution/spec/auth/token/."""
+    """The answer of a token server.
+
+    https://distribution.github.io/distribution/spec/auth/token/
+    """
 
     token: _Token | None = None
     access_token: _Token | None = None
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """A name and a password, and the file that they come from."""
+    """A user name, a password, and their file."""
 
     user: str
     password: str
@@ -54,12 +57,11 @@ class Login(Struct, frozen=True, kw_only=True):
 
 
 class Logins:
-    """The gate of `net` for registries. Threads may share it.
+    """Authentication of the network client for registries. Thread-safe.
 
     Args:
-        env: the user's environment, which says where the files are.
-        hub: the address of Docker's own registry, whose logins stand under another name. Not that of another one that
-            stands in its place.
+        env: the user's environment, which names the files.
+        hub: the address of Docker's own registry, whose logins have another name. Not that of a replacement.
     """
 
     def __init__(self, env: Mapping[str, str], hub: str) -> None:
@@ -69,18 +71,18 @@ class Logins:
         self._alone = threading.Lock()
 
     def serves(self, url: str) -> bool:
-        """Tell whether an address is a registry's."""
+        """Return whether an address is a registry's."""
         return _SERVED.fullmatch(urllib.parse.urlsplit(url).path) is not None or self._place(url) is not None
 
     def known(self, url: str) -> str | None:
-        """Return the `Authorization` that a repository was answered with before."""
+        """Return the `Authorization` of a former request to a repository."""
         place = self._place(url)
         return self._known.get(place) if place else None
 
     def answer(self, url: str, challenge: str, net: Net) -> str | None:
-        """Return the `Authorization` that a registry asks for, None where there is no login that would do.
+        """Return the `Authorization` for a challenge, or None.
 
-        https://distribution.github.io/distribution/spec/auth/token/
+        None means that no login fits. https://distribution.github.io/distribution/spec/auth/token/
 
         Raises:
             FetchError: a file of logins or a helper is broken, or the token server refuses the login.
@@ -102,7 +104,7 @@ class Logins:
         return given
 
     def remedy(self, url: str) -> str:
-        """Return what to do where a registry refuses access."""
+        """Return the remedy for a registry that refuses access."""
         place = self._place(url)
         if place is None:
             return ""
@@ -151,10 +153,11 @@ class Logins:
         return token
 
     def _place(self, url: str) -> tuple[str, str] | None:
-        """Return host and repository of an address that a registry serves safely, None for every other.
+        """Return host and repository of a registry address, or None.
 
-        Where it takes blobs is the registry's to say: what is below a repository that was answered before is a part of
-        that one, unless a step upwards leads out of it.
+        None means that the address is not safe, or not a registry's. The registry chooses the paths for blob
+        uploads: a path below a repository that was answered before is a part of it, unless a `..` leads out
+        of it.
         """
         parts = urllib.parse.urlsplit(url)
         safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
@@ -170,7 +173,10 @@ class Logins:
         return "docker.io" if host == self._hub else host
 
     def _login(self, host: str, name: str) -> Login | None:
-        """Return the login for a repository: of the first file that has one, the closest in it."""
+        """Return the login for a repository, or None.
+
+        It is from the first file that has one, and the closest in it.
+        """
         for file in login_files(self._env):
             if file.is_file() and (found := self._of_file(file, self._named(host), name)):
                 return found
@@ -179,7 +185,7 @@ class Logins:
     def _of_file(self, file: Path, host: str, name: str) -> Login | None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a helper that is missing, which is an error below
+                warnings.simplefilter("ignore")  # about a missing helper; that is an error below
                 config = _Logins.load_config(str(file), None, credstore_env=proc.absolute_path(self._env))
                 found = _closest(config, host, name)
         except docker.errors.DockerException as err:
@@ -204,7 +210,7 @@ class Logins:
 
 
 def login_files(env: Mapping[str, str]) -> Iterator[Path]:
-    """Yield where logins may stand, the first one that has one decides.
+    """Yield the files that may have logins, most important first.
 
     https://docs.podman.io/en/latest/markdown/podman-login.1.html, `--authfile`, and
     https://docs.docker.com/reference/cli/docker/#change-the-docker-directory
@@ -220,7 +226,10 @@ def login_files(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 class _Logins(docker.auth.AuthConfig):
-    """A file of logins whose helpers are looked for as all programs are: the SDK takes this process's PATH as it is."""
+    """A file of logins with its credential helpers.
+
+    They are found like all other programs: the SDK would use this process's PATH unchanged.
+    """
 
     def _get_store_instance(self, name: str) -> docker.credentials.Store:
         store: docker.credentials.Store = super()._get_store_instance(name)  # type: ignore[misc]  # untyped in the SDK
@@ -229,7 +238,10 @@ class _Logins(docker.auth.AuthConfig):
 
 
 def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[str, object] | None:
-    """Return the entry of a repository, of a folder above it (podman has such), or of the host."""
+    """Return the login entry closest to a repository.
+
+    It is that of the repository, of a parent (podman has such), or of the host.
+    """
     parts = name.split("/")
     for length in range(len(parts), 0, -1):
         key = "/".join((host, *parts[:length]))
@@ -245,7 +257,10 @@ def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[st
 
 
 def _words(err: Exception) -> str:
-    """Return what went wrong, without what a helper said: it may hold anything."""
+    """Return an error's reason without a helper's output.
+
+    That output may hold anything.
+    """
     text = str(err)
     if "not installed" in text:
         return text[text.index("docker-credential") :].partition("'")[0].rstrip('")')
@@ -253,13 +268,19 @@ def _words(err: Exception) -> str:
 
 
 def _fields(challenge: str) -> dict[str, str]:
-    """Return the words of a challenge; those without a value say nothing (and the parser fails at them)."""
+    """Return the fields of a challenge that have values.
+
+    The parser fails at such fields.
+    """
     items = [item for item in urllib.request.parse_http_list(challenge) if item.partition("=")[2]]
     return urllib.request.parse_keqv_list(items)
 
 
 def _split(address: str) -> urllib.parse.SplitResult | None:
-    """Return the parts of what a server gives for an address, None where it is none (`https://[x`)."""
+    """Return the parts of a server's address, or None.
+
+    `https://[x` is an example.
+    """
     try:
         return urllib.parse.urlsplit(address)
     except ValueError:

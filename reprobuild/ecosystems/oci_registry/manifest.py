@@ -1,7 +1,9 @@
-"""What a reference means now: the manifest of one platform, its configuration and its layers, all by digest.
+"""The present meaning of a reference: manifest, configuration and layers.
 
+They are those of one platform, all by digest.
 https://github.com/opencontainers/image-spec/blob/main/manifest.md, image-index.md and config.md;
-https://distribution.github.io/distribution/spec/manifest-v2-2/. Every byte is compared with the digest that named it.
+https://distribution.github.io/distribution/spec/manifest-v2-2/. Every byte is compared with the digest that
+named it.
 """
 
 from __future__ import annotations
@@ -94,25 +96,30 @@ class _Config(Struct):
 
 
 class FoundImage(Struct, frozen=True, kw_only=True):
-    """An image, and the `NAME=VALUE` lines of its configuration. Its own packages are not known yet."""
+    """An image, and the `NAME=VALUE` lines of its configuration.
+
+    Its own packages are not known yet.
+    """
 
     image: BaseImage
     variables: tuple[str, ...]
 
 
 def find_image(reference: Reference, platform: str, net: Net, store: Store, hub: str) -> FoundImage:
-    """Ask a registry what a reference means, and keep the manifest and the configuration in the store.
+    """Find the image of a reference in a registry.
+
+    Its manifest and its configuration are kept in the store.
 
     Args:
-        reference: what was decided.
-        platform: `linux/amd64`, ...; empty for the one that there is an image for.
+        reference: the override.
+        platform: `linux/amd64`, ...; empty for the only one available.
         net: with the user's logins.
-        store: where they are kept.
+        store: keeps both.
         hub: the address of Docker's own registry.
 
     Raises:
-        FetchError: the registry cannot be reached, refuses, has no such image, or gives what was not asked for.
-        LockError: the image is not for this platform, or is of a kind that is not known.
+        FetchError: the registry cannot be reached, refuses, has no such image, or sends wrong content.
+        LockError: the image is not for this platform, or of an unknown kind.
     """
     source = _Source(reference, net, store, hub)
     digest, content = source.manifest(reference.wanted)
@@ -140,14 +147,14 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
 
 
 class _Source:
-    """One repository of a registry."""
+    """A repository of a registry."""
 
     def __init__(self, reference: Reference, net: Net, store: Store, hub: str) -> None:
         self.reference, self._net, self._store = reference, net, store
         self._root = f"{reference.root(hub)}/v2/{reference.name}"
 
     def manifest(self, wanted: str) -> tuple[str, bytes]:
-        """Return the digest and the bytes of a manifest, by tag or by digest."""
+        """Return a manifest's digest and bytes, by tag or digest."""
         try:
             page = self._net.page(f"{self._root}/manifests/{wanted}", accept=_ACCEPT, most=LARGEST_JSON)
         except NotFoundError:
@@ -162,13 +169,13 @@ class _Source:
         return digest, page.content
 
     def kind(self, content: bytes) -> str:
-        """Return the media type that a manifest states, or that its form tells.
+        """Return the media type of a manifest, stated or inferred.
 
         Raises:
             LockError: it is of another kind.
         """
         stated = _decoded(content, _Kind, self.reference)
-        # The OCI specification lets the type be absent.
+        # The OCI specification allows the type to be absent.
         unstated = _MANIFESTS[0] if stated.manifests is msgspec.UNSET else _INDEXES[0]
         kind = stated.media_type or unstated
         if kind not in (*_INDEXES, *_MANIFESTS) or stated.schema_version != 2:
@@ -179,7 +186,7 @@ class _Source:
         return kind
 
     def config(self, stated: _Descriptor) -> _Config:
-        """Bring the configuration of an image, and return what is used of it."""
+        """Fetch an image's configuration, and return its used fields."""
         artefact = self.artefact(stated, "configuration", LARGEST_JSON)
         content = self._net.page(artefact.url, most=LARGEST_JSON).content
         found = hashlib.sha256(content).hexdigest()
@@ -189,7 +196,10 @@ class _Source:
         return _decoded(content, _Config, self.reference)
 
     def artefact(self, stated: _Descriptor, what: str, largest: int) -> ImageBlob:
-        """Return a blob as the lock has it; its address tells image and digest, and holds no login."""
+        """Return a blob for the lock.
+
+        Its address contains image and digest, and no login.
+        """
         digest = _checked(stated, self.reference, largest)
         return ImageBlob(
             filename=f"{self.reference.name}, {what} {digest[7:19]}",
@@ -229,7 +239,10 @@ def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[Imag
 
 
 def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
-    """Return the entry of a platform; builders add others, of the platform `unknown`, for attestations."""
+    """Return the entry of a platform.
+
+    Builders add others, of the platform `unknown`, for attestations.
+    """
     offered = [(item, item.platform) for item in _descriptors(index) if item.platform]
     real = [item for item, made_for in offered if made_for.os != "unknown"]
     if not platform and len(real) == 1:
@@ -245,14 +258,17 @@ def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
 
 
 def _descriptors(index: _Index) -> Iterator[_Descriptor]:
-    """Yield the entries that can be asked for: one that is odd, as by another kind of digest, loses no other."""
+    """Yield the usable entries of an index.
+
+    An odd entry, for example with another kind of digest, must not hide the others.
+    """
     for entry in index.manifests:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             yield msgspec.json.decode(entry, type=_Descriptor)
 
 
 def _checked(stated: _Descriptor, reference: Reference, largest: int) -> str:
-    """Return the digest of a descriptor that can be true."""
+    """Return the digest of a descriptor with a plausible size."""
     if not 0 <= stated.size <= largest:
         raise FetchError(
             f"{reference} states a part {stated.digest[:80]!r} of {stated.size} bytes", hint=OTHER
@@ -261,7 +277,7 @@ def _checked(stated: _Descriptor, reference: Reference, largest: int) -> str:
 
 
 def shown(text: str, most: int = 80) -> str:
-    """Return what a registry says as a terminal may show it."""
+    """Return a registry's text for a terminal, without control characters."""
     return "".join(character if character.isprintable() else "?" for character in text[:most])
 
 

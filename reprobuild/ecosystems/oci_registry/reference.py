@@ -1,4 +1,4 @@
-"""References to images, and how they differ from `DISTRIBUTION/RELEASE`.
+"""References to images, as opposed to `DISTRIBUTION/RELEASE`.
 
 The grammar is https://pkg.go.dev/github.com/distribution/reference.
 """
@@ -26,7 +26,10 @@ _LOGIN = "write HOST/NAME@sha256:DIGEST; a login belongs into the file that `doc
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """An image: `host` (with its port), `name`, and `tag` or `digest` (`sha256:...`) or both; the digest decides."""
+    """An image: its host, name, and tag or digest.
+
+    The host has its port. Both tag and digest may be given; the digest (`sha256:...`) decides.
+    """
 
     host: str
     name: str
@@ -39,13 +42,13 @@ class Reference(Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> str:
-        """What the registry is asked for: the digest, else the tag."""
+        """The value to request from the registry: digest, else tag."""
         return self.digest or self.tag
 
     def root(self, hub: str) -> str:
-        """Return the address that the registry's paths start from.
+        """Return the base address of the registry's paths.
 
-        A registry on this machine is spoken to in plain text, as Docker does it; every other through TLS.
+        A registry on this machine is contacted without TLS, as by Docker; every other with TLS.
 
         Args:
             hub: the address of Docker's own registry.
@@ -56,23 +59,25 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 
 def is_image(base: str) -> bool:
-    """Tell whether a decision `base` means an image of a registry, and not `DISTRIBUTION/RELEASE`.
+    """Return whether an override `base` means a registry's image.
 
-    The latter is two words of small letters. An image has a tag or a digest (`:`, `@`), or a host with a dot or a
-    port; with `image:` before it, whatever follows is one.
+    The alternative is `DISTRIBUTION/RELEASE`, two words of small letters. An image has a tag or a digest
+    (`:`, `@`), or a host with a dot or a port; with the prefix `image:` any text is one.
     """
     return any(sign in base for sign in ":@.")
 
 
 def parse_reference(text: str, what: str = "base") -> Reference:
-    """Read a reference; one without a host means Docker's own registry.
+    """Return the reference in a text.
+
+    Without a host it means Docker's own registry.
 
     Args:
-        text: what the user wrote.
-        what: the name of the decision or the argument that it is, for messages.
+        text: the user's text.
+        what: the name of the override or the argument, for messages.
 
     Raises:
-        UsageError: it is none, tells neither tag nor digest, or holds a login, which is not repeated.
+        UsageError: it is not valid, has neither tag nor digest, or holds a login, which is not repeated.
     """
     rest = text.removeprefix(_PREFIX)
     rest, at, digest = rest.partition("@")
@@ -93,7 +98,10 @@ def parse_reference(text: str, what: str = "base") -> Reference:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host, with a port or not, is this machine."""
+    """Return whether a host is this machine.
+
+    The host may have a port.
+    """
     name = re.sub(r":\d+$", "", host).strip("[]")
     try:
         return ipaddress.ip_address(name).is_loopback

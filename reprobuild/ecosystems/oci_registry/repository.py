@@ -1,11 +1,10 @@
-"""One repository of a registry, to be written to and asked for what belongs to an image.
+"""A repository of a registry, for writing and for referrers.
 
-https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md; sections are named where they are used.
-
-`oras` 0.2.43 (PyPI) was read for this, and is not used: it reads a whole layer into memory to send it, sends the token
-of a registry to whatever host an answer names for the upload, has no timeout, does not go on where an upload or a
-download broke off, compares no digest, and cannot ask for referrers at all. Requests go through `net`, and logins
-through `logins`, as those for images of bases do.
+https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md; sections are named at their use.
+`oras` 0.2.43 (PyPI) was read for this, and is not used: it reads a complete layer into memory to send it,
+sends the token of a registry to any host that an answer names for the upload, has no timeout, does not resume
+an interrupted upload or download, compares no digest, and has no query for referrers. Requests go through
+`http`, and logins through `logins`, as those for images of bases do.
 """
 
 from __future__ import annotations
@@ -34,12 +33,16 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 MOST_PAGES = 20
 MOST_REFERRERS = 2000
-# Of registries that keep no lists. The specification has 404 for that; those before it answer as to any odd path.
+# Status codes of registries without lists. The specification has 404 for that; older registries answer as to
+# any unknown path.
 _NO_LIST = (400, 404, 405, 406, 410)
 
 
 class Descriptor(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A part of a registry, by its digest; `artifact_type` says what a manifest is for."""
+    """A part of a registry, by digest.
+
+    `artifact_type` is the purpose of a manifest.
+    """
 
     media_type: Text
     digest: Digest
@@ -53,20 +56,25 @@ class _Index(Struct):
 
 
 class Referrers(Struct, frozen=True, kw_only=True):
-    """What says to belong to an image; it may be from anybody. `api`: the registry keeps the list itself."""
+    """The referrers of an image, possibly from anyone.
+
+    `api`: the registry keeps the list itself.
+    """
 
     found: tuple[Descriptor, ...]
     api: bool
 
 
 class OciRepository:
-    """One repository. What it says is not believed: whatever it gives is compared with its digest.
+    """A repository of a registry.
+
+    Its answers are untrusted: all content is compared with its digest.
 
     Args:
         reference: host and name are used.
         net: with the user's logins.
         hub: the address of Docker's own registry.
-        sent: called with the number of bytes of blobs that go out.
+        sent: called with the number of sent bytes of blobs.
     """
 
     def __init__(
@@ -76,20 +84,24 @@ class OciRepository:
         self._root = f"{reference.root(hub)}/v2/{reference.name}"
 
     def has(self, digest: str) -> bool:
-        """Tell whether a blob is there ("Checking if content exists in the registry")."""
+        """Return whether a blob exists.
+
+        Section: "Checking if content exists in the registry".
+        """
         return self._is_there(f"{self._root}/blobs/{digest}")
 
     def has_manifest(self, digest: str) -> bool:
-        """Tell whether a manifest is there."""
+        """Return whether a manifest exists."""
         return self._is_there(f"{self._root}/manifests/{digest}")
 
     def put(self, content: Path | bytes, digest: str, size: int, *, missing: bool = False) -> bool:
-        """Send a blob, unless it is there; return whether it was sent. `missing`: that it is not there is known.
+        """Send a missing blob; return whether it was sent.
 
-        It goes in one piece ("Pushing a blob in chunks"), and where that breaks off, on from what the registry has.
+        `missing`: it is known to be missing. It is sent in one piece ("Pushing a blob in chunks"), and
+        resumed after an interruption.
 
         Raises:
-            FetchError: it cannot be reached, or refuses. DistributionError: it does not keep to the protocol.
+            FetchError: the registry cannot be reached, or refuses. DistributionError: it violates the protocol.
             OSError: the file cannot be read.
         """
         if not missing and self.has(digest):
@@ -98,13 +110,13 @@ class OciRepository:
             place = Upload(self._net, f"{self._root}/blobs/uploads/", stream, size, self._sent).finished()
         try:
             self._net.send("PUT", _with_digest(place, digest), good=(201, 204))
-        except NotFoundError:  # an answer was lost, and this is the second time
+        except NotFoundError:  # an answer was lost, and this is the second attempt
             if not self.has(digest):
                 raise
         return True
 
     def put_manifest(self, content: bytes, media_type: str, wanted: str) -> Response:
-        """Send a manifest under a tag, or under its digest ("Pushing Manifests")."""
+        """Send a manifest under a tag or digest ("Pushing Manifests")."""
         return self._net.send(
             "PUT", f"{self._root}/manifests/{wanted}", good=(201,), headers={"Content-Type": media_type},
             body=Body(io.BytesIO(content), 0, len(content)),
@@ -114,7 +126,7 @@ class OciRepository:
         """Return a manifest by tag or digest.
 
         Raises:
-            NotFoundError: there is none. DistributionError: its bytes are others.
+            NotFoundError: there is none. DistributionError: its bytes have another digest.
         """
         url = f"{self._root}/manifests/{wanted}"
         content = self._net.page(url, accept=media_type, most=LARGEST_JSON).content
@@ -126,12 +138,12 @@ class OciRepository:
         """Return a small blob.
 
         Raises:
-            DistributionError: it says to be larger than `most` bytes, or its bytes are others.
-            FetchError: it is larger than it says.
+            DistributionError: its stated size exceeds `most` bytes, or its bytes have another digest.
+            FetchError: it is larger than stated.
         """
         if not 0 <= stated.size <= most:
             raise self._lie(f"states a part {stated.digest[:80]!r} of {stated.size} bytes")
-        # With 0, `page` would read as much as it may of any page.
+        # With 0, `page` would read up to its default bound.
         content = self._net.page(f"{self._root}/blobs/{stated.digest}", most=max(stated.size, 1)).content
         if len(content) != stated.size:
             raise self._lie(f"gives {len(content)} bytes for {stated.digest}, of {stated.size}")
@@ -139,13 +151,13 @@ class OciRepository:
         return content
 
     def referrers(self, digest: str) -> Referrers:
-        """Return what says to belong to a manifest ("Listing Referrers").
+        """Return the referrers of a manifest ("Listing Referrers").
 
-        Where the registry has no such list, it is asked for the tag that clients keep in its place
-        ("Unavailable Referrers API").
+        If the registry has no such list, the tag that clients keep in its place is read ("Unavailable
+        Referrers API").
 
         Raises:
-            DistributionError: the list has no end, leads elsewhere, or is none.
+            DistributionError: the list has no end, leads elsewhere, or is not valid.
         """
         first = url = f"{self._root}/referrers/{digest}"
         found: list[Descriptor] = []
@@ -166,11 +178,11 @@ class OciRepository:
         raise self._lie(f"gives a list of more than {MOST_PAGES} pages")
 
     def list_referrers(self, digest: str, added: tuple[Descriptor, ...]) -> None:
-        """Put what was attached on the tag that stands for the list, for a registry that keeps none itself.
+        """Add referrers to the tag that replaces the registry's list.
 
-        What others put there stays. Two who do this at once may lose each other's entries; pushing again adds them.
+        Entries of others stay. Two concurrent writers may lose each other's entries; another push adds them.
         """
-        before = self._listed(digest)  # as it is: it may say more than is read here
+        before = self._listed(digest)  # unchanged: it may have fields that are not read here
         known = {one.digest for one in self._described(before)}
         new = [one for one in added if one.digest not in known]
         if new:
@@ -184,7 +196,7 @@ class OciRepository:
             return ()
 
     def _read(self, content: bytes) -> tuple[msgspec.Raw, ...]:
-        """Return the entries of a list, each of which is one."""
+        """Return the raw entries of a list."""
         try:
             found = msgspec.json.decode(content, type=_Index).manifests
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -194,12 +206,15 @@ class OciRepository:
         return found
 
     def _described(self, entries: tuple[msgspec.Raw, ...]) -> tuple[Descriptor, ...]:
-        """Return the entries that can be asked for. What is no digest would become part of an address."""
+        """Return the usable entries of a list.
+
+        An invalid digest would become part of an address.
+        """
         found = []
         for one in entries:
             try:
                 found.append(msgspec.json.decode(one, type=Descriptor))
-            except msgspec.ValidationError:  # of another form, or of a kind of digest that is not known here
+            except msgspec.ValidationError:  # another form, or an unknown kind of digest
                 continue
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 raise self._lie("gives a list that is none") from None
@@ -226,18 +241,21 @@ def _with_digest(place: str, digest: str) -> str:
 
 
 def _tag(digest: str) -> str:
-    """Return the tag that stands for the list of referrers ("Referrers Tag Schema")."""
+    """Return the tag of the referrers list ("Referrers Tag Schema")."""
     return digest.replace(":", "-")
 
 
 def _is_list(answer: Response) -> bool:
-    """Tell whether an answer is a list of referrers: what some give for any path they do not know is a page."""
+    """Return whether an answer is a list of referrers.
+
+    Some registries answer a web page for any unknown path.
+    """
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     return answer.status not in _NO_LIST and kind == INDEX
 
 
 def _joined(url: str, following: str) -> str:
-    """Return the address of the next page; what is none is nowhere."""
+    """Return the address of the next page, or "" if invalid."""
     try:
         return urllib.parse.urljoin(url, following)
     except ValueError:
@@ -245,5 +263,5 @@ def _joined(url: str, following: str) -> str:
 
 
 def encode(value: dict[str, Any]) -> bytes:
-    """Return the one form of a manifest that is made here."""
+    """Return the canonical form of a manifest."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

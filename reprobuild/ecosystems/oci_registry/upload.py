@@ -1,6 +1,7 @@
-"""A blob on its way to a registry, in one piece, and on from what the registry has where that breaks off.
+"""A resumable upload of a blob to a registry.
 
-https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md, "Pushing a blob in chunks".
+It is sent in one piece. https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md, "Pushing a
+blob in chunks".
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _ELSEWHERE = "a registry behind a proxy must know its own address (`http: host:`
 
 
 class Upload:
-    """One blob that is sent.
+    """An upload of one blob.
 
     Args:
         net: with the user's logins.
-        begin: the address at which uploads begin.
-        stream: what is sent; it can be sought in.
+        begin: the address that starts an upload.
+        stream: the content; it must be seekable.
         size: of it, in bytes.
-        sent: called with the number of bytes that go out.
+        sent: called with the number of sent bytes.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Upload:
         self._highest = 0
 
     def finished(self) -> str:
-        """Send all of it, and return the address at which the upload is to be closed.
+        """Send all bytes; return the address that closes the upload.
 
         Raises:
             FetchError: the registry cannot be reached, or refuses. DistributionError: it leads elsewhere.
@@ -69,30 +70,35 @@ class Upload:
         return self._place
 
     def _known(self) -> int:
-        """Return how many bytes of an upload that broke off the registry has; 0 where it knows nothing of it."""
+        """Return the received bytes of an interrupted upload.
+
+        The result is 0 if the registry does not know the upload.
+        """
         try:
             answer = self._net.send("GET", self._place, good=(204, 200))
         except NotFoundError:
             return 0
         found = _RANGE.fullmatch(answer.headers.get("range", ""))
-        have = int(found[1]) + 1 if found and found[1] != "0" else 0  # `0-0` says nothing or one byte
+        have = int(found[1]) + 1 if found and found[1] != "0" else 0  # `0-0` means no byte or one byte
         if have > self._size:
             return 0
         self._place = self._led(answer) if "location" in answer.headers else self._place
         return have
 
     def _led(self, answer: Response) -> str:
-        """Return where to go on. Blobs and logins go to the registry itself, wherever else it may lead.
+        """Return the next address of the upload.
+
+        Blobs and logins are sent only to the registry itself.
 
         Raises:
-            DistributionError: it leads to another host, or says nothing.
+            DistributionError: it leads to another host, or states no address.
         """
         location = answer.headers.get("location", "")
         try:
             target = urllib.parse.urljoin(self._begin, location)
             if location and urllib.parse.urlsplit(target)[:2] == urllib.parse.urlsplit(self._begin)[:2]:
                 return target
-        except ValueError:  # no address at all
+        except ValueError:  # not an address
             pass
         host = urllib.parse.urlsplit(self._begin).netloc
         place = shown(location.partition("?")[0].rpartition("@")[2]) or "nowhere"

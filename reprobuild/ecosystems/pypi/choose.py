@@ -1,4 +1,4 @@
-"""Which file a version is: one index, and of its files the one that pip would take."""
+"""The choice of index and file for a version."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from reprobuild.lock.system import Artefact
 
 
 class ChosenFile(Struct, frozen=True, kw_only=True):
-    """One file of one place. `passed` are the offers before it that have the project, and `later` the best files after
-    it that have other names; `rival` is the one of these that pip, which knows no order of indexes, would have taken.
-    `clash` is a file of the same name and other bytes elsewhere, and `unsure` are those of the same name that nothing
-    can be compared with."""
+    """A chosen file of one index.
+
+    `passed` are the offers before it that have the project, and `later` the best files after it that have
+    other names; `rival` is the one of these that pip, which does not order indexes, would have taken. `clash`
+    is a file of the same name and other bytes elsewhere, and `unsure` are those of the same name that cannot
+    be compared.
+    """
 
     file: IndexDistribution
     place: PackageIndex
@@ -32,12 +35,14 @@ class ChosenFile(Struct, frozen=True, kw_only=True):
 
 
 def choose(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) -> ChosenFile | None:
-    """Return the file of the first index that has one that fits, a wheel before a source; None where none has.
+    """Return the file of the first index that fits.
+
+    A wheel comes before a source distribution; None if no index has one.
 
     Args:
-        offers: what each index has of the version, in the order of preference.
-        files: gives the hashes of files.
-        target: what it must fit.
+        offers: the offers of each index for the version, in the order of preference.
+        files: has the hashes of files.
+        target: the environment that it must fit.
     """
     for place, offer in enumerate(offers):
         found = choose_wheel(offer.files, target) or choose_sdist(offer.files, target)
@@ -56,7 +61,10 @@ def choose(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) 
 def _others(
     found: IndexDistribution, offers: Iterable[IndexOffer], target: WheelTarget
 ) -> tuple[IndexDistribution, ...]:
-    """Return the best file of each offer, where it has another name than the one that was found."""
+    """Return the best files of offers that have another name.
+
+    It has at most one file of each offer.
+    """
     best = (
         choose_wheel(one.files, target) or (None if found.tags else choose_sdist(one.files, target))
         for one in offers
@@ -67,7 +75,10 @@ def _others(
 def _rival(
     found: IndexDistribution, place: PackageIndex, offers: Iterable[IndexOffer], target: WheelTarget
 ) -> IndexDistribution | None:
-    """Return what pip would have taken instead. uv takes the first of its own indexes, and a rule is ours."""
+    """Return the file that pip would prefer, or None.
+
+    uv takes the first of its own indexes, and rules are ours, so pip does not compare these.
+    """
     asked = [one for one in offers if not (place.uv or one.index.uv or one.index.ruled)]
     others = [item for item in _others(found, asked, target) if item.tags]
     best = max(others, key=lambda item: _merit(item, target), default=None)  # the first of equals
@@ -77,7 +88,10 @@ def _rival(
 def _compared(
     chosen: IndexDistribution, others: Iterable[IndexOffer], files: FileLists
 ) -> tuple[IndexDistribution | None, tuple[IndexDistribution, ...]]:
-    """Return a file of another index with the chosen one's name and other bytes, and those that may have others."""
+    """Return a clashing file of another index, and uncertain files.
+
+    These have the chosen file's name; the former has other bytes, the latter may have.
+    """
     named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
     return _compared_with(chosen, named, files)
 
@@ -96,14 +110,20 @@ def _compared_with(
 
 
 def having(offer: IndexOffer, hashes: Collection[str], files: FileLists) -> IndexOffer:
-    """Return an offer with the files that have one of these sha256, or of which none is published."""
+    """Return an offer's files that have one of these sha256.
+
+    Files without a published sha256 stay, too.
+    """
     known = ((item, files.hash_of(item)) for item in offer.files)
     kept = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
     return msgspec.structs.replace(offer, files=kept)
 
 
 def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
-    """Return a choice whose file had no published hash, with the one that it has, compared with the same names."""
+    """Return a choice with the computed hash of its file.
+
+    The file had no published hash; it is compared with files of the same name again.
+    """
     file = msgspec.structs.replace(
         choice.file, sha256=sha256, hashes={**choice.file.hashes, "sha256": sha256}
     )
@@ -112,14 +132,20 @@ def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
 
 
 def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
-    """Return by which known fact two files differ; where both have a sha256, nothing else counts."""
+    """Return the name of the first differing fact, or None.
+
+    If both files have a sha256, only that counts.
+    """
     both = [name for name in mine if name in other]
     counting = ["sha256"] if "sha256" in both else both
     return next((name for name in counting if mine[name] != other[name]), None)
 
 
 def choose_wheel(found: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
-    """Return the wheel pip would take among files of one version: first index, not yanked, best tag, newest build."""
+    """Return pip's wheel among files of one version, or None.
+
+    The order is: first index, not yanked, best tag, newest build.
+    """
     rank = target.ranks()
     fitting = (
         item for item in found
@@ -129,13 +155,16 @@ def choose_wheel(found: Iterable[IndexDistribution], target: WheelTarget) -> Ind
 
 
 def _merit(wheel: IndexDistribution, target: WheelTarget) -> tuple[bool, int, tuple[int, str]]:
-    """Return by what pip compares wheels of one version that fit; the greatest wins."""
+    """Return pip's sort key for fitting wheels; the greatest wins."""
     rank = target.ranks()
     return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
 
 
 def choose_sdist(found: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
-    """Return the source distribution of one version: not yanked, and `.tar.gz` before `.zip` (PEP 625)."""
+    """Return the source distribution of one version, or None.
+
+    The order is: not yanked, `.tar.gz` before `.zip` (PEP 625).
+    """
     fitting = [item for item in found if not item.tags and python_fits(item.requires_python, target.python)]
     return min(
         fitting, default=None,
@@ -144,17 +173,18 @@ def choose_sdist(found: Iterable[IndexDistribution], target: WheelTarget) -> Ind
 
 
 def python_fits(requires: str | None, python: str) -> bool:
-    """Tell whether a `requires-python` allows a version."""
+    """Return whether a `requires-python` allows a version."""
     try:
         return not requires or SpecifierSet(requires).contains(python, prereleases=True)
     except InvalidSpecifier:
-        return True  # pip ignores what it cannot read, too
+        return True  # pip also ignores an unreadable value
 
 
 def newest(name: str, specifier: str, files: FileLists, target: WheelTarget) -> tuple[str, Artefact] | None:
-    """Return (version, file) of the newest release that fits, for what a build needs and no freeze names.
+    """Return (version, file) of the newest fitting release, or None.
 
-    No release of a later index is taken, however new: it may be somebody else's.
+    It is for a build requirement that no freeze names. Releases of a later index are ignored, however new:
+    they may be another project's.
 
     Args:
         name: the distribution.

@@ -1,6 +1,7 @@
-"""What files the machine's indexes offer for a project: find-links folders and Simple APIs.
+"""The files that the machine's indexes offer for a project.
 
-File names are read by `packaging`; `pages` reads the places themselves.
+Indexes are find-links directories and Simple APIs. File names are read by `packaging`; `simple_api` reads the
+indexes themselves.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ Bring = Callable[[str, str], Artefact]
 
 
 class IndexDistribution(Struct, frozen=True, kw_only=True):
-    """One file on an index. `tags` are empty for a source distribution; `rank` is the index's place in
-    the order of preference; `yanked` is None, or the publisher's reason (may be empty).
-    `hashes` are all, by algorithm."""
+    """A file on an index.
+
+    `tags` are empty for a source distribution; `rank` is the index's place in the order of preference;
+    `yanked` is None, or the publisher's reason (may be empty). `hashes` are all, by algorithm.
+    """
 
     filename: str
     version: str
@@ -54,7 +57,10 @@ class IndexDistribution(Struct, frozen=True, kw_only=True):
 
 
 class IndexOffer(Struct, frozen=True, kw_only=True):
-    """What one index has of a version: its files of it, and whether it has any of the project."""
+    """An index's files of a version; `known` means any version.
+
+    `known` is true if the index has the project at all.
+    """
 
     index: PackageIndex
     files: tuple[IndexDistribution, ...]
@@ -62,15 +68,15 @@ class IndexOffer(Struct, frozen=True, kw_only=True):
 
 
 class FileLists:
-    """The file lists of every index, each asked once for each project.
+    """The file lists of every index, fetched once each.
 
     Args:
-        indexes: where to look, in order.
-        net: how to get there.
-        by_rule: gives the places where wheels of a name and version stand, too, which are asked when no index has one.
-        decided: by name of a distribution, the only index that is asked for it.
-        pages: how pages are read and remembered.
-        bring: fetches a file of which no hash is published, by its address and name.
+        indexes: the indexes, in order.
+        net: the network client.
+        by_rule: returns further indexes for wheels of a name and version, used if no index has one.
+        decided: by name of a distribution, its only index.
+        pages: reads and remembers pages.
+        bring: fetches a file without a published hash, by its address and name.
     """
 
     def __init__(
@@ -87,19 +93,28 @@ class FileLists:
         self._links: dict[str, list[tuple[str, ListedFile]]] = {}
 
     def save(self) -> None:
-        """Let the next run know which pages are still fresh then."""
+        """Save the fresh pages for the next run."""
         self._pages.save()
 
     def decided(self, name: str) -> PackageIndex | None:
-        """Return the only index that a distribution is to come from, if that was decided."""
+        """Return the only permitted index of a distribution, or None.
+
+        An override sets it.
+        """
         return self._decided.get(canonicalize_name(name))
 
     def is_common(self, err: NoListError) -> bool:
-        """Tell whether a place that gives no list is one of the machine's own, in which every line is looked for."""
+        """Return whether a failing index is the machine's own.
+
+        Every line is looked up in these.
+        """
         return any(index.url == err.place for index in self._places)
 
     def lost(self, name: str) -> list[NoListError]:
-        """Return an error for each of the machine's own places that gives no list for a project."""
+        """Return an error for each own index without a list.
+
+        The list is that of a project.
+        """
         found = []
         for index in self._places:
             try:
@@ -109,24 +124,28 @@ class FileLists:
         return found
 
     def offers(self, name: str, version: str) -> list[IndexOffer]:
-        """Return what each index has of one version, in the order of preference.
+        """Return each index's offer of one version, by preference.
 
         Raises:
-            NoListError: an index cannot be reached, or is none.
+            NoListError: an index cannot be reached, or is not valid.
         """
         project = canonicalize_name(name)
         return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
 
     def elsewhere(self, name: str, version: str) -> list[IndexOffer]:
-        """Return what the services have that a rule leads to; nothing where the index was decided."""
+        """Return the offers of the services that a rule names.
+
+        It is empty if an override sets the index.
+        """
         project = canonicalize_name(name)
         led = self._led(project, version)
         return [self._offer(place, project, version, len(self._places)) for place in led]
 
     def of(self, name: str, version: str) -> list[IndexDistribution]:
-        """Return the files of one version on all indexes; those of a service only where no index has it.
+        """Return the files of one version on all indexes.
 
-        A place that cannot be reached counts as empty: its lines are refused when they are resolved.
+        Files of a service count only if no index has one. An index that cannot be reached counts as empty:
+        its lines are refused when they are resolved.
         """
         try:
             found = [item for offer in self.offers(name, version) for item in offer.files]
@@ -135,9 +154,10 @@ class FileLists:
             return []
 
     def releases(self, name: str) -> list[IndexDistribution]:
-        """Return every file of a project in the user's folders and pages of links, and on the first index that has it.
+        """Return a project's files on links and its first index.
 
-        Another index may have a newer release of the same name by somebody else.
+        The links are the user's directories and pages of links. Another index may have a newer release of the
+        same name by someone else.
         """
         project = canonicalize_name(name)
         found: list[IndexDistribution] = []
@@ -149,13 +169,16 @@ class FileLists:
         return found
 
     def versions(self, name: str, version: str) -> list[str]:
-        """Return every version of a project that any place has, those that a rule leads to among them."""
+        """Return every version of a project on any index.
+
+        Indexes that a rule names are included.
+        """
         project = canonicalize_name(name)
         places = [*self._asked(project), *self._led(project, version)]
         return [item.version for index in places for item in self._all(index, project, 0)]
 
     def named(self, name: str, filename: str) -> list[IndexDistribution]:
-        """Return the files of a project with this very name."""
+        """Return the files of a project with exactly this name."""
         project = canonicalize_name(name)
         return [
             item
@@ -165,7 +188,10 @@ class FileLists:
         ]
 
     def refused(self, name: str, version: str) -> str:
-        """Return where access was refused and that was taken for having nothing, as the end of a sentence."""
+        """Return a note on refused access, as a sentence's end.
+
+        HTTP 403 of these indexes was taken as an empty answer.
+        """
         project = canonicalize_name(name)
         asked = [*self._asked(project), *self._led(project, version)]
         places = sorted(url for one in asked if (url := self._pages.refused(one, project)))
@@ -185,7 +211,7 @@ class FileLists:
     def _offer(self, index: PackageIndex, project: str, version: str, rank: int) -> IndexOffer:
         found, known = self._read(index, project, rank, _needle(version))
         same = [item for item in found if same_version(item.version, version)]
-        if known and not same:  # names may spell it in more ways than one
+        if known and not same:  # a file name may spell the version differently
             same = [item for item in self._all(index, project, rank) if same_version(item.version, version)]
         return IndexOffer(index=index, files=tuple(same), known=known)
 
@@ -201,26 +227,34 @@ class FileLists:
         mine = self._of_links(index, project)
         listed = [one for one in mine if needle in one.filename]
         found = [item for one in listed if (item := self._described(project, one, index.url, rank))]
-        # Names may spell the version in more ways than one.
+        # A file name may spell the version differently.
         return found, bool(found) or any(_distribution(project, one, index.url, rank) for one in mine)
 
     def _of_links(self, index: PackageIndex, project: str) -> list[ListedFile]:
-        """Return the files of a page of links that may be a project's: reading a name takes a hundred times as long."""
+        """Return a link page's files that may fit a project.
+
+        It is a quick filter: parsing a name takes a hundred times as long.
+        """
         if index.url not in self._links:
             listed, _ = self._pages.files(index, project, "")
             self._links[index.url] = [(canonicalize_name(one.filename), one) for one in listed]
         return [one for name, one in self._links[index.url] if name.startswith(project)]
 
     def _described(self, project: str, listed: ListedFile, index: str, rank: int) -> IndexDistribution | None:
-        """Return the file's description, whose address holds no signature; this run knows it."""
+        """Return a file's description without a signature in its address.
+
+        This run keeps the signature.
+        """
         item = _distribution(project, listed, index, rank)
         return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
 
     def artefact(self, item: IndexDistribution) -> Artefact:
-        """Return the file as the lock keeps it; a file without a published hash is brought once to get it.
+        """Return the file for the lock, with its sha256.
+
+        A file without a published hash is fetched once to compute it.
 
         Raises:
-            FetchError: the index publishes no sha256, and the file cannot be had.
+            FetchError: the index publishes no sha256, and the file is not available.
         """
         sha256, size = self.hash_of(item), item.size
         if item.url.startswith("file:"):
@@ -235,13 +269,19 @@ class FileLists:
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
 
     def hash_of(self, item: IndexDistribution) -> str | None:
-        """Return the sha256 of a file, read where none is published and it is on the disk, else None."""
+        """Return the sha256 of a file, or None if unknown.
+
+        An unpublished one is computed for a local file.
+        """
         if item.sha256 is None and item.url.startswith("file:"):
             return local_hash(item.url)
         return item.sha256
 
     def facts_of(self, item: IndexDistribution) -> dict[str, str]:
-        """Return what is known of a file's bytes: its hashes by algorithm, and its `size`, read from the disk, too."""
+        """Return the known facts of a file's bytes.
+
+        These are its hashes by algorithm, and its `size`, also read from the disk.
+        """
         facts = {name: value.lower() for name, value in item.hashes.items()}
         if sha256 := self.hash_of(item):
             facts["sha256"] = sha256.lower()
@@ -251,7 +291,7 @@ class FileLists:
 
 
 def _needle(version: str) -> str:
-    """Return what stands in the names of a version's files, in most of their spellings."""
+    """Return a version's text in file names, in most spellings."""
     try:
         release = Version(version).release
     except InvalidVersion:
@@ -260,16 +300,19 @@ def _needle(version: str) -> str:
 
 
 def at_address(name: str, filename: str, url: str, sha256: str) -> IndexDistribution | None:
-    """Return the file that stands at an address of its own, or None where its name is not the project's."""
+    """Return the file at its own address, or None.
+
+    None means that its name is not the project's.
+    """
     listed = ListedFile(filename=filename, url=url, hashes={"sha256": sha256})
     return _distribution(canonicalize_name(name), listed, "its own address", 0)
 
 
 def _distribution(project: str, listed: ListedFile, index: str, rank: int) -> IndexDistribution | None:
-    """Return the file's description, or None where its name is not one of this project's."""
+    """Return a file's description, or None for a foreign name."""
     if not is_valid(
         listed.filename, FileName
-    ):  # `%2F` in an address, or a page that lies; a build tag takes anything
+    ):  # `%2F` in an address, or a wrong page; a build tag matches any text
         return None
     tags: frozenset[Tag] = frozenset()
     build: tuple[int, str] | None = None

@@ -1,6 +1,6 @@
-"""Which Python indexes this machine uses: asked of pip and uv, never written down here.
+"""This machine's Python indexes, as configured in pip and uv.
 
-pip: `pip_settings`; uv: `uv_indexes`.
+They are queried from pip (`pip_config`) and uv (`uv_indexes`), never written down here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Credentials = dict[str, tuple[str, str]]
 
 
 class PackageIndex(Struct, frozen=True):
-    """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials.
+    """A place of files, without credentials.
 
-    A rule for a version or a name leads to it where it is `ruled`, else the machine's configuration or a decision;
-    with `uv`, uv is configured with it, and pip is not. `service` is the name of the rule's service.
+    It is the root of a Simple API, or with `links` a directory or a page of files. `ruled` is true if a rule
+    for a version or a name leads to it, else the machine's configuration or an override does; `uv` is true if
+    it is configured for uv and not for pip. `service` is the name of the rule's service.
     """
 
     url: str
@@ -39,13 +40,13 @@ class PackageIndex(Struct, frozen=True):
 
 
 class PackageIndexes(Struct, frozen=True, kw_only=True):
-    """Where this machine looks for distributions, in order of preference.
+    """The machine's places for distributions, in order of preference.
 
-    `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
-    name, which a decision may use; all without credentials, which stand in `credentials` by address. `tokens` is
-    {address: the same with the token of its path or its query}.
-    `uv_alone` has the addresses that pip is not configured with, `flat` the named ones that are pages of links.
-    `remarks` are what the user should know of the configuration.
+    `find_links` are directories or pages of files, `simple` are roots of Simple APIs, `named` those of uv
+    that have a name, which an override may use; all without credentials, which are in `credentials` by
+    address. `tokens` is {address: the same with the token of its path or its query}. `uv_alone` has the
+    addresses without a configuration in pip, `flat` the named ones that are pages of links. `remarks` are
+    notes on the configuration for the user.
     """
 
     find_links: tuple[str, ...]
@@ -59,28 +60,28 @@ class PackageIndexes(Struct, frozen=True, kw_only=True):
 
     @property
     def configured(self) -> tuple[str, ...]:
-        """Every address, those of named indexes among them."""
+        """Every address, including those of named indexes."""
         return (*self.find_links, *self.simple, *self.named.values())
 
     @property
     def places(self) -> tuple[PackageIndex, ...]:
-        """Every place that is asked for each distribution, in order."""
+        """Every place to query for each distribution, in order."""
         alone = frozenset(self.uv_alone)
         links = (PackageIndex(url, links=True, uv=url in alone) for url in self.find_links)
         return (*links, *(PackageIndex(url, uv=url in alone) for url in self.simple))
 
 
 def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> PackageIndexes:
-    """Ask pip and uv for the indexes they are configured with.
+    """Return the indexes configured in pip and uv.
 
-    uv's own extra indexes come before its default, as uv has it; pip's after its default.
+    uv's own extra indexes come before its default, as in uv; pip's after its default.
 
     Args:
         env: the user's environment, as pip and uv would see it.
-        asking: pip, where it was asked with this environment before.
+        asking: a query to pip that was started before with this environment.
 
     Raises:
-        LockError: pip cannot be asked, or a file of uv cannot be read.
+        LockError: pip does not answer, or a file of uv cannot be read.
     """
     with asking or Asking(env) as asked:
         uv = read_uv(env)
@@ -118,14 +119,14 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Packag
 def decided_indexes(
     decided: Mapping[str, str], known: PackageIndexes
 ) -> tuple[dict[str, PackageIndex], Credentials, dict[str, str]]:
-    """Return the index that each distribution is to come from, and the logins and tokens in their addresses.
+    """Return each distribution's only index, with logins and tokens.
 
     Args:
-        decided: by name of a distribution, an address, a folder, or the name of an index of uv.
+        decided: by name of a distribution, an address, a directory, or the name of an index of uv.
         known: the machine's indexes.
 
     Raises:
-        LockError: it is neither.
+        LockError: it is none of these.
     """
     credentials: Credentials = {}
     tokens: dict[str, str] = {}
@@ -152,7 +153,7 @@ def _roots(places: Iterable[str], credentials: Credentials, tokens: dict[str, st
 
 
 def _clean(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
-    """Return addresses without logins, each once, and keep their logins and tokens apart."""
+    """Return unique addresses without logins; collect logins and tokens."""
     found = []
     for place in places:
         whole, own = split_credentials(as_url(place))
@@ -168,10 +169,10 @@ def _clean(places: Iterable[str], credentials: Credentials, tokens: dict[str, st
 
 
 def as_root(place: str) -> str:
-    """Return the root of a Simple API as an address without its last stroke."""
+    """Return a Simple API's root without its final slash."""
     return as_url(place).rstrip("/")
 
 
 def as_url(place: str) -> str:
-    """Return an address as it is, and a path as one."""
+    """Return a path as an address, and an address unchanged."""
     return place if "://" in place else Path(place).expanduser().absolute().as_uri()

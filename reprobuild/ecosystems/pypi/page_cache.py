@@ -1,7 +1,8 @@
-"""Pages of indexes for as long as their servers allow: a lock that is made again asks for none of them.
+"""A cache of index pages, as servers allow.
 
-What came with a login is never kept (`net` says how long a page is fresh), nor a list whose links may hold a secret.
-All of it is one value of the store, in which only what is still fresh stays.
+A lock that is made again fetches none of them. A page fetched with a login is never kept (`http` knows how
+long a page is fresh), nor is a list whose links may hold a secret. All of it is one value of the store, with
+only the fresh entries.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _KEY = hashlib.sha256(b"pages of indexes, 1").hexdigest()
 
 
 class ListedFile(Struct, frozen=True, kw_only=True):
-    """One file as a place lists it. `hashes` are by algorithm; `yanked` is None, or the reason (may be empty)."""
+    """A file in an index's list.
+
+    `hashes` are by algorithm; `yanked` is None, or the reason (may be empty).
+    """
 
     filename: FileName
     url: Href
@@ -33,9 +37,9 @@ class ListedFile(Struct, frozen=True, kw_only=True):
 
 
 class CachedPage(Struct, frozen=True, kw_only=True):
-    """The files of a page whose names have some text in them, until a time in seconds since 1970.
+    """The files of a page whose names contain some text.
 
-    `some` tells whether the page has any files at all.
+    They are valid until a time in seconds since 1970. `some` is true if the page has any files at all.
     """
 
     until: int
@@ -48,10 +52,10 @@ def _may_tell(url: str) -> bool:
 
 
 class PageMemory:
-    """What was read of pages, by address and by the text that was looked for. Threads may share it.
+    """A thread-safe memory of pages, by address and search text.
 
     Args:
-        store: where it is kept.
+        store: keeps it.
         now: in seconds since 1970.
     """
 
@@ -62,12 +66,15 @@ class PageMemory:
         self._new = False
 
     def get(self, url: str, needle: str) -> CachedPage | None:
-        """Return what is known of a page and is still fresh."""
+        """Return the fresh record of a page, or None."""
         with self._guard:
             return self._all().get(f"{url} {needle}")
 
     def put(self, url: str, needle: str, fresh: int, files: Sequence[ListedFile], *, some: bool) -> None:
-        """Keep what a page says for a number of seconds; nothing whose links hold a login, a token or a query."""
+        """Keep a page's files for a number of seconds.
+
+        A page whose links hold a login, a token or a query is not kept.
+        """
         if fresh <= 0 or any(_may_tell(one.url) for one in files):
             return
         with self._guard:
@@ -75,7 +82,7 @@ class PageMemory:
             self._all()[f"{url} {needle}"], self._new = kept, True
 
     def save(self) -> None:
-        """Write what came new to the store."""
+        """Write new records to the store."""
         with self._guard:
             if self._new:
                 self._store.remember(_KEY, msgspec.to_builtins(self._all()))

@@ -1,7 +1,8 @@
-"""Whether an answer is a whole list of files, and where its links may lead: a server can answer anything.
+"""Checks of HTML lists of files.
 
-A page that breaks off where its server says that it ends, or one of a login, would otherwise be a list with fewer
-files: another wheel would be chosen, or another index asked.
+An answer must be a complete list; the targets of links are checked, too: a server can answer anything. A page
+that breaks off at the end of its answer, or a login page, would otherwise be a list with fewer files: another
+wheel would be chosen, or another index used.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ _ENTITY = re.compile(r"&#?\w+;")
 
 
 def read_anchors(text: str) -> list[dict[str, str]]:
-    """Return the attributes of each link of a page of HTML, by their names in small letters."""
+    """Return the attributes of each link of an HTML page.
+
+    Their names are in small letters.
+    """
     return [_attributes(rest) for rest in _ANCHOR.split(text)[1:]]
 
 
 def _attributes(rest: str) -> dict[str, str]:
-    """Return the attributes that a text begins with, up to what is none."""
+    """Return the attributes at the beginning of a text."""
     found: dict[str, str] = {}
     place = 0
     while match := _ATTRIBUTE.match(rest, place):
@@ -40,10 +44,12 @@ def _attributes(rest: str) -> dict[str, str]:
 
 
 def check_list(text: str) -> None:
-    """Tell that a page of HTML is a list of links (PEP 503), and all of it.
+    """Check that an HTML page is a complete link list.
+
+    The form is that of PEP 503.
 
     Raises:
-        ValueError: it is none, or breaks off.
+        ValueError: it is not such a list, or breaks off.
     """
     begin = text.lstrip("\ufeff \t\r\n")[:16]
     if not begin.startswith("<"):
@@ -55,7 +61,7 @@ def check_list(text: str) -> None:
 
 
 def joined(page: str, link: str) -> str | None:
-    """Return the address that a link of a page means, None where it is none for us.
+    """Return the address of a page's link, or None.
 
     A page of a server leads to servers, never to files of this machine.
     """

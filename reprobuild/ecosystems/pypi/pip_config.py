@@ -1,7 +1,7 @@
-"""pip's own default index and its settings, asked of pip: `pip config list`.
+"""Pip's default index and settings, from `pip config list`.
 
-https://pip.pypa.io/en/stable/cli/pip_config/. Starting pip takes a third of a second, so it can be asked before the
-answer is needed: what imports little imports this.
+https://pip.pypa.io/en/stable/cli/pip_config/. Starting pip takes a third of a second, so it can be started
+before the answer is needed: modules with few imports import this one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _SECONDS = 60
 
 
 class Asking:
-    """pip, asked in a process of its own from the beginning on; the block ends it where nobody took its answer."""
+    """A query to pip, started at once.
+
+    It runs in its own process. The `with` block ends the process if its answer was not needed.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._asked = proc.Process(
@@ -46,10 +49,12 @@ class Asking:
         self._asked.end()
 
     def answer(self) -> tuple[str, dict[str, list[str]]]:
-        """Return pip's default index and its settings: environment over `install` over `global`, as pip does.
+        """Return pip's default index and its settings.
+
+        The order is pip's: environment over `install` over `global`.
 
         Raises:
-            LockError: pip cannot be asked.
+            LockError: pip does not answer.
         """
         if self._lines is None:
             try:

@@ -1,4 +1,6 @@
-"""What the distributions of an environment require of each other: the metadata of their wheels, read once for each.
+"""Requirements between the distributions of an environment.
+
+They are from the metadata of the wheels, read once for each.
 
 https://packaging.python.org/en/latest/specifications/core-metadata/ has the fields,
 https://packaging.python.org/en/latest/specifications/dependency-specifiers/ the requirements.
@@ -30,11 +32,11 @@ from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store
 
-VERSION = 1  # of what is remembered
+VERSION = 1  # of the remembered format
 MOST = 5000  # requirements of one wheel, of all its extras together
 LONGEST = 2000  # characters of one requirement
 _QUOTED = re.compile("[\"']([^\"']+)[\"']")
-# A marker may nest until Python's own parser gives up.
+# A marker may be nested beyond the limit of Python's own parser.
 UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
 UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
 
@@ -43,19 +45,19 @@ _Texts = tuple[_Text, ...]
 
 
 def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) -> tuple[Wheel, ...]:
-    """Return the wheels, each with its requirements that hold in their environment.
+    """Return the wheels with the requirements valid in their environment.
 
-    A requirement of an extra holds if another wheel asks for the distribution with that extra (a freeze does not tell
-    what a person asked for with an extra). One that nobody can read stays as it is.
+    A requirement of an extra is valid if another wheel requires the distribution with that extra (a freeze
+    does not record the extras that a person requested). An unreadable one stays as it is.
 
     Args:
         wheels: of one environment, all in the store.
-        target: what markers are judged by: the captured interpreter, never the one that runs.
-        store: it holds the wheels, and remembers what is in them.
+        target: the environment for markers: the captured interpreter, never the running one.
+        store: holds the wheels, and remembers their requirements.
 
     Raises:
         FetchError: a wheel is not in the store.
-        BuildError: a wheel is hostile or damaged.
+        BuildError: a wheel is malicious or damaged.
     """
     markers = environment_of(target.python, target.machine)
     waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
@@ -63,7 +65,7 @@ def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) ->
     asked: dict[str, set[str]] = {name: {""} for name in waiting}
     unseen: dict[str, set[str]] = {name: {""} for name in waiting}
     turns = list(waiting)
-    while turns:  # extras ask for further ones
+    while turns:  # extras require further ones
         name = turns.pop()
         new, unseen[name] = unseen[name], set()
         met = {one for one in waiting[name] if one.holds(new, markers)}
@@ -81,11 +83,13 @@ def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) ->
 
 
 def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
-    """Return the requirements in the metadata of a wheel, as they stand there; none where it has no metadata.
+    """Return the requirements in a wheel's metadata, unchanged.
+
+    The result is empty for a wheel without metadata.
 
     Raises:
         FetchError: the wheel is not in the store.
-        BuildError: the wheel is hostile or damaged.
+        BuildError: the wheel is malicious or damaged.
     """
     key = hashlib.sha256(f"requires {VERSION} {file.sha256}".encode()).hexdigest()
     try:
@@ -97,7 +101,9 @@ def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
 
 
 def environment_of(python: str, machine: str) -> Mapping[str, str]:
-    """Return all variables that markers may ask for; what no snapshot tells (the kernel's release) is empty.
+    """Return the values of all marker variables.
+
+    Values that no snapshot has (the kernel's release) are empty.
 
     Args:
         python: the version of the image's interpreter, `3.11.2`.
@@ -112,9 +118,9 @@ def environment_of(python: str, machine: str) -> Mapping[str, str]:
 
 
 def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") -> bool:
-    """Tell whether a requirement with this marker holds; one that nobody can decide does not.
+    """Return whether a marker holds; an undecidable one does not.
 
-    pip does not install that either: it stops. Args: `markers` is of `environment_of`.
+    pip does not install such a requirement either: it stops. Args: `markers` is of `environment_of`.
     """
     try:
         return marker is None or marker.evaluate({**markers, "extra": extra})
@@ -137,7 +143,10 @@ def _read(file: Artefact, store: Store) -> tuple[str, ...]:
 
 
 class _One:
-    """One requirement: `text` is how the lock has it, `project` and `extras` what it asks for, as PEP 503 writes it."""
+    """A requirement, as text and in its parts.
+
+    `text` is its form in the lock; `project` and `extras` are in the form of PEP 503.
+    """
 
     def __init__(self, written: str) -> None:
         self.project, self.extras, self._marker = "", frozenset[str](), None
@@ -151,18 +160,24 @@ class _One:
         self.project = str(canonicalize_name(found.name))
         self.extras = frozenset(str(canonicalize_name(extra)) for extra in found.extras)
         self._marker = found.marker
-        # Only an extra that a marker names can change its answer.
+        # Only an extra that a marker names can change its result.
         self._names = frozenset(
             str(canonicalize_name(name)) for name in _QUOTED.findall(str(found.marker or ""))
         )
 
     def holds(self, extras: AbstractSet[str], markers: Mapping[str, str]) -> bool:
-        """Tell whether it holds with one of these extras, `""` being none; what nobody can read does."""
+        """Return whether it holds with any of these extras.
+
+        `""` means no extra. An unreadable requirement holds.
+        """
         return any(applies(self._marker, markers, extra) for extra in extras & {"", *self._names})
 
 
 def _text(requirement: Requirement) -> str:
-    """Return a requirement without its marker; what may hold a secret is left out of an address."""
+    """Return a requirement without its marker.
+
+    Possible secrets in an address are left out.
+    """
     parts = [requirement.name, f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""]
     if requirement.url:
         return f"{''.join(parts)} @ {shown(split_credentials(requirement.url)[0].partition('?')[0])}"

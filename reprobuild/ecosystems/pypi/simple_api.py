@@ -1,6 +1,7 @@
-"""What one place offers: the pages of Simple APIs, folders, and pages of links, each read once.
+"""The offers of one place, read once a page.
 
-JSON (PEP 691) is read by `msgspec`, HTML (PEP 503) by `mousebender`.
+A place is a Simple API, a directory, or a page of links. JSON (PEP 691) is read by `msgspec`, HTML (PEP 503)
+by `mousebender`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, 
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 # Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
 LARGEST = 64 << 20
-_LARGEST_READ = 16 << 20  # of the links to files that are looked for
+_LARGEST_READ = 16 << 20  # of the links to the wanted files
 _LARGEST_HEAD = 1 << 20
 _ANCHOR = re.compile(r"(?=<a\s)")
 _LOGIN = (
@@ -49,7 +50,7 @@ _BAD = (
 
 
 class NoListError(FetchError):
-    """A place gives no list of the files of a project.
+    """An error: a place lists no files of a project.
 
     Args:
         what: the failure.
@@ -63,13 +64,13 @@ class NoListError(FetchError):
 
 
 class Pages:
-    """The pages of all places, each asked once.
+    """The pages of all places, each fetched once.
 
     Args:
-        net: how to get there.
-        memory: what is still fresh of earlier runs.
-        silent: addresses of indexes that answer 403 where there is nothing, as places of rules do: those that stand on
-            S3, where nobody may list what there is (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html).
+        net: the network client.
+        memory: the fresh pages of earlier runs.
+        silent: addresses of indexes that answer 403 for a missing page, as places of rules do: those on S3
+            without permission to list (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html).
     """
 
     def __init__(
@@ -81,15 +82,16 @@ class Pages:
         self._pages: dict[str, Page | None] = {}
         self._links: dict[str, list[ListedFile]] = {}
         self._refused: set[str] = set()
-        self._lost: dict[str, FetchError] = {}  # by address of a place or a page, which is asked no more
+        self._lost: dict[str, FetchError] = {}  # by address of a place or a page; it is not fetched again
 
     def files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
-        """Return the files whose name has the needle in it, and whether the place has the project at all.
+        """Return the files with a text in their names.
 
-        A page of links does not tell whose its files are: those of other projects are among them.
+        The second value is true if the place has the project at all. A page of links does not state the
+        projects of its files: those of other projects are among them.
 
         Raises:
-            NoListError: the place cannot be reached, or is none.
+            NoListError: the place cannot be reached, or is not valid.
             FetchError: the network is forbidden.
         """
         address = _address(index, project)
@@ -128,12 +130,15 @@ class Pages:
         return found, some
 
     def refused(self, index: PackageIndex, project: str) -> str | None:
-        """Return the address for a project if it answered 403, which was taken to mean that there is nothing."""
+        """Return a project's address if it answered 403, else None.
+
+        Such an answer was taken as an empty list.
+        """
         url = _address(index, project)
         return url if url in self._refused else None
 
     def save(self) -> None:
-        """Let the next run know what is still fresh then."""
+        """Save the fresh pages for the next run."""
         if self._memory:
             self._memory.save()
 
@@ -195,7 +200,10 @@ def _no_list(index: PackageIndex, err: FetchError) -> NoListError:
 
 
 def _way_on(index: PackageIndex) -> str:
-    """Return how to name a mirror of a service; empty for an index of the machine's own configuration."""
+    """Return how to name a mirror of a service, or "".
+
+    It is empty for an index of the machine's own configuration.
+    """
     if not index.service:
         return ""
     return f"check the network and the proxy settings, or name a mirror: --service {shlex.quote(index.service)}=URL"
@@ -225,7 +233,7 @@ class _Project(Struct, frozen=True):
 
 
 class _Entries(Struct, frozen=True):
-    """As `_Project`, of a page that has odd entries."""
+    """As `_Project`, for a page with odd entries."""
 
     name: Line
     files: tuple[msgspec.Raw, ...]
@@ -238,7 +246,10 @@ _FILE = msgspec.json.Decoder(_File)
 
 
 def _decoded(content: bytes) -> _Project:
-    """Return what a page of JSON says. An odd entry, as one with a strange file name, loses no other."""
+    """Return the contents of a JSON page.
+
+    An odd entry, for example with a strange file name, must not hide the others.
+    """
     try:
         return _PROJECT.decode(content)
     except msgspec.ValidationError:
@@ -253,7 +264,10 @@ def _plain(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
 
 
 def _listed(**fields: object) -> ListedFile | None:
-    """Return a file as a place lists it, None where its name or its address is none."""
+    """Return a listed file, or None if invalid.
+
+    Its name and its address must be valid.
+    """
     try:
         return msgspec.convert(fields, type=ListedFile)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What a wheel must fit: the tags of an interpreter on a machine with a C library."""
+"""The target of wheels: interpreter, machine and C library tags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from msgspec import Struct
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
-# The names of PEP 513, 571 and 599 for a glibc, and the machines that each was given for.
+# The names of PEP 513, 571 and 599 for a glibc, and their machines.
 _X86 = ("x86_64", "i686")
 _LEGACY = {
     (2, 17): ("manylinux2014", (*_X86, "aarch64", "armv7l", "ppc64", "ppc64le", "s390x")),
@@ -17,9 +17,10 @@ _LEGACY = {
 
 
 class WheelTarget(Struct, frozen=True, kw_only=True):
-    """What a wheel must fit: Python (`3.11.2`), glibc (`2, 36`) and machine (`x86_64`).
+    """The environment that a wheel must fit.
 
-    `free_threaded` is CPython's build without the global lock (PEP 703), whose ABI has a `t`.
+    It has Python (`3.11.2`), glibc (`2, 36`) and machine (`x86_64`). `free_threaded` is CPython's build
+    without the global lock (PEP 703), whose ABI has a `t`.
     """
 
     python: str
@@ -28,7 +29,7 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
     free_threaded: bool = False
 
     def tags(self) -> list[Tag]:
-        """Return the wheel tags that fit, best first (PEP 425, PEP 600)."""
+        """Return the fitting wheel tags, best first (PEP 425, PEP 600)."""
         minor = tuple(int(part) for part in self.python.split(".")[:2])
         platforms = []
         for glibc_minor in range(self.glibc[1], 4, -1):
@@ -38,7 +39,7 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
                 platforms.append(f"{legacy}_{self.machine}")
         platforms.append(f"linux_{self.machine}")
         interpreter = f"cp{minor[0]}{minor[1]}"
-        # https://peps.python.org/pep-3149/: with pymalloc, which was the default, until 3.8 left the flag out
+        # https://peps.python.org/pep-3149/: with pymalloc, the default, until 3.8 left the flag out
         flag = "m" if minor < (3, 8) else ""
         abi = f"{interpreter}t" if self.free_threaded else f"{interpreter}{flag}"
         return [
@@ -47,7 +48,10 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
         ]
 
     def ranks(self) -> dict[Tag, int]:
-        """Return the place of each tag that fits, the best first; made once for each target."""
+        """Return the rank of each fitting tag, the best first.
+
+        It is computed once for each target.
+        """
         return _ranks(self)
 
     def __str__(self) -> str:

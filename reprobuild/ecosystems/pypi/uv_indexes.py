@@ -1,11 +1,11 @@
-"""The indexes of uv's configuration: its files and variables, in the order in which uv itself asks them.
+"""The indexes of uv's configuration, in uv's own order.
 
-Files and variables: https://docs.astral.sh/uv/reference/environment/ and .../concepts/configuration-files/. The order
-was seen on a server: variables before files, the user's before the system's, in each file `index`, then
-`pip.extra-index-url`, then `extra-index-url`; the default comes last, and an `explicit` index is never asked unnamed.
-
-Files of a project (`uv.toml`, `pyproject.toml`) are not read: the current directory may be somebody else's snapshot. A
-relative XDG_CONFIG_HOME is ignored, as its specification says: https://specifications.freedesktop.org/basedir-spec/
+Files and variables: https://docs.astral.sh/uv/reference/environment/ and .../concepts/configuration-files/.
+The order was observed on a server: variables before files, the user's before the system's, in each file
+`index`, then `pip.extra-index-url`, then `extra-index-url`; the default comes last, and an `explicit` index
+is never used unnamed. Files of a project (`uv.toml`, `pyproject.toml`) are not read: the current directory
+may be someone else's snapshot. A relative XDG_CONFIG_HOME is ignored, as in its specification:
+https://specifications.freedesktop.org/basedir-spec/
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from msgspec import Struct
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.regular_files import read_plain
 
-_FLAT = "flat"  # a page or a folder of links: https://docs.astral.sh/uv/concepts/indexes/#flat-indexes
-_LARGEST = 4 << 20  # a pyproject.toml among them
+_FLAT = "flat"  # a page or a directory of links: https://docs.astral.sh/uv/concepts/indexes/#flat-indexes
+_LARGEST = 4 << 20  # also of a pyproject.toml
 
 
 class UvIndex(Struct, frozen=True, kw_only=True):
-    """One `[[index]]` of a file, or one word of `UV_INDEX`."""
+    """An `[[index]]` of a file, or word of `UV_INDEX`."""
 
     url: str
     name: str = ""
@@ -37,10 +37,10 @@ class UvIndex(Struct, frozen=True, kw_only=True):
 
 
 class UvIndexes(Struct, frozen=True, kw_only=True):
-    """What uv is configured with: addresses, which may hold credentials.
+    """The indexes in uv's configuration, maybe with credentials.
 
-    `default` stands in for the default index; `named` has those with a name, explicit ones among them; `flat` are the
-    indexes that are pages or folders of links.
+    `default` replaces the default index; `named` has those with a name, including explicit ones; `flat` are
+    the indexes that are pages or directories of links.
     """
 
     extra: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class _Layer(Struct, frozen=True, kw_only=True):
 
 
 def read_uv(env: Mapping[str, str]) -> UvIndexes:
-    """Read uv's configuration.
+    """Return uv's configuration.
 
     Args:
         env: the user's environment.
@@ -131,7 +131,10 @@ def _named(word: str) -> UvIndex:
 
 
 def _with_login(index: UvIndex, env: Mapping[str, str]) -> UvIndex:
-    """Return an index with the login of `UV_INDEX_NAME_USERNAME` and `_PASSWORD` in its address."""
+    """Return an index with its login from environment variables.
+
+    They are `UV_INDEX_NAME_USERNAME` and `_PASSWORD`; the login is put into the address.
+    """
     stem = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', index.name.upper())}"
     user, password = env.get(f"{stem}_USERNAME", ""), env.get(f"{stem}_PASSWORD", "")
     scheme, mark, rest = index.url.partition("://")

@@ -1,4 +1,4 @@
-"""Versions as PEP 440 compares them, and as the names of files spell them."""
+"""Versions compared by PEP 440, and spelt in file names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _NEAR = 2  # on each side
 
 
 def same_version(found: str, captured: str) -> bool:
-    """Tell whether two versions are equal by PEP 440, or by their text where they are no such versions."""
+    """Return whether two versions are equal by PEP 440.
+
+    Invalid versions are compared as text.
+    """
     if found == captured:
         return True
     try:
@@ -20,7 +23,7 @@ def same_version(found: str, captured: str) -> bool:
 
 
 def is_valid(version: str) -> bool:
-    """Tell whether a version is one of PEP 440."""
+    """Return whether a version is valid by PEP 440."""
     try:
         Version(version)
     except InvalidVersion:
@@ -34,7 +37,10 @@ def public(version: str) -> str:
 
 
 def nearest(versions: Iterable[str], captured: str) -> list[str]:
-    """Return the versions that could stand in for one: with other labels, else the nearest ones, in order."""
+    """Return possible substitutes of a version, in order.
+
+    They are versions with other labels, else the nearest ones.
+    """
     known = sorted({version for version in versions if is_valid(version)}, key=Version)
     if labelled := [version for version in known if same_version(public(version), public(captured))]:
         return labelled

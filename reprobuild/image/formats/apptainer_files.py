@@ -1,8 +1,9 @@
-"""Apptainer's own files in an image: the least of /.singularity.d that it needs, and its mount points.
+"""Apptainer's own files in an image, and its mount points.
 
-https://apptainer.org/docs/user/latest/environment_and_metadata.html. Seen with Apptainer 1.4.5: `99-base.sh`
-is the place where `--env` and `APPTAINERENV_*` are put in, and where `--nv` finds its libraries; without
-`startscript` there is no `instance start`, without `test` no `test`.
+They are the minimum of /.singularity.d. https://apptainer.org/docs/user/latest/environment_and_metadata.html.
+Observed with Apptainer 1.4.5: `99-base.sh` is the file into which `--env` and `APPTAINERENV_*` are inserted,
+and which finds the libraries of `--nv`; without `startscript` there is no `instance start`, without `test` no
+`test`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ for _reprobuild_library in /{FOLDER}/libs/*; do
 done
 unset _reprobuild_library
 """
-# The modes are those that Apptainer 1.4.5 gives when it builds.
+# The modes are those of a build with Apptainer 1.4.5.
 _MOUNT_POINTS = {
     "dev": 0o755, "etc": 0o755, "home": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777,
     "var": 0o755, "var/tmp": 0o1777,
@@ -45,7 +46,7 @@ Own = list[tuple[TarEntry, bytes]]
 
 
 def apptainer_files(tree: Tree, config: Mapping[str, Any], definition: str) -> Own:
-    """Return what an image lacks to be Apptainer's.
+    """Return the files that an image lacks for Apptainer.
 
     Args:
         tree: of the image.
@@ -76,7 +77,7 @@ def check_names(config: Mapping[str, Any]) -> None:
     """Refuse variables that no shell can set.
 
     Raises:
-        BuildError: with the name of the first.
+        BuildError: with the name of the first one.
     """
     for pair in config.get("Env") or ():
         name, _, value = pair.partition("=")
@@ -88,7 +89,7 @@ def check_names(config: Mapping[str, Any]) -> None:
 
 
 def scripts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return {path: text} of the scripts that Apptainer runs or reads."""
+    """Return {path: text} of the scripts for Apptainer."""
     return {
         ENVIRONMENT: _script(environment_lines(config)),
         BASE: _LIBRARIES,
@@ -104,7 +105,10 @@ def labels(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
-    """Return `inspect-metadata.json`, from which `apptainer inspect` answers without starting a container."""
+    """Return `inspect-metadata.json` for `apptainer inspect`.
+
+    With it the command answers without starting a container.
+    """
     text = scripts(config)
     attributes = {
         "deffile": definition.rstrip("\n"),
@@ -118,9 +122,10 @@ def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
 
 
 def oci_config(config: Mapping[str, Any]) -> bytes:
-    """Return `oci-config.json`: the part of the image configuration that the tree digest is taken over, and labels.
+    """Return `oci-config.json` of an image.
 
-    With it a SIF holds all that its image is. https://github.com/opencontainers/image-spec/blob/main/config.md
+    It has the part of the image configuration in the tree digest, and labels. With it a SIF holds everything
+    in its image. https://github.com/opencontainers/image-spec/blob/main/config.md
     """
     part = {**runtime_part(config), "Labels": labels(config)}
     for name in ("ExposedPorts", "Volumes"):
@@ -129,7 +134,10 @@ def oci_config(config: Mapping[str, Any]) -> bytes:
 
 
 def encode(value: Any) -> bytes:
-    """Return JSON in one form; bytes of a variable that are not UTF-8 are escaped."""
+    """Return JSON in canonical form.
+
+    Bytes of a variable that are not UTF-8 are escaped.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
 
 

@@ -1,4 +1,7 @@
-"""The form of `docker save`, for engines that take no OCI layout (Docker 20.10): layers as plain tars."""
+"""The format of `docker save`, for engines without OCI layouts.
+
+Docker 20.10 is an example. Layers are plain tars.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ from reprobuild.infra.untrusted.regular_files import read_plain
 
 
 def write_docker_archive(layout: Layout, stream: IO[bytes]) -> None:
-    """Write a layout as a tar that `docker load` takes; the same layout gives the same bytes.
+    """Write a layout as a tar for `docker load`.
 
-    A layer's length must stand before it, so each is decompressed twice. The configuration is the same
-    file, hence the image has the same id.
+    The same layout gives the same bytes. A layer's length must precede it, so each is decompressed twice. The
+    configuration is the same file, hence the image has the same id.
 
     Args:
-        layout: what `layout.read_layout` returned.
+        layout: the result of `oci.read.read_layout`.
         stream: takes the bytes in order; it stays open.
 
     Raises:
-        BuildError: a layer is damaged: see `layout.open_layer`.
+        BuildError: a layer is damaged: see `oci.read.open_layer`.
     """
     writer = TarWriter(stream, 0)
     config = layout.config_digest.removeprefix("sha256:")

@@ -1,8 +1,8 @@
-"""manifest.json and `repositories` beside index.json, as `docker save` writes them: all must state one image.
+"""Checks of manifest.json and `repositories` beside index.json.
 
-A Docker with containerd's image store reads the index, one with the classic store manifest.json, and `repositories`
-where that is missing; Dockers before 1.10 read `repositories` alone.
-https://github.com/moby/docker-image-spec/blob/main/spec/v1.md
+`docker save` writes these files, and all must state one image. A Docker with containerd's image store reads
+the index, one with the classic store manifest.json, and `repositories` if that is missing; Dockers before
+1.10 read only `repositories`. https://github.com/moby/docker-image-spec/blob/main/spec/v1.md
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_saved(files: ImageFiles, raw: bytes, config: str, layers: Sequence[tup
     Args:
         files: those of the image.
         raw: the bytes of manifest.json.
-        config: the sha256 (hex) of the configuration that the index leads to.
+        config: the sha256 (hex) of the configuration that the index names.
         layers: digest and diff_id (hex) of each layer.
 
     Raises:
@@ -45,7 +45,10 @@ def check_saved(files: ImageFiles, raw: bytes, config: str, layers: Sequence[tup
 
 
 class _Digests:
-    """The sha256 (hex) of files; the bytes of each are read once, whatever its names."""
+    """The sha256 (hex) of files, each read once.
+
+    A file with several names is read once, too.
+    """
 
     def __init__(self, files: ImageFiles) -> None:
         self._files = files
@@ -62,14 +65,17 @@ class _Digests:
         return self._known[place]
 
     def agree(self, name: Any, digests: tuple[str, ...]) -> bool:
-        """Tell whether a file has one of these digests; the bytes of a blob are checked where they are used."""
+        """Return whether a file has one of these digests.
+
+        The bytes of a blob are checked when they are used.
+        """
         return isinstance(name, str) and (name == f"blobs/sha256/{digests[0]}" or self.of(name) in digests)
 
 
 def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[[str], bytes]) -> None:
-    """Check that `repositories`, where it is there, leads to the layers of the image, or to none.
+    """Check that `repositories`, if present, fits the image's layers.
 
-    Newer Dockers write it without what it leads to, Podman with links to the layers.
+    Newer Dockers write it without the layers that it names, Podman with links to the layers.
 
     Args:
         files: those of the image.
@@ -98,7 +104,7 @@ def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[
 
 
 def _tops(raw: bytes) -> list[str]:
-    """Return the identifiers of the uppermost layers that `repositories` names."""
+    """Return the ids of the uppermost layers in `repositories`."""
     found = parse_image_json(raw, {})
     tags = [each for each in found.values() if isinstance(each, dict)] if isinstance(found, dict) else []
     tops = sorted(
@@ -110,7 +116,10 @@ def _tops(raw: bytes) -> list[str]:
 
 
 def _chain(files: ImageFiles, top: str, most: int, read: Callable[[str], bytes]) -> list[str]:
-    """Return the layers from the lowest to the uppermost; nothing where one is missing, which no Docker loads."""
+    """Return the layers from the lowest to the uppermost.
+
+    The result is empty if one is missing: no Docker loads such an image.
+    """
     found: list[str] = []
     current: Any = top
     while current and len(found) <= most:

@@ -1,7 +1,8 @@
-"""enroot's own files in an image: /etc/rc, /etc/environment and /etc/fstab.
+"""Files of enroot in an image.
 
-https://github.com/NVIDIA/enroot/blob/main/doc/image-format.md. They replace what the image has there, as
-`enroot import` does. enroot reads all three when a container starts.
+They are /etc/rc, /etc/environment and /etc/fstab:
+https://github.com/NVIDIA/enroot/blob/main/doc/image-format.md. They replace those of the image, as `enroot
+import` does. enroot reads all three when a container starts.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from reprobuild.image.formats.apptainer_files import Own, check_names
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.recipe.image_config import runscript_lines, sorted_settings
 
-# What enroot does not hand on as it stands: it fills `${NAME}` in from the host, takes a pair of quotes off,
-# reads line by line, and keeps ENROOT_* for itself.
+# Variables that enroot changes: it replaces `${NAME}` by the host's value, removes a pair of quotes, reads
+# line by line, and keeps ENROOT_* for itself.
 _CHANGED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}|^[\"'].*[\"']\s*$|[\n\r]", re.DOTALL)
 
 
 def enroot_files(config: Mapping[str, Any]) -> Own:
     """Return the three files for an image configuration.
 
-    A variable that /etc/environment cannot carry is set by /etc/rc, which is what starts the entrypoint.
+    A variable that /etc/environment cannot hold is set by /etc/rc, the starter of the entrypoint.
 
     Raises:
         BuildError: a variable cannot be set by a shell.

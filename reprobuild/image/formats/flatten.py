@@ -1,11 +1,12 @@
-"""One tar of an image: its merged tree as a stream, a function of tree and configuration alone.
+"""A tar of an image's merged tree, as a stream.
 
-How the files are split into layers, how these are compressed and in which order they hold their members does
-not show: members are sorted by path, a hard link is a file with its target's content, as in the tree digest,
-and every time is the image's own.
+It is a function of only tree and configuration. The division into layers, their compression and the order of
+their members have no influence: members are sorted by path, a hard link is a file with its target's content,
+as in the tree digest, and every time is the image's own.
 
-The headers are GNU's where a path or a link is long, because `mksquashfs` 4.5 takes the leading slash off a
-link's target that a pax header gives; extended attributes stand in pax headers, as `SCHILY.xattr.NAME`.
+The headers are GNU's for long paths and links, because `mksquashfs` 4.5 removes the leading slash of a link's
+target in a pax header; extended attributes are in pax headers, as `SCHILY.xattr.NAME`.
+
 https://www.gnu.org/software/tar/manual/html_node/Standard.html,
 https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_03
 """
@@ -50,9 +51,10 @@ _ENOUGH = 1 << 18
 
 
 class Flat(Struct, frozen=True, kw_only=True):
-    """An image taken out of its layers. `tree` has no device nodes; `devices` are the paths of those it had.
+    """An image taken out of its layers.
 
-    `spools` are the tars of the layers, which `Located` entries point into.
+    `tree` has no device nodes; `devices` are the paths of the removed ones. `spools` are the tars of the
+    layers, to which `Located` entries point.
     """
 
     tree: Tree
@@ -63,13 +65,15 @@ class Flat(Struct, frozen=True, kw_only=True):
     spools: tuple[IO[bytes], ...]
 
     def stream(self, own: Sequence[tuple[TarEntry, bytes]] = ()) -> Iterator[bytes]:
-        """Yield the tar in pieces of at most 1 MiB. The root is not in it: see `tree[""]`.
+        """Yield the tar in pieces of at most 1 MiB.
+
+        It does not contain the root: see `tree[""]`.
 
         Args:
-            own: more entries, and the content of files; each stands in the place of the tree's own.
+            own: more entries, and the content of files; each replaces the tree's own entry.
 
         Raises:
-            BuildError: one of them is below what is not a directory.
+            BuildError: one of them is below a path that is not a directory.
         """
         tree = merge([[entry for entry, _ in own]], below=self.tree, follow=False)
         return _gathered(self._members(tree, {entry.path: content for entry, content in own}))
@@ -91,16 +95,14 @@ class Flat(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def flattened(layout: Layout, folder: Path) -> Iterator[Flat]:
-    """Give the image of a layout as one tree.
+    """Yield the image of a layout as one tree.
 
-    The layers are unpacked into files of `folder` that have no name there and are gone at the end, whatever
-    happens; they take as much space as the image has when it is unpacked.
-
-    Device nodes are left out: Apptainer and enroot put the host's /dev over them, and neither can unpack one
-    without privileges.
+    The layers are unpacked into unnamed files of `folder` that always disappear at the end; they take as much
+    space as the unpacked image. Device nodes are left out: Apptainer and enroot mount the host's /dev over
+    them, and neither can unpack one without privileges.
 
     Raises:
-        BuildError: a layer is damaged, or what is in it cannot be in a squashfs; there is no space.
+        BuildError: a layer is damaged, or has entries that a squashfs cannot hold; there is no space.
     """
     with contextlib.ExitStack() as stack:
         spools = tuple(stack.enter_context(_spool(folder)) for _ in layout.layers)
@@ -131,7 +133,7 @@ def _spool(folder: Path) -> IO[bytes]:
 
 
 def _unpack(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
-    """Write the tar of a layer into a file, and return what is in it."""
+    """Unpack the tar of a layer; return its entries."""
     with open_layer(layout, index, packed=True, allowance=allowance) as stream:
         while chunk := stream.read(CHUNK):
             try:
@@ -166,7 +168,7 @@ def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance)
 
 
 def _check(path: str, entry: TarEntry, layout: Layout) -> None:
-    """Refuse what would not come back out of a squashfs as it went in."""
+    """Refuse an entry that a squashfs would change."""
     if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise BuildError(f"{layout.folder} holds the unsafe path {path!r}", hint=DAMAGED)
     for name, _ in entry.xattrs:
@@ -179,10 +181,10 @@ def _check(path: str, entry: TarEntry, layout: Layout) -> None:
 
 
 def epoch_of(image: Mapping[str, Any]) -> int:
-    """Return the time of an image in seconds, from the OCI image configuration.
+    """Return the time of an OCI image configuration, in seconds.
 
-    Our label comes first, because it is a function of the lock whichever tool built the image; then
-    `created`. Where neither tells a time that squashfs can hold, it is that of a lock without sources.
+    Our label comes first, because it is a function of the lock for all builders; then `created`. If neither
+    has a time that squashfs can hold, it is that of a lock without sources.
     """
     labels = (image.get("config") or {}).get("Labels") or {}
     for text in (labels.get(CREATED), image.get("created")):
@@ -199,9 +201,10 @@ def epoch_of(image: Mapping[str, Any]) -> int:
 
 
 def header(entry: TarEntry, epoch: int) -> bytes:
-    """Return the header blocks of one member: what `tarfile` writes as GNU_FORMAT, in a tenth of its time.
+    """Return the header blocks of one member.
 
-    An image has tens of thousands of members, and the compressor waits for this.
+    The bytes are those of `tarfile` with GNU_FORMAT, in a tenth of its time. An image has tens of thousands
+    of members, and the compressor waits for this.
     """
     name = entry.path.encode("utf-8", "surrogateescape")
     link = entry.target.encode("utf-8", "surrogateescape") if entry.type == "symlink" else b""
@@ -229,14 +232,20 @@ def _block(
 
 
 def _number(value: int, width: int) -> bytes:
-    """Return a number as octal digits, or as GNU has it where these are too few: 0x80 and big-endian bytes."""
+    """Return a number as octal digits, or in GNU's form.
+
+    If the digits are too few, GNU writes 0x80 and big-endian bytes.
+    """
     if value < 8 ** (width - 1):
         return b"%0*o\0" % (width - 1, value)
     return b"\x80" + value.to_bytes(width - 1, "big")
 
 
 def _attributes(xattrs: Iterable[tuple[str, str]]) -> bytes:
-    """Return a pax header with extended attributes: "LENGTH KEY=VALUE\\n", the length counting itself."""
+    """Return a pax header with extended attributes.
+
+    Its records are "LENGTH KEY=VALUE\\n", and the length includes itself.
+    """
     body = b""
     for name, value in sorted(xattrs):
         record = b" SCHILY.xattr." + os.fsencode(name) + b"=" + bytes.fromhex(value) + b"\n"
@@ -256,7 +265,10 @@ def _pieces(spool: IO[bytes], offset: int, size: int) -> Iterator[bytes]:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in fewer pieces: most members are smaller than a pipe. What is large is not copied."""
+    """Yield the same bytes in fewer pieces.
+
+    Most members are smaller than a pipe. Large pieces are not copied.
+    """
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -1,11 +1,11 @@
-"""SIF, Apptainer's image format, version 01: its header and descriptors written and read.
+"""A reader and writer of SIF, Apptainer's image format, version 01.
 
-https://github.com/apptainer/sif/tree/main/pkg/sif says what the fields are. All numbers are little-endian and
-nothing is padded: a header of 128 bytes, a table of 48 descriptors of 585 bytes at 4096, then the objects one
-after the other, a partition at the next multiple of 4096.
+It covers header and descriptors. https://github.com/apptainer/sif/tree/main/pkg/sif describes the fields. All
+numbers are little-endian and without padding: a header of 128 bytes, a table of 48 descriptors of 585 bytes
+at 4096, then the objects one after the other, a partition at the next multiple of 4096.
 
-The identity is the nil UUID and the time is Go's zero time, as Apptainer 1.5 writes them where
-SOURCE_DATE_EPOCH is set: a signature added later is then deterministic, too. The epoch stands in the labels.
+The identity is the nil UUID and the time is Go's zero time, as Apptainer 1.5 writes them if SOURCE_DATE_EPOCH
+is set: a signature added later is then deterministic, too. The epoch is in the labels.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ALIGNMENT = 4096
 CAPACITY = 48  # free ones are needed for signatures
 
 DEFINITION, PARTITION, JSON = 0x4001, 0x4004, 0x4006
-# Programs mount a further partition over the root, or run what an index of OCI names in the place of the root.
+# Programs mount a further partition over the root, or run the contents of an OCI index in place of the root.
 ROOT_INDEX, BLOB = 0x400A, 0x400B
 SQUASHFS, PRIMARY = 1, 2
 _SQUASHFS_MAGIC = b"hsqs"
-_GROUP = 0xF0000000  # is set in every number of a group
+_GROUP = 0xF0000000  # set in every number of a group
 ARCHITECTURES = {
     "386": "01", "amd64": "02", "arm": "03", "arm64": "04", "ppc64": "05", "ppc64le": "06", "mips": "07",
     "mipsle": "08", "mips64": "09", "mips64le": "10", "s390x": "11", "riscv64": "12",
@@ -48,7 +48,10 @@ _WRITE_AGAIN = (
 
 
 class Object(Struct, frozen=True, kw_only=True):
-    """One object of a SIF: where its bytes are. `kind` is a data type of the format (0x4001 and on)."""
+    """An object of a SIF: the location of its bytes.
+
+    `kind` is a data type of the format (0x4001 and on).
+    """
 
     id: int
     kind: int
@@ -59,7 +62,10 @@ class Object(Struct, frozen=True, kw_only=True):
 
 
 class Sif(Struct, frozen=True, kw_only=True):
-    """What a SIF holds. `system` is the partition that is run, and `architecture` its Go name."""
+    """The contents of a SIF.
+
+    `system` is the partition to run, and `architecture` its Go name.
+    """
 
     architecture: str
     objects: tuple[Object, ...]
@@ -67,12 +73,12 @@ class Sif(Struct, frozen=True, kw_only=True):
 
 
 def system_offset(small: Sequence[tuple[int, str, bytes]]) -> int:
-    """Return where the squashfs of a SIF with these objects before it begins."""
+    """Return the offset of the squashfs after small objects."""
     return _aligned(DATA + sum(len(content) for _, _, content in small))
 
 
 def architecture_code(name: str) -> str:
-    """Return the format's number of an architecture, as two digits.
+    """Return the format's number of an architecture, two digits.
 
     Raises:
         BuildError: the format has none.
@@ -84,12 +90,14 @@ def architecture_code(name: str) -> str:
 
 
 def write_head(file: IO[bytes], small: Sequence[tuple[int, str, bytes]], architecture: str) -> None:
-    """Make a SIF of a file that holds a squashfs at `system_offset(small)`, and zeros before it.
+    """Make a SIF of a file that holds a squashfs.
+
+    The squashfs begins at `system_offset(small)`, after zeros.
 
     Args:
         file: open for reading and writing.
         small: (kind, name, content) of the objects before the squashfs, in order.
-        architecture: as Go names it.
+        architecture: Go's name of it.
     """
     code = architecture_code(architecture).encode()
     start, end = system_offset(small), file.seek(0, os.SEEK_END)
@@ -129,8 +137,8 @@ def read_sif(path: Path) -> Sif:
     """Read a SIF, from any builder, signed or not.
 
     Raises:
-        BuildError: it is none, is cut short, names another program to start it, its objects overlap or lie outside,
-            it holds not exactly one squashfs to run, or another file system beside it.
+        BuildError: it is not a SIF, is cut short, names another program to start it, its objects overlap or
+            are outside, it does not hold exactly one squashfs to run, or has another file system beside it.
     """
     try:
         with path.open("rb") as file:
@@ -192,7 +200,10 @@ def _check_places(found: Sequence[Object], start: int, length: int) -> None:
 
 
 def _system(found: Sequence[Object]) -> tuple[str, Object]:
-    """Return the architecture of the one partition that can be run, and the partition."""
+    """Return the only runnable partition, and its architecture.
+
+    The architecture comes first.
+    """
     partitions = [(each, _FILESYSTEM.unpack_from(each.extra)) for each in found if each.kind == PARTITION]
     primary = [(each, kind, code) for each, (kind, role, code) in partitions if role == PRIMARY]
     if len(primary) != 1:

@@ -1,8 +1,9 @@
-"""An image as one file: a SIF for Apptainer, a squashfs for enroot; from an OCI layout of any builder.
+"""An image as one file: a SIF or a squashfs.
 
-The bytes depend on the image's tree and configuration, the definition file, and the versions of `mksquashfs`
-and its compressor. Owners are kept, so that the file holds the tree whose digest the image has; Apptainer
-shows every file as the caller's to who has no privileges.
+A SIF is for Apptainer, a squashfs for enroot; both are made from an OCI layout of any builder. The bytes
+depend on the image's tree and configuration, the definition file, and the versions of `mksquashfs` and its
+compressor. Owners are kept, so that the file holds the tree with the image's digest; for a caller without
+privileges Apptainer shows every file as the caller's.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def filename(kind: Kind) -> str:
-    """Return the name of a file in the folder of results."""
+    """Return the name of a file in the output directory."""
     return f"image.{kind}"
 
 
 def kept_singles(
     image: Image, former: Image | None, out: Path, store: Store, say: Callable[[str], None]
 ) -> Image:
-    """Return the image with the files of an earlier run that are still its own; any other under their names goes.
+    """Return the image with former files that still fit.
 
-    The folder may be of others. A file is kept where this store remembers that it was written from the image,
-    whatever the folder says of it.
+    Any other file under their names is removed. The directory may be untrusted. A file is kept only if this
+    store remembers that it was written from the image, whatever the directory states.
 
     Args:
         image: as it was built now.
-        former: what the folder of results told before.
-        out: the folder of results.
-        store: what `remember_singles` was given.
-        say: is told what is removed.
+        former: the former image according to the output directory.
+        out: the output directory.
+        store: that of `remember_singles`.
+        say: called with each removed file.
     """
     kept: dict[str, str] = {}
     for kind in KINDS:
@@ -69,7 +70,7 @@ def kept_singles(
 
 
 def remember_singles(image: Image, store: Store) -> None:
-    """Note in a store the files that were written from an image."""
+    """Record in a store the files written from an image."""
     for kind in KINDS:
         if digest := getattr(image, kind):
             store.remember(_key(image, kind, digest), True)
@@ -80,7 +81,10 @@ def _key(image: Image, kind: Kind, digest: str) -> str:
 
 
 def _digest_of(path: Path) -> str:
-    """Return the digest of a plain file; nothing for a link and for what cannot be read."""
+    """Return the digest of a regular file, else "".
+
+    It is also empty for a link or an unreadable file.
+    """
     digest = hashlib.sha256()
     try:
         with open_plain(path, links=False)[0] as stream:
@@ -95,22 +99,24 @@ def write_singles(
     image: Image, out: Path, kinds: Collection[Kind], definition: str, env: Mapping[str, str],
     say: Callable[[str], None], *, compressor: Compressor = "zstd",
 ) -> dict[str, str]:  # fmt: skip
-    """Write `out/image.sif`, `out/image.sqsh` or both, each whole or not at all.
+    """Write `out/image.sif`, `out/image.sqsh` or both.
+
+    Each appears only when it is complete.
 
     Args:
-        image: its layout stands in `out`.
-        out: the folder of results, which needs space for the unpacked image meanwhile.
-        kinds: which files.
+        image: its layout is in `out`.
+        out: the output directory, which needs space for the unpacked image meanwhile.
+        kinds: the files to write.
         definition: the text of the definition file, for the SIF.
         env: the user's environment.
-        say: is told what is done, and what is not in the files.
-        compressor: `gzip` for kernels that know no zstd.
+        say: called with each step, and with entries that are left out.
+        compressor: `gzip` for kernels that do not know zstd.
 
     Returns:
         {kind: "sha256:..."}.
 
     Raises:
-        BuildError: the layout is damaged, or holds what cannot be in such a file.
+        BuildError: the layout is damaged, or has entries that such a file cannot hold.
         EngineError: `mksquashfs` is absent, too old, or failed.
     """
     find_program(env)
@@ -127,7 +133,10 @@ def write_singles(
 
 
 def write_sif(layout: Layout, out: Path, definition: str, env: Mapping[str, str]) -> str:
-    """Write `out/image.sif` of a layout, whole or not at all, and return its sha256 in hex; see `write_singles`."""
+    """Write a layout as `out/image.sif`; return its sha256.
+
+    The hash is in hex. The file appears only when it is complete; see `write_singles`.
+    """
     find_program(env)
     with flattened(layout, out) as flat:
         return _write("sif", flat, out, definition, env, "zstd")
@@ -153,7 +162,7 @@ def _write(
 def _write_sif(
     flat: Flat, part: Path, definition: str, env: Mapping[str, str], compressor: Compressor
 ) -> None:
-    sif.architecture_code(flat.architecture)  # an unknown one is said before anything is compressed
+    sif.architecture_code(flat.architecture)  # an unknown one must be reported before any compression
     small = [
         (sif.DEFINITION, "", definition.encode()),
         (sif.JSON, "inspect-metadata.json", inspect_metadata(flat.config, definition)),
@@ -170,7 +179,10 @@ def _write_sif(
 
 
 def _part(out: Path, name: str) -> Path:
-    """Return a new file beside the one that is to be, with the permissions that the user's umask gives."""
+    """Return a new file beside the final one.
+
+    It has the permissions of the user's umask.
+    """
     path = out / f".{name}.{uuid.uuid4().hex[:8]}"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o777))
     return path

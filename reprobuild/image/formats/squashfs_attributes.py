@@ -1,4 +1,7 @@
-"""Extended attributes of a squashfs, checked for what the kernel and `sqfs2tar` read in two ways."""
+"""Checks of a squashfs's extended attributes.
+
+They refuse attributes that the kernel and `sqfs2tar` read differently.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from reprobuild.image.formats.squashfs_blocks import MetadataTable, Rows, Unpack
 NO_TABLE, NONE = 2**64 - 1, 0xFFFFFFFF
 _HEAD, _SET = struct.Struct("<Q2I"), struct.Struct("<Q2I")
 _KEY, _SIZE = struct.Struct("<2H"), struct.Struct("<I")
-_ELSEWHERE = 0x100  # the value stands at another place
+_ELSEWHERE = 0x100  # the value is at another position
 _PREFIXES = 3  # user, trusted, security
 _LONGEST_KEY, _LONGEST_VALUE = 255, 64 << 10  # of Linux
-_AMBIGUOUS = {0, ord("=")}  # `=` ends a key in the pax header that `sqfs2tar` writes
-_MOST = 1_000_000  # of all sets together, which can share their keys
+_AMBIGUOUS = {0, ord("=")}  # `=` ends a key in the pax header of `sqfs2tar`
+_MOST = 1_000_000  # of all sets together; they can share their keys
 
 
 class Attributes:
-    """The sets of attributes, of which each inode has the number of one."""
+    """The sets of attributes; each inode has one's number."""
 
     def __init__(self, stream: IO[bytes], at: int, unpack: Unpack) -> None:
         self._sets: Rows | None = None
@@ -32,7 +35,7 @@ class Attributes:
         self._sets = Rows(stream, at + _HEAD.size, count, _SET, unpack)
 
     def check(self, number: int) -> None:
-        """Refuse a set whose keys or values programs read in two ways.
+        """Refuse a set with ambiguous keys or values.
 
         Raises:
             ValueError: it is missing, has a key twice, one with a NUL or of an unknown type, or too much.
@@ -66,7 +69,7 @@ class Attributes:
         self._checked.add(number)
 
     def _check_value(self, block: int, offset: int, *, elsewhere: bool) -> int:
-        """Return how many bytes a value has beside its key."""
+        """Return the bytes of a value beside its key."""
         size: int = _SIZE.unpack(self._keys.read(block, offset, _SIZE.size))[0]
         if elsewhere:
             if size != 8:  # a position

@@ -1,9 +1,10 @@
-"""Packed blocks of a squashfs: each is one stream of its packer, and metadata are blocks of 8 KiB.
+"""Compressed blocks of a squashfs, and its metadata tables.
 
-https://dr-emann.github.io/squashfs/squashfs.html has the format. `sqfs2tar` reads all frames of a block that zstd
-packed, and the kernel the first one alone, so bytes behind the first stream are refused. The kernel has one window of
-the size of a block, and its xz has neither CRC64 nor a delta filter (linux/fs/squashfs, linux/lib/xz); a stream that
-needs more is refused.
+Each block is one stream of its compressor, and metadata are blocks of 8 KiB.
+https://dr-emann.github.io/squashfs/squashfs.html has the format. `sqfs2tar` reads all frames of a zstd block,
+and the kernel only the first one, so bytes after the first stream are refused. The kernel has one window of
+the size of a block, and its xz has neither CRC64 nor a delta filter (linux/fs/squashfs, linux/lib/xz); a
+stream that needs more is refused.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import zstandard
 
 from reprobuild.image.formats.squashfs_xz import check_xz
 
-METADATA = 8192  # bytes of a block of metadata, unpacked
+METADATA = 8192  # bytes of an uncompressed block of metadata
 DAMAGE = (struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OverflowError, OSError)
 _STORED = 0x8000
 _CACHED = 2048
 _MEMORY = 256 << 20  # of xz
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # not that of a skippable frame
-_ZSTD_BLOCK = 3  # bytes of the head of one of its own blocks
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # a skippable frame has another one
+_ZSTD_BLOCK = 3  # bytes of the header of one of its own blocks
 _REPEATED = 1  # the type of such a block that has one byte
 _CHECKSUM = 4
 
@@ -33,14 +34,16 @@ Unpack = Callable[[bytes, int], bytes]
 
 
 def unpacker(number: int, window: int) -> Unpack:
-    """Return the function that unpacks a block to at most so many bytes and one more.
+    """Return the function that decompresses a block.
+
+    Its result has at most so many bytes as requested and one more.
 
     Args:
-        number: of the packer in the superblock.
-        window: how many bytes back a stream may refer: the kernel keeps no more.
+        number: of the compressor in the superblock.
+        window: the largest distance of a reference, in bytes: the kernel keeps no more.
 
     Raises:
-        ValueError: it is none of gzip, xz and zstd.
+        ValueError: it is not gzip, xz or zstd.
     """
     if number not in _UNPACKERS:
         raise ValueError("it is packed by another program than gzip, xz or zstd, which are read here")
@@ -55,13 +58,16 @@ def _unzstd(packed: bytes, most: int, *, window: int) -> bytes:
     parameters = zstandard.get_frame_parameters(packed)
     if parameters.dict_id or parameters.window_size > window:
         raise ValueError("a packed block needs a dictionary or a larger window than the kernel has")
-    # A frame may state any size, for which `decompress` would take the memory at once.
+    # A frame may state any size, and `decompress` would allocate it at once.
     with zstandard.ZstdDecompressor(max_window_size=window).stream_reader(packed) as stream:
         return stream.read(most + 1)
 
 
 def _frame_size(packed: bytes) -> int:
-    """Return the bytes of the first frame of zstd. https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1"""
+    """Return the size of the first zstd frame, in bytes.
+
+    https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1
+    """
     parameters = zstandard.get_frame_parameters(packed)
     at, last = zstandard.frame_header_size(packed), False
     while not last:
@@ -97,14 +103,20 @@ _UNPACKERS: Mapping[int, Callable[..., bytes]] = {1: _gunzip, 4: _unxz, 6: _unzs
 
 
 class MetadataTable:
-    """A table of metadata: blocks of 8 KiB, packed one by one. A position is (block, offset in it)."""
+    """A table of metadata: blocks of 8 KiB, compressed singly.
+
+    A position is (block, offset in it).
+    """
 
     def __init__(self, stream: IO[bytes], start: int, unpack: Unpack) -> None:
         self._stream, self._start, self._unpack = stream, start, unpack
         self._read_block = lru_cache(_CACHED)(self._read_at)
 
     def _read_at(self, block: int) -> tuple[bytes, int]:
-        """Return the unpacked block that begins so many bytes after the table's start, and the next one's begin."""
+        """Return an uncompressed block, and the start of the next.
+
+        `block` is the offset from the table's start.
+        """
         self._stream.seek(self._start + block)
         (header,) = struct.unpack("<H", self._stream.read(2))
         packed = self._stream.read(header & (_STORED - 1))
@@ -114,7 +126,7 @@ class MetadataTable:
         return content, block + 2 + (header & (_STORED - 1))
 
     def read(self, block: int, offset: int, size: int) -> bytes:
-        """Return the bytes from so many bytes after the begin of a block."""
+        """Return the bytes at an offset from a block's start."""
         pieces = []
         block, offset = self.after(block, offset)
         while size:
@@ -122,13 +134,16 @@ class MetadataTable:
             piece = content[offset : offset + size]
             pieces.append(piece)
             size -= len(piece)
-            if size and len(content) < METADATA:  # the last one; the kernel counts on all others being whole
+            if size and len(content) < METADATA:  # the last one; the kernel requires all others to be full
                 raise ValueError("a table of metadata ends early")
             block, offset = following, 0
         return b"".join(pieces)
 
     def after(self, block: int, offset: int) -> tuple[int, int]:
-        """Return the block and the offset in it of a place so many bytes after the begin of a block."""
+        """Return the block and inner offset of a position.
+
+        The position is an offset from the start of a block.
+        """
         while offset >= METADATA:
             content, following = self._read_block(block)
             if len(content) < METADATA:
@@ -138,7 +153,10 @@ class MetadataTable:
 
 
 class Rows:
-    """A table of rows of one size, whose blocks are found by a list of their positions in the file."""
+    """A table of rows of one size.
+
+    A list has the positions of its blocks in the file.
+    """
 
     def __init__(self, stream: IO[bytes], at: int, count: int, row: struct.Struct, unpack: Unpack) -> None:
         self._stream, self._at, self._count, self._row = stream, at, count, row
@@ -149,7 +167,7 @@ class Rows:
         """Return a row.
 
         Raises:
-            ValueError: the table has none of this number.
+            ValueError: the table has no row with this number.
         """
         if not 0 <= index < self._count:
             raise ValueError(f"a table of {self._count} rows has no row {index}")

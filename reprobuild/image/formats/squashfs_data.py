@@ -1,4 +1,7 @@
-"""Blocks of the files of a squashfs, checked for what the kernel cannot read and `sqfs2tar` can."""
+"""Checks of the file blocks of a squashfs.
+
+They refuse blocks that `sqfs2tar` can read, and the kernel cannot.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _SMALLEST, _LARGEST = 4096, 1 << 20  # bytes of a block
 
 
 class Content(Struct, frozen=True):
-    """Where the bytes of a file are: its first block, its size, its fragment, and the packed size of each block."""
+    """The location of a file's bytes in a squashfs.
+
+    It has the first block, the size, the fragment, and the compressed size of each block.
+    """
 
     start: int
     size: int
@@ -27,7 +33,7 @@ class Content(Struct, frozen=True):
 
 
 class Data:
-    """The blocks and fragments, of which several files can have the same."""
+    """The blocks and fragments of files; files can share them."""
 
     def __init__(self, stream: IO[bytes], block: int, fragments: Rows, unpack: Unpack, packed: int) -> None:
         if not _SMALLEST <= block <= _LARGEST or block & (block - 1):
@@ -37,7 +43,7 @@ class Data:
         self._allowance = Allowance(packed)
 
     def count(self, size: int, fragment: int) -> int:
-        """Return how many blocks a file has, without its fragment.
+        """Return the number of a file's blocks, without its fragment.
 
         Raises:
             BuildError: all files together unpack to too much.
@@ -46,7 +52,7 @@ class Data:
         return size // self._block if fragment != NO_FRAGMENT else -(-size // self._block)
 
     def check(self, file: Content) -> None:
-        """Refuse a file with a block of another size than its place needs.
+        """Refuse a file with a block of a wrong size.
 
         Raises:
             ValueError: a block is too short or too long, or has more than one frame.
@@ -64,7 +70,7 @@ class Data:
                 raise ValueError("a fragment is shorter than the end of a file in it")
 
     def _size(self, at: int, word: int) -> int:
-        """Return how many bytes a block unpacks to."""
+        """Return the uncompressed size of a block, in bytes."""
         known = self._sizes.get((at, word))
         if known is None:
             known = self._sizes[at, word] = self._unpacked(at, word)

@@ -1,7 +1,8 @@
-"""A SIF or a squashfs as an image of one layer, through `sqfs2tar`, which writes what is in one as a tar.
+"""A SIF or a squashfs as an image.
 
-https://github.com/AgentD/squashfs-tools-ng. It reads owners, devices and attributes without privileges, which
-unpacking would need. A SIF of ours holds the runtime configuration; a squashfs holds none.
+The image has one layer: `sqfs2tar` writes the contents as a tar: https://github.com/AgentD/squashfs-tools-ng.
+It reads owners, devices and attributes without the privileges that unpacking would need. A SIF of ours holds
+the runtime configuration; a squashfs does not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _COMPRESSORS: Mapping[int, Compressor] = {1: "gzip", 6: "zstd"}
 
 
 def is_squashed(path: Path) -> bool:
-    """Say whether a file begins as a SIF or a squashfs does."""
+    """Return whether a file looks like a SIF or squashfs."""
     if not path.is_file():
         return False
     with path.open("rb") as stream:
@@ -41,8 +42,9 @@ def is_squashed(path: Path) -> bool:
 
 
 def compressor_of(path: Path) -> Compressor | None:
-    """Return what compressed a SIF or a squashfs, None where it is none that we write, or the file is damaged.
+    """Return the compressor of a SIF or squashfs, or None.
 
+    None means a compressor that we do not write, or a damaged file.
     https://dr-emann.github.io/squashfs/squashfs.html#_the_superblock
     """
     try:
@@ -64,11 +66,11 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> OciImage
 
     Args:
         path: the file.
-        scratch: an empty folder, for the unpacked image; it is needed as long as the image is.
+        scratch: an empty directory, for the unpacked image; it is needed as long as the image is.
         env: the user's environment, for PATH.
 
     Returns:
-        An image whose `manifest` is the sha256 of the file, since nothing in it names one.
+        An image whose `manifest` is the sha256 of the file, since the file names none.
 
     Raises:
         BuildError: it is damaged, unpacks to too much, or the kernel would find other files in it.
@@ -97,7 +99,10 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> OciImage
 
 
 def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target: Path) -> None:
-    """Write what the program prints, which a small file can make endless; it is ended at the bound."""
+    """Write the output of a program up to a bound.
+
+    A small file can make it endless; the program is ended at the bound.
+    """
     complaint = b""
     with bounded(target, path) as write:
 
@@ -117,7 +122,10 @@ def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target
 
 
 def _document(path: Path, sif: Sif) -> dict[str, Any]:
-    """Return what a SIF says besides its files, as an image configuration with its objects beside."""
+    """Return a SIF's other contents as an image configuration.
+
+    Its objects are listed beside the configuration.
+    """
     objects = {}
     config: Any = {}
     found = False

@@ -1,8 +1,9 @@
-"""Inodes and directories of a squashfs, read as the kernel reads them, for the ways in which programs differ.
+"""Inodes and directories of a squashfs, as the kernel reads.
 
-https://dr-emann.github.io/squashfs/squashfs.html has the format. `sqfs2tar` finds hard links by the number in an inode,
-and the kernel by the number in the row of a directory. `sqfs2tar` reads each directory from its start, and the kernel
-looks a name up through the directory's index. An image in which they would differ is refused.
+https://dr-emann.github.io/squashfs/squashfs.html has the format. `sqfs2tar` finds hard links by the number in
+an inode, and the kernel by the number in the row of a directory. `sqfs2tar` reads each directory from its
+start, and the kernel looks a name up through the directory's index. An image on which they would differ is
+refused.
 """
 
 from __future__ import annotations
@@ -22,19 +23,22 @@ from reprobuild.infra.untrusted.names import LONGEST_PATH, MOST_MEMBERS
 _SUPER = struct.Struct("<5I6H8Q")
 _HEAD = struct.Struct("<4H2I")
 _NO_ATTRIBUTES, _HAS_OPTIONS = 0x200, 0x400
-_XZ = 4  # the number of the packer
+_XZ = 4  # the number of the compressor
 _DIRECTORY, _FILE, _LINK, _DEVICES = 1, 2, 3, (4, 5)
 _HEADER, _ROW = struct.Struct("<3I"), struct.Struct("<HhHH")
 _INDEX = struct.Struct("<3I")
 _ENDS = 3  # the size of a directory counts `.` and `..`, which are not written
 _LONGEST_NAME = 256
-_MOST_OF_ROWS = 64 << 20  # bytes of one directory, which are held; a million names have some 30 MiB
+_MOST_OF_ROWS = 64 << 20  # bytes of one directory in memory; a million names have some 30 MiB
 _MODE = 0o7777
 _WHITEOUT = b".wh."
 
 
 class _Directory(Struct, frozen=True):
-    """Where the rows of a directory are, their bytes, and its index: (position in the rows, block, first name)."""
+    """The location and size of a directory's rows and index.
+
+    The index is (position in the rows, block, first name).
+    """
 
     block: int
     offset: int
@@ -43,7 +47,10 @@ class _Directory(Struct, frozen=True):
 
 
 class _Inode(Struct, frozen=True):
-    """What an inode says. `kind` is its type without its extension, `attributes` the number of a set of them."""
+    """The contents of an inode.
+
+    `kind` is its type without its extension, `attributes` the number of a set of them.
+    """
 
     kind: int
     number: int
@@ -53,7 +60,10 @@ class _Inode(Struct, frozen=True):
 
 
 def _window(stream: IO[bytes], super_block: tuple[int, ...]) -> int:
-    """Return the dictionary in bytes that the kernel makes: a block, or for xz what the options state."""
+    """Return the size of the kernel's dictionary, in bytes.
+
+    It is a block, or for xz the size in the options.
+    """
     if super_block[5] != _XZ or not super_block[7] & _HAS_OPTIONS:
         return super_block[3]
     stream.seek(_SUPER.size)
@@ -71,10 +81,10 @@ class _Tables:
         self.data = Data(stream, super_block[3], fragments, unpack, packed)
 
     def inode(self, place: int) -> _Inode:
-        """Return the inode at a place.
+        """Return the inode at a position.
 
         Raises:
-            ValueError: its type or mode is none, or it is damaged.
+            ValueError: its type or mode is invalid, or it is damaged.
         """
         block, offset = place >> 16, place & 0xFFFF
         kind, mode, _, _, _, number = _HEAD.unpack(self.inodes.read(block, offset, _HEAD.size))
@@ -129,10 +139,13 @@ class _Tables:
         return attributes, _Directory(rows, start, size, tuple(index))
 
     def rows(self, directory: _Directory) -> Iterator[tuple[bytes, int, int, int]]:
-        """Yield name, type, number and place of the inode of each row, after the index was compared with them.
+        """Yield name, type, number and position of each row's inode.
+
+        The index is compared with the rows afterwards.
 
         Raises:
-            ValueError: names do not rise, a row is cut, the index leads elsewhere, or there are too many rows.
+            ValueError: names are not in order, a row is cut, the index leads elsewhere, or there are too many
+                rows.
         """
         size = max(directory.size - _ENDS, 0)
         if size > _MOST_OF_ROWS:
@@ -150,7 +163,7 @@ class _Tables:
                 if at > size:
                     raise ValueError("the rows of a directory are cut short")
                 _check_name(name)
-                if name <= last:  # the kernel opens the first of two, and ends where a name is greater
+                if name <= last:  # the kernel opens the first of two, and stops at a greater name
                     shown = name.decode(errors="replace")[:100]
                     raise ValueError(f"the name {shown!r} stands in its folder twice, or out of order")
                 heads.setdefault(head, name)
@@ -163,9 +176,9 @@ class _Tables:
 
 
 def _check_name(name: bytes) -> None:
-    """Refuse a name that no file can have, or that a layer made of the image takes for a whiteout.
+    """Refuse a name that is impossible or a whiteout's.
 
-    The kernel shows a file `.wh.x`; in a layer it removes `x`, and is no file itself.
+    The kernel shows a file `.wh.x`; in a layer it removes `x`, and is not a file itself.
     """
     shown = name.decode(errors="replace")[:100]
     if {0, ord("/")} & set(name) or name in (b".", b".."):
@@ -175,15 +188,17 @@ def _check_name(name: bytes) -> None:
 
 
 def check_tables(path: Path) -> None:
-    """Refuse a squashfs in which the kernel would find other files than a program that lists it.
+    """Refuse a squashfs that the kernel reads differently.
+
+    The comparison is with a program that lists it.
 
     Args:
         path: the squashfs.
 
     Raises:
-        ValueError: two inodes have one number, a row and its inode have two, an index leads elsewhere, a mode has
-            bits of a type, a name is none, attributes are hidden or ambiguous, a block of a file has another size than
-            its place needs, or a table is damaged.
+        ValueError: two inodes have one number, a row and its inode have two, an index leads elsewhere, a mode
+            has bits of a type, a name is invalid, attributes are hidden or ambiguous, a block of a file has a
+            wrong size, or a table is damaged.
         BuildError: its files unpack to too much.
     """
     try:

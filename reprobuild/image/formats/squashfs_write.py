@@ -1,8 +1,9 @@
-"""squashfs: written by `mksquashfs` from a tar that it reads, in bytes that depend on the tar and its version.
+"""A writer of squashfs files, by `mksquashfs` from a tar.
 
-https://github.com/plougher/squashfs-tools. Compressor, level, times and the root's owner and mode are given;
-the number of processors, the clock, the user and SOURCE_DATE_EPOCH (an error beside a given time) have no part.
-The bytes of zstd depend on the version of libzstd, so files of two machines are compared as trees.
+The bytes depend on the tar and the program's version. https://github.com/plougher/squashfs-tools. Compressor,
+level, times and the root's owner and mode are given; the number of processors, the clock, the user and
+SOURCE_DATE_EPOCH (an error beside a given time) have no influence. The bytes of zstd depend on the version of
+libzstd, so files of two machines are compared as trees.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ OLDEST = (4, 5)  # the first that reads a tar
 INSTALL = (
     "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
 )
-# Before 4.6 the root of a squashfs made from a tar belongs to whoever runs the program, whatever -root-uid says.
+# Before 4.6 the root of a squashfs made from a tar belongs to the user of the program, in spite of -root-uid.
 ROOT_OWNER = (4, 6)
 AS_ROOT = ("unshare", "--user", "--map-root-user", "--")
 MEMORY = "256M"  # mksquashfs would take a quarter of the machine's
 
 Compressor = Literal["zstd", "gzip"]
-# zstd 3 is as small as gzip 9 and 15 times as fast; gzip is for kernels whose squashfs knows nothing else.
+# zstd 3 is as small as gzip 9 and 15 times as fast; gzip is for kernels whose squashfs knows only that.
 _OPTIONS: dict[Compressor, tuple[str, ...]] = {
     "zstd": ("-comp", "zstd", "-Xcompression-level", "3"),
     "gzip": ("-comp", "gzip", "-Xcompression-level", "1"),
@@ -36,14 +37,14 @@ _OPTIONS: dict[Compressor, tuple[str, ...]] = {
 
 
 def find_program(env: Mapping[str, str]) -> tuple[int, int]:
-    """Return the version of `mksquashfs`; say before any work that it is not there, or too old.
+    """Return the version of `mksquashfs`, before any work.
 
     Raises:
-        EngineError: with what to install.
+        EngineError: it is missing or too old; with the program to install.
     """
     try:
         said = proc.run([PROGRAM, "-version"], env=env, purpose="write a squashfs", timeout=60, hint=INSTALL)
-    except proc.ProcessFailedError as err:  # 4.4 and older exit with 1, and say their version none the less
+    except proc.ProcessFailedError as err:  # 4.4 and older exit with 1, and print their version nevertheless
         said = err.stderr.encode()
     found = re.search(rb"version (\d+)\.(\d+)", said)
     if found is None:
@@ -58,19 +59,19 @@ def write_squashfs(
     pieces: Iterable[bytes], target: Path, *, root: TarEntry, epoch: int, env: Mapping[str, str], offset: int = 0,
     compressor: Compressor = "zstd",
 ) -> None:  # fmt: skip
-    """Write a squashfs into a file, which is made longer as it needs.
+    """Write a squashfs into a file, which grows as needed.
 
     Args:
         pieces: a tar without the root.
-        target: what it holds is lost; the bytes before `offset` become zeros.
+        target: its former content is lost; the bytes before `offset` become zeros.
         root: the owner and mode of the root.
-        epoch: the one time in it, in seconds.
+        epoch: the only time in it, in seconds.
         env: the user's environment.
-        offset: where it begins, in bytes; a multiple of 4096.
+        offset: its start, in bytes; a multiple of 4096.
 
     Raises:
-        EngineError: `mksquashfs` is absent or failed, as it does where there is no space; or it is older than
-            4.6 and cannot give the root its owner.
+        EngineError: `mksquashfs` is absent or failed, for example without space; or it is older than 4.6 and
+            cannot give the root its owner.
     """
     argv = [
         *(PROGRAM, "-", str(target.absolute()), "-tar", "-noappend", "-quiet", "-no-progress", "-mem", MEMORY),

@@ -1,4 +1,7 @@
-"""Filters of a block that xz packed: https://tukaani.org/xz/xz-file-format.txt, sections 3.1 and 5.3."""
+"""Checks of an xz block's filters in a squashfs.
+
+https://tukaani.org/xz/xz-file-format.txt, sections 3.1 and 5.3.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ _PACKED_SIZE, _PLAIN_SIZE = 0x40, 0x80  # flags: a size follows
 
 
 def check_xz(packed: bytes, window: int) -> None:
-    """Refuse a stream whose first block has a filter or a dictionary that the kernel does not have.
+    """Refuse a filter or dictionary that the kernel lacks.
+
+    Only the first block of the stream is checked.
 
     Args:
         packed: a stream that was unpacked without an error.
@@ -35,7 +40,10 @@ def check_xz(packed: bytes, window: int) -> None:
 
 
 def _number(packed: bytes, at: int) -> tuple[int, int]:
-    """Return a number of seven bits in each byte, least first, and the place behind it."""
+    """Return a variable-length number, and the position after it.
+
+    It has seven bits in each byte, least first.
+    """
     value = shift = 0
     while True:
         byte = packed[at]

@@ -1,1 +1,1 @@
-"""What layers of an image are, wherever they come from: unpacked, and put over each other."""
+"""Layers of an image from any builder: unpacked, and merged."""

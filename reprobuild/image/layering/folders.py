@@ -1,9 +1,9 @@
-"""Folders of lower layers that a layer writes below, or states again.
+"""Lower directories that a layer writes below or repeats.
 
-Engines that unpack each layer into a folder of its own make a folder that the layer has no entry for. Docker and Podman
-make it with the mode 0755 for root, and an overlay then shows that in the place of the lower layer's folder; containerd
-copies the mode of the lower one. Of attributes, an overlay shows those of the upper folder alone, and in one root, or
-where one layer has a folder twice, those that went before stay.
+Engines that unpack each layer into its own directory make a directory without an entry in the layer. Docker
+and Podman make it with the mode 0755 for root, and an overlay then shows that in place of the lower layer's
+directory; containerd copies the mode of the lower one. Of attributes, an overlay shows only those of the
+upper directory, and in one root, or if one layer has a directory twice, the former ones stay.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from reprobuild.errors import BuildError
 from reprobuild.image.layering.order import DAMAGED
 from reprobuild.infra.tar.entries import TarEntry
 
-# What engines give to a folder that has no entry. ko, Bazel and Jib leave entries out.
+# The engines' mode of a directory without an entry. ko, Bazel and Jib leave entries out.
 _MODE = 0o755
-# `filesystem` of Fedora has a root that even its owner cannot write to. A root user passes by that.
+# `filesystem` of Fedora has a root that even its owner cannot write to. The root user ignores that.
 _ROOT_MODES = (_MODE, 0o555)
 
 
 class OwnFolders:
-    """The folders that one layer has, and those that it writes into."""
+    """The directories of a layer, and those it writes into."""
 
     def __init__(self) -> None:
         self._entries: set[str] = set()
@@ -30,11 +30,11 @@ class OwnFolders:
         self._removed: set[str] = set()
 
     def add(self, entry: TarEntry, former: TarEntry | None) -> None:
-        """Take an entry in its place, where the tree had `former`.
+        """Add an entry at its place, instead of `former`.
 
         Raises:
-            BuildError: it is a folder with other attributes than it has in this layer already, or lacks some that a
-                lower layer gave it.
+            BuildError: it is a directory with other attributes than it has in this layer already, or lacks
+                some that a lower layer gave it.
         """
         if entry.path:
             self._above.add(entry.path.rpartition("/")[0])
@@ -57,19 +57,19 @@ class OwnFolders:
             )
 
     def remove(self, place: str) -> None:
-        """Take a path that a whiteout removes."""
+        """Add a path that a whiteout removes."""
         self._above_whiteouts.add(place.rpartition("/")[0])
         self._removed.add(place)
 
     def clear(self, folder: str) -> None:
-        """Take a folder with an opaque marker."""
+        """Add a directory with an opaque marker."""
         self._above_whiteouts.add(folder)
 
     def check(self, tree: Mapping[str, TarEntry]) -> None:
-        """Refuse folders that have no entry in this layer, and that engines make otherwise.
+        """Refuse directories without an entry that engines make differently.
 
         Raises:
-            BuildError: the layer writes below such a folder.
+            BuildError: the layer writes below such a directory.
         """
         self._above.update(self._nearest(folder, tree) for folder in self._above_whiteouts)
         seen: set[str] = set()
@@ -81,7 +81,10 @@ class OwnFolders:
                 folder = folder.rpartition("/")[0]
 
     def _nearest(self, folder: str, tree: Mapping[str, TarEntry]) -> str:
-        """Return the folder of a whiteout, or what stands above if the layer removes it or has another file there."""
+        """Return the directory of a whiteout, or its nearest parent.
+
+        The parent counts if the layer removes the directory or has another file there.
+        """
         above, is_removed = folder, False
         while above not in tree:
             is_removed = is_removed or above in self._removed

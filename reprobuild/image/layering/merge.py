@@ -1,4 +1,7 @@
-"""Layers put over each other, as the OCI image specification says it ("Applying Changesets")."""
+"""Layers merged by the rules of the OCI image specification.
+
+The rules are in "Applying Changesets".
+"""
 
 from __future__ import annotations
 
@@ -18,39 +21,42 @@ from reprobuild.infra.untrusted.names import HOSTILE, check_name
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 
-_ODD = re.compile(r"(^|/)\.{0,2}(/|$)")  # such a path stays as it is, for those who refuse it
-_MOST_LINKS = 40  # as Linux has it, path_resolution(7)
-# Folders that no layer writes and that stand above a path: builders write nearly all. Each costs half a kilobyte.
+_ODD = re.compile(r"(^|/)\.{0,2}(/|$)")  # such a path stays as it is, for the code that refuses it
+_MOST_LINKS = 40  # as in Linux, path_resolution(7)
+# Parent directories that no layer writes: builders write nearly all. Each costs half a kilobyte.
 MOST_IMPLIED = 500_000
 MOST_IMPLIED_TEXT = 64 << 20
-# Names on the way to folders that are not there yet, or lie behind links.
+# Names on the way to directories that are missing, or behind links.
 MOST_STEPS = 20_000_000
 
 Tree = dict[str, TarEntry]
 
 
 class Located(TarEntry, frozen=True, kw_only=True):
-    """An entry of a layer; a file's content begins at `offset` of the layer's tar."""
+    """An entry of a layer, with its content's offset.
+
+    `offset` is in the layer's tar, for a file.
+    """
 
     layer: int = 0
     offset: int = 0
 
 
 def merge(listings: Iterable[Iterable[TarEntry]], below: Tree | None = None, *, follow: bool = True) -> Tree:
-    """Return {path: entry} of layers put over each other, sorted by path; hard links are files.
+    """Return {path: entry} of merged layers, sorted by path.
 
-    `below` is the tree, merged before, that the layers stand on.
-
-    The rules are those of the OCI image specification, "Applying Changesets": the later entry wins,
-    directories merge, a whiteout removes what lower layers have, whatever its place in its layer. Our own layers hold
-    no whiteouts; images of other builders may. What stands below a symbolic link of its own layer comes to where
-    the link leads within the tree. With `follow` off it is refused, and the entries are no layer that engines unpack.
+    Hard links become files. `below` is a tree, merged before, under the layers. The rules are those of the
+    OCI image specification, "Applying Changesets": the later entry wins, directories merge, a whiteout
+    removes the entries of lower layers, whatever its place in its layer. Our own layers have no whiteouts;
+    images of other builders may. An entry below a symbolic link of its own layer is moved to the link's
+    target within the tree. With `follow` off it is refused, and the entries are not a layer that engines
+    unpack.
 
     Raises:
-        BuildError: a hard link's target is not in its layer or has other metadata, a path is below what is not a
-            directory, links lead in a circle, following paths takes too much, a whiteout stands behind an entry of
-            its layer that engines delete by it, or engines make different trees of a layer (an opaque marker at the
-            root, `overlay`, `folders`).
+        BuildError: a hard link's target is not in its layer or has other metadata, a path is below a
+            non-directory, links lead in a circle, following paths takes too much, a whiteout comes after an
+            entry of its layer that engines delete by it, or engines make different trees of a layer (an
+            opaque marker at the root, `overlay`, `folders`).
     """
     growing = _Growing(below or {"": TarEntry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -58,7 +64,7 @@ def merge(listings: Iterable[Iterable[TarEntry]], below: Tree | None = None, *, 
         entries = [(entry.path.rpartition("/")[2].startswith(WHITEOUT), entry) for entry in listing]
         for whiteout, entry in entries:
             if not whiteout and entry.type == "directory" and growing.has_link(entry.path):
-                growing.put(entry)  # whiteouts below it do not mean where the link led
+                growing.put(entry)  # whiteouts below it do not mean the link's target
         victims = {n: growing.remove(entry.path) for n, (whiteout, entry) in enumerate(entries) if whiteout}
         last, written = max(victims, default=-1), WrittenPaths()
         for number, (whiteout, entry) in enumerate(entries):
@@ -77,7 +83,10 @@ def merge(listings: Iterable[Iterable[TarEntry]], below: Tree | None = None, *, 
 
 
 class _Growing:
-    """A tree that layers are put on. Each path but the root's stands among the children of its folder."""
+    """A tree that grows by layers.
+
+    Each path except the root's is among the children of its directory.
+    """
 
     def __init__(self, below: Tree, *, follow: bool) -> None:
         self.tree = dict(below)
@@ -89,22 +98,25 @@ class _Growing:
             self._join(path)
 
     def begin_layer(self) -> None:
-        """Begin a layer over all that is there."""
+        """Begin a layer over the present tree."""
         self._own, self._folders = OwnWrites(), OwnFolders()
 
     def end_layer(self) -> None:
-        """Refuse a layer of which engines make different trees."""
+        """Refuse a layer with different trees in different engines."""
         self._own.check_folders(self.tree)
         if self._follow:
             self._folders.check(self.tree)
 
     def has_link(self, path: str) -> bool:
-        """Tell whether a path itself is a symbolic link."""
+        """Return whether a path itself is a symbolic link."""
         former = self.tree.get(path)
         return former is not None and former.type == "symlink"
 
     def put(self, entry: TarEntry) -> str:
-        """Put an entry in its place, with the folders above it; return the place."""
+        """Put an entry at its place, and return the place.
+
+        The parent directories are made.
+        """
         path = self._place(entry.path)
         former = self.tree.get(path)
         if former is not None and former.type == "directory" and entry.type != "directory":
@@ -118,7 +130,10 @@ class _Growing:
         return path
 
     def remove(self, path: str) -> set[str]:
-        """Remove what a whiteout means, where that is there; return the path that it names, and its place."""
+        """Apply a whiteout, and return its path and place.
+
+        Return an empty set if it names no path.
+        """
         victim, place = self._victim(path)
         if victim is None:
             return set()
@@ -141,14 +156,20 @@ class _Growing:
         return {victim, place}
 
     def follow_whiteout(self, path: str, places: set[str]) -> None:
-        """Note a whiteout that leads elsewhere by now, through a link of its layer, if it deletes something there."""
+        """Record a whiteout that now leads elsewhere and deletes something.
+
+        It leads there through a link of its layer.
+        """
         victim, place = self._victim(path)
         is_astray = victim is not None and place not in places and place in self.tree
         if is_astray and not path.endswith(OPAQUE):  # see `check_order`
             self._own.add_astray(path, place)
 
     def check_order(self, path: str, places: set[str], written: WrittenPaths, number: int) -> None:
-        """Refuse a whiteout behind entries that it would delete; `places` are what `remove` returned."""
+        """Refuse a whiteout after entries that it would delete.
+
+        `places` is the result of `remove`.
+        """
         victim, place = self._victim(path)
         if victim is not None and path.endswith(OPAQUE):
             written.check_opaque(path, {*places, place}, number)
@@ -156,7 +177,10 @@ class _Growing:
             written.check_whiteout(path, {*places, place}, number)
 
     def _victim(self, path: str) -> tuple[str | None, str]:
-        """Return the path that a whiteout names, and where that is now; None if it names no path."""
+        """Return the path that a whiteout names, and its place.
+
+        The path is None if it names no path.
+        """
         folder, _, name = path.rpartition("/")
         if name == WHITEOUT or _ODD.search(path):
             return None, ""
@@ -170,7 +194,10 @@ class _Growing:
             self._children.setdefault(path.rpartition("/")[0], set()).add(path)
 
     def _clear(self, folder: str) -> list[str]:
-        """Remove all below a folder, in time that grows with what is there and not with the tree; return the paths."""
+        """Remove all paths below a directory, and return them.
+
+        The time depends on their number, and not on the size of the tree.
+        """
         removed, number = [folder], 0
         while number < len(removed):
             for child in self._children.pop(removed[number], ()):
@@ -199,7 +226,7 @@ class _Growing:
             raise BuildError("its layers write below very many folders that none of them has", hint=HOSTILE)
 
     def _resolved(self, entry: TarEntry, path: str) -> TarEntry:
-        """Return the entry as the digest sees it."""
+        """Return the entry in its form for the digest."""
         if entry.type == "symlink":
             return msgspec.structs.replace(entry, path=path, mode=0o777)
         if entry.type != "hardlink":
@@ -220,7 +247,10 @@ class _Growing:
         return msgspec.structs.replace(target, path=path)
 
     def _place(self, path: str) -> str:
-        """Return where a path is once the links above it are followed; a link at its end is not."""
+        """Return a path's place after following the links above it.
+
+        A link at its end is not followed.
+        """
         above, _, name = path.rpartition("/")
         known = self.tree.get(above)
         if not self._follow or (known is not None and known.type == "directory") or _ODD.search(path):
@@ -231,7 +261,10 @@ class _Growing:
         return place
 
     def _real(self, path: str) -> str:
-        """Return where a folder is once all links are followed, never out of the tree."""
+        """Return a directory's place after following all links.
+
+        The place is never outside the tree.
+        """
         real, left, links = "", path.split("/")[::-1], 0
         self._steps += len(left)
         while left:
@@ -258,9 +291,9 @@ class _Growing:
 
 
 def _agree(link: TarEntry, target: TarEntry) -> bool:
-    """Tell whether the header of a hard link says the same as its file's: engines apply it to both names.
+    """Return whether a hard link's header agrees with its file's.
 
-    GNU tar repeats no attributes. The mode of a symbolic link has no meaning.
+    Engines apply it to both names. GNU tar repeats no attributes. The mode of a symbolic link has no meaning.
     """
     same = (link.uid, link.gid) == (target.uid, target.gid) and link.xattrs in ((), target.xattrs)
     return same and (target.type == "symlink" or link.mode == target.mode)

@@ -1,8 +1,8 @@
-"""Whiteouts that stand behind the entries of their own layer.
+"""Whiteouts after the entries of their own layer.
 
-The OCI image specification lets whiteouts mean lower layers alone. Engines apply a layer member by member: containerd
-and moby delete an entry of the same layer, too, if its whiteout comes later. An opaque marker spares what the layer
-has written itself, but for folders that it has not.
+By the OCI image specification whiteouts affect only lower layers. Engines apply a layer member by member:
+containerd and moby delete an entry of the same layer, too, if its whiteout comes later. An opaque marker
+spares the entries that the layer has written itself, except for directories without an own entry.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ DAMAGED = "the layer is damaged, or its builder broke the image specification; b
 
 
 class WrittenPaths:
-    """The paths that a layer has written, each with the number of the first member at it or below it."""
+    """The paths that a layer has written, with member numbers.
+
+    The number is that of the first member at the path or below it.
+    """
 
     def __init__(self) -> None:
         self._first: dict[str, int] = {}
-        # Folders with something below them in a folder that had no member of its own.
+        # Directories with an entry below them in a directory without a member of its own.
         self._bare: dict[str, int] = {}
 
     def add(self, paths: Iterable[str], number: int) -> None:
-        """Take the names of a member; numbers grow."""
+        """Add the names of a member; numbers increase."""
         for path in paths:
             above = path.rpartition("/")[0]
             if above not in self._first:
@@ -36,7 +39,7 @@ class WrittenPaths:
             _mark_upwards(self._bare, folder, number)
 
     def check_whiteout(self, name: str, victims: Iterable[str], number: int) -> None:
-        """Refuse a whiteout behind an entry that it would delete.
+        """Refuse a whiteout after an entry that it would delete.
 
         Raises:
             BuildError: engines would delete the entry, and the image specification keeps it.
@@ -45,7 +48,7 @@ class WrittenPaths:
             raise _ambiguous(name)
 
     def check_opaque(self, name: str, folders: set[str], number: int) -> None:
-        """Refuse an opaque marker behind an entry that it would delete.
+        """Refuse an opaque marker after an entry it would delete.
 
         Raises:
             BuildError: see `check_whiteout`.
@@ -56,7 +59,10 @@ class WrittenPaths:
 
 
 def _mark_upwards(numbers: dict[str, int], path: str, number: int) -> None:
-    """Note a number for a path and all above it, up to one that has a number: that is smaller."""
+    """Record a number for a path and its parents.
+
+    It stops at a path with a number: that is smaller.
+    """
     while path not in numbers:
         numbers[path] = number
         if not path:

@@ -1,9 +1,9 @@
-"""Layers of which engines make different trees.
+"""Layers with different trees in different engines.
 
-Docker, Podman and containerd unpack each layer into a folder of its own, which overlayfs mounts over those below.
-Kaniko and drivers without overlays unpack all layers into one root. The OCI image specification does not say which is
-right where the two differ: such a layer is refused, since one digest would stand for two trees.
-https://docs.kernel.org/filesystems/overlayfs.html
+Docker, Podman and containerd unpack each layer into its own directory, which overlayfs mounts over those
+below. Kaniko and drivers without overlays unpack all layers into one root. The OCI image specification does
+not decide between the two if they differ: such a layer is refused, since one digest would stand for two
+trees. https://docs.kernel.org/filesystems/overlayfs.html
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from reprobuild.infra.tar.entries import TarEntry
 
 
 class OwnWrites:
-    """What one layer has written and removed, as far as engines differ on it."""
+    """The writes and removals of a layer, for engine differences."""
 
     def __init__(self) -> None:
         self._links: set[str] = set()
         self._files: set[str] = set()
         self._folders: set[str] = set()
-        self._torn: set[str] = set()  # folders that became something else
+        self._torn: set[str] = set()  # directories replaced by another type
         self._lower_torn: list[str] = []
         self._removed: dict[str, list[str]] = {}
         self._whiteouts: set[str] = set()
@@ -30,7 +30,10 @@ class OwnWrites:
         self._astray: list[tuple[str, str]] = []
 
     def add(self, entry: TarEntry, *, is_new: bool) -> None:
-        """Take an entry in its place; `is_new` where the tree had none there."""
+        """Add an entry at its place.
+
+        `is_new` is true if the tree had none there.
+        """
         if entry.type == "symlink":
             self._links.add(entry.path)
         elif entry.type == "directory" and is_new:
@@ -39,30 +42,38 @@ class OwnWrites:
             self._files.add(entry.path)
 
     def tear(self, folder: str) -> None:
-        """Take a folder that an entry of another type replaces."""
+        """Add a directory replaced by an entry of another type."""
         self._torn.add(folder)
         if folder not in self._folders:
             self._lower_torn.append(folder)
 
     def remove(self, place: str, below: list[str]) -> None:
-        """Take a path that a whiteout removes, with what lower layers have below it."""
+        """Add a path that a whiteout removes, with its contents.
+
+        The contents are those of lower layers.
+        """
         self._whiteouts.add(place)
         if below:
             self._removed.setdefault(place, []).extend(below)
 
     def clear(self, folder: str) -> None:
-        """Take a folder of which an opaque marker removes what lower layers have."""
+        """Add a directory whose lower contents an opaque marker removes."""
         self._opaque.add(folder)
 
     def add_astray(self, whiteout: str, place: str) -> None:
-        """Take a whiteout that stands below a symbolic link of its own layer, and the path that it means by that."""
+        """Add a whiteout below a link of its own layer.
+
+        `place` is the path that it means through the link.
+        """
         self._astray.append((whiteout, place))
 
     def check_target(self, path: str, target: str, place: str) -> None:
-        """Refuse a hard link to a file of a lower layer, which is in `place`.
+        """Refuse a hard link to a lower layer's file.
+
+        The file is in `place`.
 
         Raises:
-            BuildError: engines that unpack each layer into a folder of its own do not find the file.
+            BuildError: engines that unpack each layer into its own directory do not find the file.
         """
         if place not in self._files:
             raise BuildError(
@@ -72,20 +83,22 @@ class OwnWrites:
             )
 
     def check_link(self, path: str, link: str) -> None:
-        """Refuse a path that leads through a link of a lower layer.
+        """Refuse a path that leads through a lower layer's link.
 
         Raises:
-            BuildError: an overlay has a folder in the place of the link, and one root follows the link.
+            BuildError: an overlay has a directory in place of the link, and one root follows the link.
         """
         if link not in self._links:
             raise _ambiguous(f"writes below /{path}, and a lower layer has the symbolic link /{link}")
 
     def check_folders(self, tree: Mapping[str, TarEntry]) -> None:
-        """Refuse folders that came back after the layer removed them, where lower layers have more in them.
+        """Refuse removed and restored directories with lower contents.
+
+        The lower contents are those of other layers.
 
         Raises:
-            BuildError: an overlay shows what lower layers have there, and one root does not; or a whiteout deletes
-                where a link of its layer leads.
+            BuildError: an overlay shows the lower contents, and one root does not; or a whiteout deletes the
+                target of a link of its layer.
         """
         for whiteout, place in self._astray:
             raise BuildError(
@@ -105,16 +118,19 @@ class OwnWrites:
                 )
 
     def _is_bare(self, tree: Mapping[str, TarEntry], folder: str, below: Iterable[str]) -> bool:
-        """Tell whether an overlay shows one of these paths of lower layers."""
+        """Return whether an overlay shows one of these lower paths."""
         return any(path not in tree and not self._is_hidden(tree, folder, path) for path in below)
 
     def _is_hidden(self, tree: Mapping[str, TarEntry], folder: str, path: str) -> bool:
-        """Tell whether the layer hides a path below a folder, even if it had no whiteout of the folder."""
+        """Return whether the layer hides a path below a directory.
+
+        The whiteout of the directory itself does not count.
+        """
         hidden = False
         while path != folder:
             is_other = path in tree and not _is_folder(tree, path)
             if path in self._torn:
-                return False  # the whiteouts below went with it
+                return False  # it took the whiteouts below it along
             hidden = hidden or is_other or path in self._whiteouts
             path = path.rpartition("/")[0]
             hidden = hidden or path in self._opaque

@@ -1,4 +1,4 @@
-"""Packed layers, unpacked as a stream, with their hashes checked."""
+"""Compressed layers, unpacked as a stream, with checked hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checked_hex(digest: str) -> str:
     """Return the hex digits of a sha256 digest.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a sha256 digest.
     """
     kind, _, value = digest.partition(":")
     if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
@@ -33,7 +33,7 @@ def checked_hex(digest: str) -> str:
 
 
 class _Checked:
-    """Reads a stream, hashes what passes, and counts it."""
+    """A stream reader that hashes and counts bytes."""
 
     def __init__(self, stream: IO[bytes], count: Callable[[int], None] | None = None) -> None:
         self._stream = stream
@@ -59,20 +59,22 @@ def open_packed(
     again: str = MAKE_AGAIN,
     allowance: Allowance | None = None,
 ) -> Iterator[IO[bytes]]:
-    """Give what a blob holds, uncompressed; what is not read is read at the end, and its hash checked.
+    """Yield the uncompressed content of a blob, then check it.
+
+    The rest of it is read at the end, and its hash checked.
 
     Args:
-        open_blob: takes the mode "rb" and gives a context manager of the packed stream.
-        kind: the media type; its end says how the blob is packed.
-        diff_id: the sha256 (hex) of the uncompressed bytes; empty where nothing is stated.
-        origin: what the user knows the blob by.
-        packed: the sha256 (hex) of the packed bytes, to be checked, too.
-        again: what helps against damage.
-        allowance: of the image that the blob is of; no bound counts without.
+        open_blob: takes the mode "rb" and returns a context manager of the compressed stream.
+        kind: the media type; its end names the compression.
+        diff_id: the sha256 (hex) of the uncompressed bytes; empty to skip the check.
+        origin: the blob's name for the user.
+        packed: the sha256 (hex) of the compressed bytes, to be checked, too.
+        again: the remedy for damage.
+        allowance: of the image that has the blob; without it there is no bound.
 
     Raises:
-        BuildError: the blob is missing or damaged, is not what its diff_id says, is of an unknown kind, or unpacks to
-            more than the image may.
+        BuildError: the blob is missing or damaged, does not match its diff_id, is of an unknown kind, or
+            unpacks to more than the image may.
     """
     packing = kind.rpartition("+")[2] if "+" in kind else "gzip" if kind.endswith(".gzip") else ""
     if packing not in ("", "zstd", "gzip"):
@@ -93,7 +95,7 @@ def open_packed(
                 while rest.read(CHUNK):
                     pass
     except (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE) as err:
-        if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of what is written with what was read
+        if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of the writer that uses these bytes
             raise
         raise BuildError(f"{origin} cannot be read: {err}", hint=again) from None
     found = ((packed, source), (diff_id, plain))

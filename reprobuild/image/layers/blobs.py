@@ -1,4 +1,7 @@
-"""Layer blobs: items to a tar, hashed and compressed while it is written, kept in the store with a listing."""
+"""Layer blobs: tars hashed, compressed, and kept in the store.
+
+Items are written to a tar, with a listing.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from reprobuild.store.store import LARGEST_MEMORY, Store
 from reprobuild.store.tar_listing import decode_listing, encode_listing, keep_listing, known_listing
 
 LEVEL = 3
-# Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB whatever its size.
+# Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB for any size.
 DEPTH = 4
 DAMAGED = (*zips.UNREADABLE, *tars.UNREADABLE)
 
@@ -35,7 +38,7 @@ class Layer(Struct, frozen=True, kw_only=True):
     """A layer in the store.
 
     `diff_id` is the sha256 of the tar, `blob` that of the compressed tar and `size` its length in bytes;
-    `listing` is the sha256 of the blob that lists the entries. `title` says what is in it.
+    `listing` is the sha256 of the blob that lists the entries. `title` describes its contents.
     """
 
     title: Line
@@ -46,14 +49,17 @@ class Layer(Struct, frozen=True, kw_only=True):
 
 
 def compressor(level: int = LEVEL) -> zstandard.ZstdCompressionObj:
-    """Return a zstd stream whose bytes depend on its input, the level and the library's version alone."""
+    """Return a reproducible zstd stream.
+
+    Its bytes depend only on its input, the level and the library's version.
+    """
     return zstandard.ZstdCompressor(
         level=level, threads=0, write_checksum=False, write_content_size=False, write_dict_id=False
     ).compressobj()
 
 
 class SerialExecutor:
-    """Calls of one function, in order, in a thread of their own."""
+    """Calls of one function, in order, in their own thread."""
 
     def __init__(self, function: Callable[[bytes], object]) -> None:
         self._function = function
@@ -74,11 +80,11 @@ class SerialExecutor:
 
 
 class LayerWriter:
-    """A stream that takes a tar: one thread hashes it, another compresses it into `target`.
+    """A stream for a tar, hashed and compressed in threads.
 
-    `known` is the tar's sha256 where the caller has it already. `finish` returns diff_id, digest and size of
-    the blob. Hashing, inflating and zstd release the
-    interpreter's lock, so that the threads do run at once.
+    One thread hashes it, another compresses it into `target`. `known` is the tar's sha256 if the caller has
+    it already. `finish` returns diff_id, digest and size of the blob. Hashing, decompression and zstd release
+    the interpreter's lock, so the threads do run in parallel.
     """
 
     def __init__(self, target: IO[bytes], level: int = LEVEL, known: str = "") -> None:
@@ -86,7 +92,7 @@ class LayerWriter:
         self._known = known
         self._zstd = compressor(level)
         self._diff_id, self._digest, self._size = hashlib.sha256(), hashlib.sha256(), 0
-        self._pieces: list[bytes] = []  # small writes are gathered; how bytes arrive does not change the blob
+        self._pieces: list[bytes] = []  # small writes are combined; write sizes do not change the blob
         self._gathered = 0
         hashing = () if known else (SerialExecutor(self._diff_id.update),)
         self._lanes = (*hashing, SerialExecutor(self._compress))
@@ -132,10 +138,12 @@ class LayerWriter:
 def write_layer(
     items: Iterable[LayerItem], title: str, epoch: int, store: Store, level: int = LEVEL
 ) -> Layer:
-    """Write the items, in their order, as a layer with one time for all, and keep it in the store.
+    """Write items in order as a layer of the store.
+
+    All have one time.
 
     Raises:
-        BuildError: an item cannot be read, or its content is not what its source states.
+        BuildError: an item cannot be read, or its content differs from its source's statement.
     """
 
     def write(sink: LayerWriter) -> list[TarEntry]:
@@ -149,7 +157,10 @@ def write_layer(
 
 
 def keep_layer(write: Callable[[LayerWriter], list[TarEntry]], title: str, store: Store, level: int) -> Layer:
-    """Keep the tar that `write` writes as a layer; `write` returns its listing."""
+    """Keep a written tar as a layer.
+
+    `write` writes the tar, and returns its listing.
+    """
     with store.scratch() as folder:
         path = folder / "layer"
         with path.open("wb") as target, LayerWriter(target, level) as sink:
@@ -161,10 +172,12 @@ def keep_layer(write: Callable[[LayerWriter], list[TarEntry]], title: str, store
 
 
 def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh: bool = False) -> Layer:
-    """Keep the tar of the store with this sha256 as it is as a layer; `afresh` lists it whatever is remembered.
+    """Keep a tar of the store unchanged as a layer.
+
+    `tar` is its sha256; `afresh` lists it again, even if a listing is remembered.
 
     Raises:
-        BuildError: it is not a tar, or holds what no layer can hold.
+        BuildError: it is not a tar, or has entries that no layer can hold.
         FetchError: it is not in the store, or damaged.
     """
     path = store.verified(tar, title)

@@ -1,4 +1,4 @@
-"""Items: the paths of a layer with where their content comes from, and the checks that all layers share."""
+"""Items: a layer's paths with their sources, and common checks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
 
 
 class LayerItem(Struct, frozen=True, kw_only=True):
-    """One path of a layer.
+    """A path of a layer.
 
-    `origin` is what the user knows its source by; `open` gives a file's content from its beginning.
+    `origin` is the source's name for the user; `open` opens a file's content at its beginning.
     """
 
     entry: TarEntry
@@ -31,29 +31,29 @@ class LayerItem(Struct, frozen=True, kw_only=True):
 
 
 def directory(path: str, origin: str) -> LayerItem:
-    """Return a directory that belongs to root."""
+    """Return a directory owned by root."""
     return LayerItem(entry=TarEntry(path=path, type="directory", mode=0o755), origin=origin)
 
 
 def link(path: str, target: str, origin: str) -> LayerItem:
-    """Return a symbolic link that belongs to root."""
+    """Return a symbolic link owned by root."""
     return LayerItem(entry=TarEntry(path=path, type="symlink", mode=0o777, target=target), origin=origin)
 
 
 def text(path: str, content: bytes, origin: str, mode: int = 0o644) -> LayerItem:
-    """Return a small file that belongs to root."""
+    """Return a small file owned by root."""
     sha256 = hashlib.sha256(content).hexdigest()
     entry = TarEntry(path=path, type="file", mode=mode, size=len(content), sha256=sha256)
     return LayerItem(entry=entry, origin=origin, open=lambda: io.BytesIO(content))
 
 
 def arranged(items: Iterable[LayerItem]) -> list[LayerItem]:
-    """Return one item per path, with every directory above, sorted by path.
+    """Return one item per path, with parents, sorted by path.
 
     The first of two items with equal content stays.
 
     Raises:
-        BuildError: two items differ at one path, or one stands below what is not a directory.
+        BuildError: two items differ at one path, or one is below a path that is not a directory.
     """
     chosen: dict[str, LayerItem] = {}
     for item in items:
@@ -70,7 +70,7 @@ def arranged(items: Iterable[LayerItem]) -> list[LayerItem]:
 
 
 def conflict(path: str, first: str, second: str) -> BuildError:
-    """Return the error for one path that two origins fill differently."""
+    """Return the error for a path with two different contents."""
     return BuildError(
         f"{first} and {second} both write /{path}, with different content",
         hint="no image can hold both: leave one out with `--drop NAME`, or pin versions that do not overlap",
@@ -95,16 +95,16 @@ def _hash(item: LayerItem) -> str:
 
 @contextlib.contextmanager
 def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> Iterator[list[LayerItem]]:
-    """Give the members of an uncompressed tar as items; the tar stays open meanwhile.
+    """Yield the members of an uncompressed tar as items.
 
-    Modes become 0755 (directories, and files that their owner may execute) or 0644, owners root; a hard
-    link becomes a file with the content of its target, which stands before it.
+    The tar stays open meanwhile. Modes become 0755 (directories, and files that their owner may execute) or
+    0644, owners root; a hard link becomes a file with the content of its target, which must come before it.
 
     Args:
         path: the tar file.
-        origin: what the user knows it by.
-        prefix: the folder that the members are put into, without slashes at its ends.
-        below: the folder that every member must then be below.
+        origin: its name for the user.
+        prefix: the directory for the members, without slashes at its ends.
+        below: the directory that every member must then be below.
 
     Raises:
         BuildError: it is not a tar, or a member is outside, unsafe, a device, or sets its user or group.
@@ -133,7 +133,10 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
 def _tar_item(
     tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str, prefix: str, files: dict[str, tarfile.TarInfo]
 ) -> LayerItem | None:
-    """Return the item of one member, or None for the root of the tar; `files` are the files before it."""
+    """Return a member's item, or None for the tar's root.
+
+    `files` are the files before it.
+    """
     entry = entry_of(info)
     if not entry.path:
         return None

@@ -1,4 +1,7 @@
-"""Layers: made from their recipes, or remembered. A layer is a function of its recipe alone."""
+"""Layers: made from their recipes, or reused.
+
+A layer is a function of only its recipe.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,12 @@ Progress = Callable[[str, float], None]
 
 @contextlib.contextmanager
 def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[LayerItem]]:
-    """Give the items of a recipe, sorted, one for each path, with all parents.
+    """Yield the sorted items of a recipe, one a path.
+
+    All parents are included.
 
     Raises:
-        BuildError: a part is damaged, hostile, or writes a path that another fills differently.
+        BuildError: a part is damaged, malicious, or writes a path that another fills differently.
         FetchError: the store lacks a part.
     """
     with contextlib.ExitStack() as stack:
@@ -69,20 +74,20 @@ def _given(part: GivenPart, title: str) -> LayerItem:
 def make_layer(
     recipe: Recipe, store: Store, level: int = LEVEL, halt: CancelToken | None = None, *, afresh: bool = False
 ) -> Layer:
-    """Return the layer of a recipe: the one in the store if it is whole, else made now.
+    """Return the layer of a recipe, stored or newly made.
 
-    Another process that makes the same layer is waited for, on another machine, too, where locks reach it: jobs that
-    share a store make each layer once.
+    It waits for another process that makes the same layer, also on another machine if file locks work across
+    machines: jobs that share a store make each layer once.
 
     Args:
-        halt: ends the waiting.
-        afresh: it is made now whatever the store remembers, and remembered as it comes out: whoever compares what
-            comes out with what came out before learns nothing from what is remembered.
+        halt: cancels the wait.
+        afresh: it is made now, even if the store has it, and the new one is remembered: a comparison with an
+            earlier result needs a new one.
 
     Raises:
         BuildError: see `recipe_items`.
         FetchError: the store lacks a part.
-        CancelledError: so it was said.
+        CancelledError: the wait was cancelled.
     """
     key = recipe.key(level)
     if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
@@ -100,13 +105,16 @@ def make_layer(
 
 
 def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[TarEntry] | None:
-    """Return the entries of a recipe's layer where it was made before, and None elsewhere."""
+    """Return the entries of a recipe's stored layer, or None."""
     layer = _recalled(store.recall(recipe.key(level)), recipe.title, store, blob=False)
     return read_listing(layer, store) if layer else None
 
 
 def _recalled(value: Any, title: str, store: Store, *, blob: bool = True) -> Layer | None:
-    """Return a remembered layer whose blobs are there and undamaged; it is named by its present title."""
+    """Return a remembered layer with intact blobs, or None.
+
+    It gets its present title.
+    """
     try:
         layer = msgspec.structs.replace(msgspec.convert(value, Layer), title=title)
         store.verified(layer.listing, f"the listing of the layer `{title}`")
@@ -121,9 +129,10 @@ def make_layers(
     recipes: Sequence[Recipe], store: Store, *, level: int = LEVEL, progress: Progress | None = None,
     afresh: bool = False,
 ) -> list[Layer]:  # fmt: skip
-    """Make the layers, two at a time, the longest first; return them in the order of the recipes.
+    """Make the layers, two at a time, the longest first.
 
-    Threads do: hashing, inflating and zstd leave the interpreter to the others. For `afresh` see `make_layer`.
+    They are returned in the order of the recipes. Threads suffice: hashing, decompression and zstd release
+    the interpreter. For `afresh` see `make_layer`.
 
     Raises:
         BuildError, FetchError: see `make_layer`; the first failure in the order of recipes.
@@ -140,7 +149,7 @@ def make_layers(
             for done, future in enumerate(as_completed(names), start=1):
                 if progress is not None:
                     progress(names[future], done / len(names))
-        except BaseException:  # an interrupt ends those that wait for another process
+        except BaseException:  # an interrupt ends waits for another process
             halt.say()
             raise
         return [futures[index].result() for index in range(len(recipes))]
@@ -154,10 +163,10 @@ def _weight(recipe: Recipe, store: Store) -> int:
 def settle_overlaps(
     recipes: Sequence[Recipe], listings: Sequence[Sequence[TarEntry]], store: Store
 ) -> list[Recipe]:
-    """Return the recipes so that no layer hides what an earlier one wrote.
+    """Return the recipes without overlaps between layers.
 
-    Where two layers have a path with equal content and unequal modes, the first in order wins and the
-    other omits it. Directories merge, and a file of the base may be written over.
+    If two layers have a path with equal content and unequal modes, the first in order wins and the other
+    omits it. Directories merge, and a file of the base may be overwritten.
 
     Raises:
         BuildError: two layers fill one path differently.

@@ -1,7 +1,7 @@
-"""The plan: which layers a sealed lock becomes, and what each is made of. No content is read here.
+"""The plan of a sealed lock's layers and their parts.
 
-Every layer brings the directories above its files, root's and 0755, so the merged tree is the same however
-files are split.
+It reads no content. Every layer has the directories above its files, root's and 0755, so the merged tree is
+the same for every division of the files.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ from reprobuild.recipe.layer_order import order_wheels
 from reprobuild.recipe.payload import origin
 from reprobuild.store.store import Store
 
-# Goes into the key of every layer: raise it when other bytes come from the same parts.
+# Part of the key of every layer: increase it when other bytes come from the same parts.
 RECIPE = 1
 
 
 class BasePart(Struct, frozen=True, tag="base"):
-    """The base tar as it is; such a part stands alone."""
+    """The base tar, unchanged and without other parts."""
 
     sha256: str
 
 
 class WheelPart(Struct, frozen=True, tag="wheel"):
-    """An installed wheel; `direct_url` is the text of that file, or empty for none."""
+    """An installed wheel.
+
+    `direct_url` is the text of that file, or empty.
+    """
 
     filename: str
     sha256: str
@@ -46,7 +49,10 @@ class WheelPart(Struct, frozen=True, tag="wheel"):
 
 
 class TarPart(Struct, frozen=True, tag="tar"):
-    """The members of a tar, put into `prefix`; all must then be below `below`."""
+    """The members of a tar, put into `prefix`.
+
+    All must then be below `below`.
+    """
 
     origin: str
     sha256: str
@@ -55,9 +61,9 @@ class TarPart(Struct, frozen=True, tag="tar"):
 
 
 class GivenPart(Struct, frozen=True, tag="given"):
-    """One path whose content is here: a directory, a link (`target`), or a small file (`content`).
+    """A path with its content: directory, link or small file.
 
-    `mode` and `owner` (uid, gid) are a directory's.
+    `target` is that of a link, `content` that of a file; `mode` and `owner` (uid, gid) are a directory's.
     """
 
     path: str
@@ -71,7 +77,10 @@ Part = BasePart | WheelPart | TarPart | GivenPart
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
-    """What one layer is made of. `omit` are paths that an earlier layer has with another mode."""
+    """The parts of one layer.
+
+    `omit` are paths that an earlier layer has with another mode.
+    """
 
     title: str
     parts: tuple[Part, ...]
@@ -81,11 +90,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
     @property
     def base(self) -> str:
-        """The sha256 of the base tar, or empty for a layer that is no base."""
+        """The sha256 of the base tar, else ""."""
         return self.parts[0].sha256 if self.parts and isinstance(self.parts[0], BasePart) else ""
 
     def key(self, level: int) -> str:
-        """Return the key under which the store remembers the layer."""
+        """Return the layer's key in the store."""
         parts = msgspec.to_builtins(self.parts)
         zstd = ["zstd", level, *zstandard.ZSTD_VERSION]
         made_from = ["layer", RECIPE, parts, PREFIX, self.python, self.epoch, sorted(self.omit), zstd]
@@ -93,9 +102,10 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 def plan(lock: Lock, store: Store) -> list[Recipe]:
-    """Return the layers of a sealed lock in order, without our own files: base, interpreter, wheels, sources.
+    """Return a sealed lock's layers in order, without runtime files.
 
-    The store is asked for the sizes of wheels, which a lock need not know.
+    They are base, interpreter, wheels, sources. The store provides the sizes of wheels, which a lock need not
+    have.
     """
     assert lock.realised is not None
     python = lock.interpreter.minor
@@ -136,7 +146,7 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         place = source.path.strip("/")
         files = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
-        # With the source, so that its next change remakes this layer alone.
+        # With the source, so that its next change remakes only this layer.
         origins = [origin(source, lock)] if source.watched else []
         given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
         built = lock.parts(source)
@@ -147,11 +157,14 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
 
 
 def _size(blob: Path) -> int:
-    return blob.stat().st_size if blob.is_file() else 0  # what is missing is told when it is read
+    return blob.stat().st_size if blob.is_file() else 0  # a missing file is reported when it is read
 
 
 def skeleton(lock: Lock) -> list[GivenPart]:
-    """Return the parts that make the prefix a virtual environment, as PEP 405 describes one; conda's is none."""
+    """Return the parts that make the prefix a virtual environment.
+
+    PEP 405 describes it; conda's prefix is not one.
+    """
     if lock.interpreter.kind == "conda":
         return []
     python = lock.interpreter.minor
@@ -171,7 +184,10 @@ def skeleton(lock: Lock) -> list[GivenPart]:
 
 
 def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
-    """Return {project: text of direct_url.json} of the editable sources: PEP 610, "editable"."""
+    """Return {project: text of direct_url.json} of editable sources.
+
+    The form is that of PEP 610, "editable".
+    """
     found = {}
     for source in sources:
         if source.editable:
@@ -182,7 +198,9 @@ def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
 
 
 def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> Recipe:
-    """Return the last layer: our own files, and the working folder where nothing brought it.
+    """Return the last layer: runtime files and the working directory.
+
+    The working directory is added if no other layer has it.
 
     Args:
         lock: the sealed lock.
@@ -190,7 +208,7 @@ def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, TarE
         tree: the merged tree of all other layers.
 
     Raises:
-        BuildError: the working folder is a file or below a link, or a path of ours is taken.
+        BuildError: the working directory is a file or below a link, or a path of ours is taken.
     """
     parts = [GivenPart(path.strip("/"), content=content) for path, content in sorted(files.items())]
     for part in parts:
@@ -201,7 +219,7 @@ def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, TarE
         present = tree.get(folder)
         if present is None:
             parts.append(GivenPart(folder))
-        elif present.type == "directory":  # as it is: a layer's parents would be root's and 0755
+        elif present.type == "directory":  # unchanged: a layer's parents would be root's and 0755
             parts.append(GivenPart(folder, mode=present.mode, owner=(present.uid, present.gid)))
         elif present.type != "symlink" or folder != "/".join(steps):
             raise BuildError(

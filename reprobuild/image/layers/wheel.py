@@ -1,7 +1,7 @@
-"""Wheels: from a wheel file to the tree that it becomes below the prefix, by PyPA's `installer`.
+"""Installation of wheels into a tree, by PyPA's `installer`.
 
-Installers' trees differ in a few files. Six rules make them equal, so that a second builder that follows
-the same rules gives the same tree: one INSTALLER; no record of how it was asked for; no shipped bytecode;
+The tree is below the prefix. Installers' trees differ in a few files. Six rules make them equal, so a second
+builder with the same rules gives the same tree: one INSTALLER; no record of the request; no shipped bytecode;
 entry-point scripts from `SCRIPT`; RECORD rewritten and sorted; modes 0644 or 0755.
 """
 
@@ -43,23 +43,29 @@ if __name__ == "__main__":
     sys.exit({attribute}())
 """
 
-# What reading a damaged wheel can raise, from zipfile, csv and `installer`.
+# Errors of a damaged wheel, from zipfile, csv and `installer`.
 UNREADABLE = (*zips.UNREADABLE, csv.Error, InstallerError, InvalidRecordEntry, configparser.Error, KeyError)
 
 
 def script_text(module: str, attribute: str) -> bytes:
-    """Return the script of an entry point `module:attribute`; the attribute may hold dots."""
+    """Return the script of an entry point `module:attribute`.
+
+    The attribute may hold dots.
+    """
     name = attribute.split(".")[0]
     return (SHEBANG + SCRIPT.format(module=module, name=name, attribute=attribute)).encode()
 
 
 def direct_url_text(direct_url: Mapping[str, Any]) -> bytes:
-    """Return a `direct_url.json` in the form that pip writes it."""
+    """Return a `direct_url.json` in pip's form."""
     return json.dumps(direct_url, sort_keys=True).encode()
 
 
 def site_packages(python: str) -> str:
-    """Return the folder of modules for a Python version `X.Y`, without a leading slash."""
+    """Return the module directory of a Python version `X.Y`.
+
+    It has no leading slash.
+    """
     return f"{PREFIX[1:]}/lib/python{python}/site-packages"
 
 
@@ -67,17 +73,19 @@ def site_packages(python: str) -> str:
 def wheel_entries(
     path: Path, filename: str, python: str, *, direct_url: Mapping[str, Any] | None = None
 ) -> Iterator[list[LayerItem]]:
-    """Give the files and directories that a wheel becomes, sorted; the wheel stays open meanwhile.
+    """Yield the files and directories of an installed wheel, sorted.
+
+    The wheel stays open meanwhile.
 
     Args:
         path: the wheel, under any name.
         filename: its name as published; it holds the project's name.
         python: the version `X.Y` of the image's Python.
-        direct_url: what `direct_url.json` shall say; None for no such file.
+        direct_url: the contents of `direct_url.json`; None for no such file.
 
     Raises:
-        BuildError: the wheel is damaged, hostile, or not as its RECORD says. A content that differs from
-            RECORD is only seen when it is read: see `blobs.write_layer`.
+        BuildError: the wheel is damaged, malicious, or differs from its RECORD. A content that differs from
+            RECORD is detected only when it is read: see `blobs.write_layer`.
     """
     origin = f"the wheel {filename}"
     with zips.open_zip(path, origin) as (archive, members):
@@ -100,9 +108,9 @@ def wheel_entries(
 
 
 class _Destination(WheelDestination):
-    """Takes what `installer` would write, as items that are read later.
+    """A destination of `installer` that collects items.
 
-    `project` names the folder of C headers.
+    Their content is read later. `project` names the directory of C headers.
     """
 
     def __init__(self, origin: str, python: str) -> None:

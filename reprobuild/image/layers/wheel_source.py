@@ -1,4 +1,4 @@
-"""A wheel file as `installer` wants to see it, checked before a byte of it is used."""
+"""A wheel file as a source of `installer`, checked first."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
 
-# Written by installers, each in its own way; what a wheel ships of them is not used.
+# Written by installers, each in its own way; those in a wheel are not used.
 LEFT_OUT = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "provenance_url.json")
 # RECORD need not list itself and its signatures.
 UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 
 class WheelMember:
-    """One file of a wheel. `installer` passes it through as the stream that it takes it for."""
+    """A file of a wheel.
+
+    `installer` passes it through as a stream.
+    """
 
     def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, origin: str, stated: str) -> None:
         self.archive = archive
@@ -35,13 +38,17 @@ class WheelMember:
         self.stated = stated
 
     def reopen(self) -> IO[bytes]:
-        """Open the content; it ends at the stated size, and zipfile compares its CRC there."""
+        """Open the content.
+
+        It ends at the stated size, and zipfile compares its CRC there.
+        """
         return self.archive.open(self.info)
 
     def with_shebang(self, shebang: bytes) -> bytes | None:
-        """Return the script with its `#!python` line replaced, or None if it has no such line.
+        """Return the script with a new shebang, or None.
 
-        Source: the wheel specification, "Recommended installer features".
+        Its `#!python` line is replaced; None means that it has no such line. Source: the wheel specification,
+        "Recommended installer features".
         """
         with self.reopen() as stream:
             if stream.read(8) != b"#!python":
@@ -51,7 +58,9 @@ class WheelMember:
         return shebang + content.partition(b"\n")[2]
 
     def sha256(self) -> str:
-        """Return the hash (hex) that RECORD states; where it states another kind, that one is checked now.
+        """Return the sha256 (hex) that RECORD states.
+
+        If RECORD states another kind of hash, that one is checked now.
 
         Raises:
             BuildError: the row of RECORD cannot be read, or its hash is not the content's.
@@ -78,17 +87,17 @@ class WheelMember:
         return ours.hexdigest()
 
     def wrong(self, states: str) -> BuildError:
-        """Return the error for a member whose RECORD row states something else."""
+        """Return the error for a member that contradicts RECORD."""
         return BuildError(f"{self.origin}: RECORD states for {self.info.filename} {states}", hint=HOSTILE)
 
 
 class OpenWheel(WheelSource):
     """An open wheel whose file may have any name.
 
-    `members` are its files by name, as `guard.zips.open_zip` gives them.
+    `members` are its files by name, from `untrusted.zips.open_zip`.
 
     Raises:
-        BuildError: its folders are not those of one wheel.
+        BuildError: its directories are not those of one wheel.
     """
 
     def __init__(self, archive: zipfile.ZipFile, members: zips.Members, filename: str, origin: str) -> None:
@@ -98,7 +107,7 @@ class OpenWheel(WheelSource):
         self._origin = origin
         self._members = members
         self._dist_info = self._find_dist_info()
-        for path in self._members:  # `installer` 1.1.0 never comes back from a file named like the folder
+        for path in self._members:  # `installer` 1.1.0 never returns from a file named like the directory
             if path == self.data_dir or (path.startswith(f"{self.data_dir}/") and path.count("/") < 2):
                 raise BuildError(f"{origin} holds {path}, which is in no scheme", hint=HOSTILE)
 
@@ -131,9 +140,10 @@ class OpenWheel(WheelSource):
         return zips.read_text(self._archive, self._members[name], self._origin).decode()
 
     def get_contents(self) -> Iterator[WheelContentElement]:
-        """Give every member that is installed: no shipped bytecode, and none of the files of `LEFT_OUT`.
+        """Yield every member to install.
 
-        A `.pyc` outside `__pycache__` with no `.py` beside it is a module itself, and stays.
+        Shipped bytecode and the files of `LEFT_OUT` are left out. A `.pyc` outside `__pycache__` without a
+        `.py` beside it is a module itself, and stays.
 
         Raises:
             BuildError: RECORD does not list the files of the archive, or a row states another size.
@@ -146,7 +156,7 @@ class OpenWheel(WheelSource):
                 continue
             if name.endswith(".pyc") and name[:-1] in self._members:
                 continue
-            _, stated, size = rows.get(name, (name, "", ""))  # without a row: RECORD and its signatures
+            _, stated, size = rows.get(name, (name, "", ""))  # RECORD and its signatures have no row
             member = WheelMember(self._archive, info, self._origin, stated)
             if size and size != str(info.file_size):
                 raise member.wrong(f"{size} bytes, and the archive {info.file_size}")
@@ -154,8 +164,9 @@ class OpenWheel(WheelSource):
             yield (name, "", ""), cast("Any", member), bool(executable)
 
     def _check_rows(self, rows: Mapping[str, object]) -> None:
-        """Compare the names in RECORD with those of the archive, as the wheel specification asks installers to.
+        """Compare the names in RECORD with those of the archive.
 
+        The wheel specification requires it of installers.
         https://packaging.python.org/en/latest/specifications/binary-distribution-format/#the-dist-info-directory
         """
         unlisted = self._members.keys() - rows.keys() - {f"{self._dist_info}/{name}" for name in UNLISTED}

@@ -1,6 +1,7 @@
-"""What other builders write, opened for reading: OCI layouts, archives of them, archives of `docker save`.
+"""Images of other builders, opened for reading.
 
-Nothing is unpacked to a disk: members of an archive are found by name and read from it.
+They are OCI layouts, archives of them, and archives of `docker save`. No content is unpacked to a disk:
+members of an archive are found by name and read from it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,25 @@ from reprobuild.image.oci.write import LAYER
 from reprobuild.infra.untrusted.json_documents import CONFIG, SAVED, parse_image_json
 
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"
-# JSON files of an image have some kilobytes; one that is larger is not what it says.
+# JSON files of an image have some kilobytes; a larger file is not one.
 LARGEST_JSON = 16 << 20
 
 
 class ForeignLayer(Struct, frozen=True):
-    """A layer: `open` gives its uncompressed tar, and checks at the end what the image states of it."""
+    """A layer: `open` opens its uncompressed tar.
+
+    At the end it is checked against the image's statements.
+    """
 
     title: str
     open: Callable[[], contextlib.AbstractContextManager[IO[bytes]]]
 
 
 class ForeignImage(Struct, frozen=True):
-    """An image that another program made: the `config` object of its configuration, and its layers, lowest first."""
+    """An image of another program: its configuration and layers.
+
+    `config` is the `config` object; the lowest layer is first.
+    """
 
     config: dict[str, Any]
     layers: tuple[ForeignLayer, ...]
@@ -43,13 +50,15 @@ class ForeignImage(Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_foreign(path: Path) -> Iterator[ForeignImage]:
-    """Give the image at a path; an archive stays open meanwhile.
+    """Yield the image at a path.
+
+    An archive stays open meanwhile.
 
     Args:
-        path: the folder of an OCI layout, an uncompressed tar of one, or an archive of `docker save`.
+        path: the directory of an OCI layout, an uncompressed tar of one, or an archive of `docker save`.
 
     Raises:
-        BuildError: it is none of these, holds several images, or its parts are not what they state.
+        BuildError: it is none of these, holds several images, or its parts differ from their statements.
     """
     if path.is_dir():
         layout = read_layout(path)
@@ -88,7 +97,10 @@ def _check_saved(members: _Members, layout: Layout) -> None:
 
 
 def _from_docker_archive(members: _Members) -> ForeignImage:
-    """Read what `docker save` writes: https://github.com/moby/docker-image-spec, "Combined Image JSON"."""
+    """Return the image in a `docker save` archive.
+
+    https://github.com/moby/docker-image-spec, "Combined Image JSON".
+    """
     try:
         (image,) = parse_image_json(members.read("manifest.json"), SAVED)
         text = members.read(image["Config"])
@@ -137,7 +149,7 @@ class _Members(TarMembers):
         """Return the bytes of a small file.
 
         Raises:
-            OSError: there is none of this name.
+            OSError: there is no file with this name.
             ValueError: it is not small.
         """
         with self.open(name) as stream:

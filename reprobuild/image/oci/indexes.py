@@ -1,5 +1,6 @@
-"""The images that an index of OCI or Docker lists, its nested indexes among them; each index is read once.
+"""The images in an index of OCI or Docker.
 
+Nested indexes are included; each index is read once.
 https://github.com/opencontainers/image-spec/blob/main/image-index.md,
 https://docs.docker.com/build/metadata/attestations/attestation-storage/
 """
@@ -25,11 +26,11 @@ Descriptor = dict[str, Any]
 def list_images(
     index: Descriptor, has: Callable[[str], bool], read: Callable[[str], Any]
 ) -> list[Descriptor]:
-    """Return the descriptors of all images whose manifests are there.
+    """Return the descriptors of all images with existing manifests.
 
     Args:
-        index: the document to begin with.
-        has: tells whether there is a blob of a digest ("sha256:" and hex).
+        index: the first document.
+        has: returns whether a digest ("sha256:" and hex) has a blob.
         read: returns the index of a digest.
 
     Raises:
@@ -74,7 +75,10 @@ def _is_named(item: Descriptor) -> bool:
 
 
 def _is_attestation(item: Descriptor, digests: set[str]) -> bool:
-    """Tell whether a manifest is a statement on an image of the same index, and no image that an engine can take."""
+    """Return whether a manifest is only an attestation.
+
+    An attestation is on an image of the same index, and no engine can take it for an image.
+    """
     notes, platform = item.get("annotations") or {}, item.get("platform") or {}
     return (
         notes.get(_TYPE) == "attestation-manifest"

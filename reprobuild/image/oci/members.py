@@ -1,4 +1,7 @@
-"""Where the files of an image lie: a folder, or a tar that is read in place; names to bytes, nothing unpacked."""
+"""The files of an image, in directory or tar.
+
+The tar is read in place; names map to bytes, without unpacking.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,12 @@ MOST_DEEP = 32  # parts of a name; images need three
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Give a function that writes to a new scratch file; its errors are no errors of what is read meanwhile.
+    """Yield a function that writes to a new scratch file.
+
+    Its errors are distinct from those of a source that is read meanwhile.
 
     Raises:
-        BuildError: the file cannot be written, as where no space is left.
+        BuildError: the file cannot be written, for example without space.
     """
 
     def write(data: bytes) -> None:
@@ -58,32 +63,35 @@ class ImageFiles(Protocol):
     """The files of an image by name, as "index.json"."""
 
     def has(self, name: str) -> bool:
-        """Say whether there is a file of that name."""
+        """Return whether there is a file with that name."""
         ...
 
     def place(self, name: str) -> tuple[int, int] | None:
-        """Return a pair that names of the same bytes share, None if there is no file of that name."""
+        """Return a pair that identifies a file's bytes, or None.
+
+        Names of the same bytes share it; None means that there is no such file.
+        """
         ...
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has.
+        """Return the size of a file, in bytes.
 
         Raises:
-            OSError: there is none.
+            OSError: there is no such file.
         """
         ...
 
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """Give a file's bytes from its beginning.
+        """Open a file's bytes at the beginning.
 
         Raises:
-            OSError: there is none.
+            OSError: there is no such file.
         """
         ...
 
 
 class DirectoryFiles:
-    """The files of a folder."""
+    """The files of a directory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -102,14 +110,14 @@ class DirectoryFiles:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        if not self.has(name):  # a named pipe would wait for ever
+        if not self.has(name):  # a named pipe would block forever
             raise FileNotFoundError(f"{name} is missing")
         with (self._folder / name).open("rb") as stream:
             yield stream
 
 
 class StreamPart:
-    """Reads `size` bytes of a stream, from where it stands."""
+    """A reader of the next `size` bytes of a stream."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
         self._stream = stream
@@ -122,12 +130,13 @@ class StreamPart:
 
 
 class TarMembers:
-    """The members of an uncompressed tar, by name; links between members are followed, and only those.
+    """The members of an uncompressed tar, by name.
 
-    Programs that unpack it must see the same files: a name stands in it once, and leads through no link.
+    Links between members are followed, and no others. Programs that unpack it must see the same files: a name
+    is in it once, and leads through no link.
 
     Raises:
-        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.layers.layer_members`.
+        BuildError, and those of `untrusted.tars.UNREADABLE`: see `untrusted.layers.layer_members`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -152,7 +161,10 @@ class TarMembers:
         self._check_folders(folders)
 
     def _is_again(self, info: TarInfo) -> bool:
-        """Tell whether a member is the file of its name once more, as some builders write equal layers."""
+        """Return whether a member repeats the file of its name.
+
+        Some builders write equal layers twice.
+        """
         offset, size = self._places[_plain(info.name)]
         return (
             info.isreg()
@@ -169,7 +181,10 @@ class TarMembers:
         return digest.digest()
 
     def _check_folders(self, folders: set[str]) -> None:
-        """Refuse a name that is a folder, too, or that leads through a file or a link."""
+        """Refuse a name used as directory and as file.
+
+        A name is also refused if a parent is a file or a link.
+        """
         for name in (*folders, *self._places, *self._links):
             above = name if name in folders else posixpath.dirname(name)
             while above:
@@ -204,10 +219,10 @@ class TarMembers:
 
 
 def _plain(name: str) -> str:
-    """Return the path of a member; no program takes it for another.
+    """Return the unambiguous path of a member.
 
     Raises:
-        ValueError: it leads out, which some programs follow, some cut and some refuse; or it is too deep.
+        ValueError: it leads out (some programs follow it, some cut and some refuse it), or it is too deep.
     """
     parts = name.split("/")
     if len(parts) > MOST_DEEP:
@@ -218,9 +233,10 @@ def _plain(name: str) -> str:
 
 
 def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
-    """Return the uncompressed bytes of a stream that begins with `start`, and the name of its packing.
+    """Return a stream's uncompressed bytes, and its compression.
 
-    Decided by the first bytes, as engines decide: the media type is only a claim, and `docker save` has none.
+    `start` is its beginning, and decides, as in engines: the media type is only a claim, and `docker save`
+    has none.
     """
     if start.startswith(b"\x28\xb5\x2f\xfd"):
         reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
@@ -232,10 +248,12 @@ def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
 
 @contextlib.contextmanager
 def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Give a function that writes what `path` unpacks to into a scratch file; a small one may hold very many bytes.
+    """Yield a function that writes a bounded number of bytes.
+
+    The bytes are those of `path`, unpacked into a scratch file; a small file may hold very many bytes.
 
     Raises:
-        BuildError: they are more than `guard.names.most_bytes`, or than the disk has room for.
+        BuildError: they are more than `untrusted.names.most_bytes`, or than the free space of the disk.
     """
     packed, total = path.stat().st_size, 0
     with written(target) as write:
@@ -253,10 +271,12 @@ def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 def open_archive(path: Path, scratch: Path) -> TarMembers:
-    """Return the members of a tar file; one that is packed with gzip or zstd is unpacked into `scratch` first.
+    """Return the members of a tar file.
+
+    A file compressed with gzip or zstd is unpacked into `scratch` first.
 
     Raises:
-        BuildError: it is no tar, or is damaged.
+        BuildError: it is not a tar, or is damaged.
     """
     unpacked = path
     try:

@@ -1,4 +1,6 @@
-"""Any image as one value: an OCI layout or the archive of `docker save`, in a folder or a tar, by any builder.
+"""An image of any form as one value.
+
+It is an OCI layout or the archive of `docker save`, in a directory or a tar, by any builder.
 
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md,
 https://github.com/moby/docker-image-spec/blob/main/spec/v1.2.md (section "Combined Image JSON + Filesystem
@@ -22,7 +24,7 @@ from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, DirectoryFiles, Ima
 from reprobuild.image.oci.write import REFERENCE
 from reprobuild.infra.untrusted import json_documents
 
-LARGEST_JSON = 4 << 20  # registries take no manifest that is larger; each byte costs up to 36 in memory
+LARGEST_JSON = 4 << 20  # registries take no larger manifest; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
 DEEPEST_JSON = 50
 GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
@@ -30,9 +32,10 @@ ONE_IMAGE = "export one image, of one platform, into the file"
 
 
 class PackedLayer(Struct, frozen=True, kw_only=True):
-    """A layer as it lies in an image: its file, what the manifest says of it, and the sha256 of its tar.
+    """A layer in an image: file, digests and media type.
 
-    `digest` and `diff_id` are hex; `digest` is empty where no manifest names one (`docker save`).
+    `digest` and `diff_id` are hex, of the file and its tar; `digest` is empty if no manifest names one
+    (`docker save`).
     """
 
     file: str
@@ -44,9 +47,9 @@ class PackedLayer(Struct, frozen=True, kw_only=True):
 class OciImage(Struct, frozen=True, kw_only=True):
     """An image that can be read.
 
-    `name` is what the user called it, `form` what it turned out to be. `documents` are its JSON files by
-    role: `index`, `manifest`, `config`. `manifest` and `config_digest` are "sha256:" and hex; `manifest` is
-    empty where the form has none.
+    `name` is the user's name for it, `form` its detected form. `documents` are its JSON files by role:
+    `index`, `manifest`, `config`. `manifest` and `config_digest` are "sha256:" and hex; `manifest` is empty
+    if the form has none.
     """
 
     name: str
@@ -65,15 +68,15 @@ class OciImage(Struct, frozen=True, kw_only=True):
 
 
 def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
-    """Open a folder or a file.
+    """Open a directory or a file.
 
     Args:
-        path: a folder of results, a layout, or a tar of either form, packed or not.
-        scratch: an empty folder, to unpack a packed tar; it is needed as long as the image is.
-        name: what to call it; else the path.
+        path: an output directory, a layout, or a tar of either form, compressed or not.
+        scratch: an empty directory, to unpack a compressed tar; it is needed as long as the image is.
+        name: the name to report; else the path.
 
     Raises:
-        UsageError: there is nothing, or it holds no image.
+        UsageError: it is missing, or holds no image.
         BuildError: it is damaged, or holds several images.
     """
     called = name or str(path)
@@ -127,7 +130,7 @@ def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
 
 
 def _the_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the descriptor of the one image whose manifest is there."""
+    """Return the descriptor of the only image with a manifest."""
     found = list_images(
         index,
         lambda digest: files.has(f"blobs/sha256/{_hex(digest)}"),
@@ -194,7 +197,7 @@ def _object(raw: bytes, fields: json_documents.Fields) -> dict[str, Any]:
 
 
 def _shallow(value: Any) -> Any:
-    """Return a JSON value that is not nested deeper than an image needs."""
+    """Return a JSON value unless it is nested too deep."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -211,10 +214,10 @@ def _configuration(raw: bytes) -> dict[str, Any]:
 
 
 def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an image configuration as it is.
+    """Return an image configuration unchanged, after checks.
 
     Raises:
-        ValueError: a runtime setting is of another type than the specification gives it, or it is too deep.
+        ValueError: a runtime setting has another type than in the specification, or it is too deep.
     """
     config = _shallow(document).get("config")
     if config is not None and not isinstance(config, dict):

@@ -1,4 +1,4 @@
-"""OCI image layouts, read back with every digest checked.
+"""OCI image layouts, read with every digest checked.
 
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
@@ -34,7 +34,10 @@ LARGEST_JSON = 4 << 20
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """A layout that was read. `layers` are (media type, digest in hex, diff_id in hex), lowest first."""
+    """A layout that was read.
+
+    `layers` are (media type, digest in hex, diff_id in hex), lowest first.
+    """
 
     folder: Path
     reference: str
@@ -44,7 +47,9 @@ class Layout(Struct, frozen=True, kw_only=True):
     layers: tuple[tuple[str, str, str], ...]
 
     def allowance(self) -> Allowance:
-        """Return what its layers may hold: as often as all of them are read.
+        """Return the bound on the contents of its layers.
+
+        It holds for one reading of all of them.
 
         Raises:
             BuildError: a layer is missing.
@@ -72,7 +77,9 @@ def read_layout(folder: Path) -> Layout:
 
 
 def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
-    """Read what `read` gives for the names of a layout: the files of a folder, or the members of an archive.
+    """Read a layout through a function that returns its files.
+
+    `read` gets the names of a layout; the files are in a directory, or members of an archive.
 
     Raises:
         BuildError: see `read_layout`.
@@ -80,7 +87,7 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
     try:
         index = msgspec.json.decode(_plain(read("index.json"), json_documents.INDEX), type=_Index)
         (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
-        while found.kind == INDEX:  # one image may stand in an index of its own
+        while found.kind == INDEX:  # one image may be in an index of its own
             inner = _plain(_checked(read, found.digest), json_documents.INDEX)
             (found,) = msgspec.json.decode(inner, type=_Index).manifests
         stated = _plain(_checked(read, found.digest), json_documents.MANIFEST)
@@ -122,7 +129,7 @@ class _RootFS(Struct):
 
 
 class _Runtime(Struct, rename="pascal"):
-    """What `tree.runtime_part` reads."""
+    """The fields read by `tree_digest.runtime_part`."""
 
     cmd: list[Value] | None = None
     entrypoint: list[Value] | None = None
@@ -141,13 +148,16 @@ class _Config(Struct):
 
 
 def _plain(raw: bytes, fields: json_documents.Fields) -> bytes:
-    """Return a document that every reader reads as we do."""
+    """Return a document that every reader reads alike."""
     parse_image_json(raw, fields)
     return raw
 
 
 def _small(path: Path) -> bytes:
-    """Return the content of a JSON file; registries take none that is larger."""
+    """Return the content of a JSON file of bounded size.
+
+    Registries take no larger one.
+    """
     seen = path.stat()
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} is no file of at most {LARGEST_JSON} bytes")
@@ -165,13 +175,15 @@ def _checked(read: Callable[[str], bytes], digest: str) -> bytes:
 def open_layer(
     layout: Layout, index: int, *, packed: bool = False, allowance: Allowance | None = None
 ) -> Iterator[IO[bytes]]:
-    """Give the uncompressed tar of a layer; what is not read is read at the end, and its hash checked.
+    """Yield the uncompressed tar of a layer, then check it.
+
+    The rest of it is read at the end, and its hash checked.
 
     Args:
-        layout: where the layer is.
+        layout: has the layer.
         index: its place, the lowest is 0.
         packed: check the blob by the digest in the manifest, too.
-        allowance: `Layout.allowance`; no bound counts without.
+        allowance: `Layout.allowance`; without it there is no bound.
 
     Raises:
         BuildError: see `open_packed`.
@@ -185,10 +197,12 @@ def open_layer(
 
 
 def layout_tree(layout: Layout) -> Tree:
-    """Return the merged tree of a layout, from the bytes of its layers.
+    """Return the merged tree of a layout.
+
+    It is computed from the bytes of the layers.
 
     Raises:
-        BuildError: see `open_layer` and `tree.merge`.
+        BuildError: see `open_layer` and `merge.merge`.
     """
     listings: list[list[TarEntry]] = []
     allowance = layout.allowance()
@@ -202,5 +216,8 @@ def layout_tree(layout: Layout) -> Tree:
 
 
 def layout_digest(layout: Layout) -> str:
-    """Return the tree digest of a layout, from the bytes of its layers: the check of another builder."""
+    """Return the tree digest of a layout.
+
+    It is computed from the bytes of the layers, as a check of another builder.
+    """
     return tree_digest(layout_tree(layout), layout.config.get("config") or {})

@@ -27,19 +27,25 @@ REFERENCE = "org.opencontainers.image.ref.name"
 
 
 class WrittenLayout(Struct, frozen=True, kw_only=True):
-    """The digests ("sha256:" and hex) of a layout that was written."""
+    """The digests ("sha256:" and hex) of a written layout."""
 
     config: str
     manifest: str
 
 
 def encode(value: Any) -> bytes:
-    """Return JSON with sorted keys and no spaces: the one form of every file of a layout."""
+    """Return canonical JSON with sorted keys and without spaces.
+
+    Every file of a layout has this form.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def image_json(layers: Sequence[Layer], config: dict[str, Any], platform: str, created: str) -> bytes:
-    """Return the image configuration: `config`, the platform, and one line of history for each layer."""
+    """Return the image configuration.
+
+    It has `config`, the platform, and one line of history for each layer.
+    """
     history = [{"created": created, "created_by": f"reprobuild: {layer.title}"} for layer in layers]
     return encode(
         {
@@ -55,12 +61,12 @@ def image_json(layers: Sequence[Layer], config: dict[str, Any], platform: str, c
 def write_layout(
     folder: Path, store: Store, layers: Sequence[Layer], image: bytes, platform: str, reference: str
 ) -> WrittenLayout:
-    """Write a layout, whole or not at all; one that stands there is replaced.
+    """Write a layout atomically, replacing a former one.
 
     Args:
-        folder: where it shall stand; the folder above is made.
+        folder: its path; the parent directory is made.
         layers: in the store; each blob is a hard link, or a copy on another file system.
-        image: what `image_json` returned.
+        image: the result of `image_json`.
         platform: `os/architecture[/variant]`.
         reference: the name of the image.
 
@@ -84,10 +90,12 @@ def write_layout(
 def link_layout(
     folder: Path, store: Store, manifest: str, blobs: Sequence[str], platform: str, reference: str
 ) -> None:
-    """Write the layout of an image that was made elsewhere, whole or not at all; one that stands there is replaced.
+    """Write the layout of a foreign image atomically.
+
+    A former one is replaced.
 
     Args:
-        folder: where it shall stand; the folder above is made.
+        folder: its path; the parent directory is made.
         store: holds everything.
         manifest: its sha256 (hex).
         blobs: the sha256 (hex) of configuration and layers.
@@ -107,19 +115,25 @@ def link_layout(
 
 
 def _finish(part: Path, manifest: dict[str, Any], platform: str, reference: str) -> None:
-    """Write what says that a folder of blobs is a layout, and which image it holds."""
+    """Write the files that make a blob directory a layout.
+
+    They name its image.
+    """
     (part / "index.json").write_bytes(index_json(manifest, platform_of(platform), reference))
     (part / "oci-layout").write_bytes(encode({"imageLayoutVersion": "1.0.0"}))
 
 
 def index_json(manifest: dict[str, Any], platform: dict[str, str], reference: str) -> bytes:
-    """Return the index of a layout with one image, which gives it this name and no other."""
+    """Return the index of a layout with one named image.
+
+    The image has no other name in it.
+    """
     named = {**manifest, "platform": platform, "annotations": names(reference)}
     return encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]})
 
 
 def names(reference: str) -> dict[str, str]:
-    """Return the annotations by which tools find an image in a layout.
+    """Return the annotations that identify an image in a layout.
 
     containerd, and Docker with its store, look for the full name, as
     https://github.com/distribution/reference normalises it; others for the OCI annotation.
@@ -136,7 +150,7 @@ def names(reference: str) -> dict[str, str]:
 
 
 def platform_of(platform: str) -> dict[str, str]:
-    """Return `os/architecture[/variant]` as a descriptor has it."""
+    """Return `os/architecture[/variant]` in a descriptor's form."""
     return dict(zip(("os", "architecture", "variant"), platform.split("/"), strict=False))
 
 

@@ -1,4 +1,4 @@
-"""Where a repository is: a path or an address."""
+"""Locations of repositories: paths and addresses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from reprobuild.infra.git.command import is_local
 from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.infra.secrets.words import GONE
 
-# `user:password@host:path`, which git does not know: it is a path, where people may have meant an address.
+# `user:password@host:path` is not an address of git: it is a path, but people may have meant an address.
 _LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")
 
 
 class RepositoryAddress(Struct, frozen=True, kw_only=True):
-    """Where a repository is: a path or an address, and a revision where one is given.
+    """The location of a repository, maybe with a revision.
 
-    `confirmed` says that the user named it, by an option or in a file named by one: any login of the user may go to it.
+    The place is a path or an address. `confirmed` is true if the user named it, by an option or in a file
+    named by one: any login of the user may be sent to it.
     """
 
     place: str
@@ -32,17 +33,26 @@ class RepositoryAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the place is an address of a server, so that nothing of this machine is read for it."""
-        return self.local is None and not is_local(self.place.removeprefix("git+"))  # as a freeze has it
+        """Whether the place is a server's address.
+
+        Then no file of this machine is read for it.
+        """
+        return self.local is None and not is_local(self.place.removeprefix("git+"))  # as in a freeze
 
     @property
     def address(self) -> str:
-        """Return what a lock may keep of the place: an address of a server, without credentials."""
+        """Return the server's address for the lock, without credentials.
+
+        It is empty for a local place.
+        """
         return strip_credentials(self.place)[0] if self.is_remote else ""
 
 
 def of_this_machine(origins: Mapping[str, RepositoryAddress]) -> tuple[str, ...]:
-    """Return a line for each repository that is read from the disk, by its name: `NAME from this machine: PATH`."""
+    """Return a line for each repository read from the disk.
+
+    They are sorted by name: `NAME from this machine: PATH`.
+    """
     return tuple(
         f"{name} from this machine: {escaped(without_login(str(origin.local or origin.place)))}"
         for name, origin in sorted(origins.items())
@@ -51,7 +61,9 @@ def of_this_machine(origins: Mapping[str, RepositoryAddress]) -> tuple[str, ...]
 
 
 def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> RepositoryAddress:
-    """Read `PATH`, `URL` or either with `@REV`. Relative paths start at `folder`.
+    """Return the location in `PATH`, `URL` or either with `@REV`.
+
+    Relative paths start at `folder`.
 
     Raises:
         UsageError: a path starts at the home directory of a user that this machine does not know.
@@ -65,7 +77,10 @@ def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> Repositor
 
 
 def _expanded(path: str) -> Path:
-    """Return a path with the `~` at its begin put in full; pathlib would do so with `./~`, too."""
+    """Return a path with its leading `~` expanded.
+
+    pathlib would expand `./~`, too.
+    """
     if not path.startswith("~"):
         return Path(path)
     try:
@@ -79,5 +94,5 @@ def _expanded(path: str) -> Path:
 
 
 def without_login(place: str) -> str:
-    """Return an address or a path of a repository without user and password."""
+    """Return a repository's address or path without user and password."""
     return strip_credentials(place if "://" in place else _LOGIN.sub(f"{GONE}@", place))[0]

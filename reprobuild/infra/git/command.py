@@ -1,8 +1,9 @@
-"""How git is started where it reads what others wrote: no hook, no helper by an address, no wait without an end.
+"""The git command, restricted for untrusted repositories.
 
-An address may come from a snapshot. `NAME::REST` starts the program `git-remote-NAME`
-(https://git-scm.com/docs/gitremote-helpers), and `fd::0` one that waits for ever, so only git's own five transports are
-allowed (`protocol.allow` in https://git-scm.com/docs/git-config).
+It has no hooks, no helpers named by an address, and no endless waits. An address may come from a snapshot.
+`NAME::REST` starts the program `git-remote-NAME` (https://git-scm.com/docs/gitremote-helpers), and `fd::0`
+one that waits forever, so only git's own five transports are allowed (`protocol.allow` in
+https://git-scm.com/docs/git-config).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ OPTIONS = (
     "-c", "protocol.allow=never", *(word for name in PROTOCOLS for word in ("-c", f"protocol.{name}.allow=always")),
 )  # fmt: skip
 _FETCH = ("fetch", "--progress", "--no-tags", "--update-shallow", "--no-recurse-submodules")
-# A server that sends less than this by HTTP for so many seconds is left; the user's own settings go first.
+# An HTTP server that sends less than this for so many seconds is abandoned; the user's own settings take
+# precedence.
 SLOWEST, PATIENCE = 1000, 120
-SILENCE = 180  # seconds without a word of progress, by any transport
-TOO_SLOW = "Operation too slow"  # libcurl's words
-_KEPT = 64 << 10  # of what git says
+SILENCE = 180  # seconds without progress output, for any transport
+TOO_SLOW = "Operation too slow"  # libcurl's text
+_KEPT = 64 << 10  # of git's output
 _LACKING = " missing"
 _SCHEMES = (*PROTOCOLS, "ssh+git", "git+ssh")
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
@@ -37,7 +39,8 @@ _SCHEME = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
 _SHORT = re.compile(r"(?:[^@/:]*@)?([^@/:]+):(?!//)")  # HOST:PATH
 _OPTION = re.compile(r"-|[^/:]*://([^/]*@)?-|[^/:]*@-")
 _PROGRESS = re.compile(r"(remote: )?([A-Z][A-Za-z ]+:\s+\d+[%,. ]|Total \d+ |[A-Z][A-Za-z ]+: \d+$)")
-# `git rev-parse --local-env-vars`, less the settings: where the user's own repository is, which is not to be written.
+# `git rev-parse --local-env-vars`, without the settings: they locate the user's own repository, which must
+# not be written.
 _PLACES = frozenset(
     f"GIT_{name}" for name in (
         "ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR", "DIR", "GRAFT_FILE", "IMPLICIT_WORK_TREE", "INDEX_FILE",
@@ -48,7 +51,7 @@ _PLACES = frozenset(
 
 
 def check_address(place: str, error: type[ReproError]) -> None:
-    """Refuse an address that leads git to anything but its own transports.
+    """Refuse an address that needs more than git's own transports.
 
     Args:
         place: an address, or a path.
@@ -65,12 +68,15 @@ def check_address(place: str, error: type[ReproError]) -> None:
 
 
 def is_safe(place: str) -> bool:
-    """Tell whether `check_address` takes an address."""
+    """Return whether `check_address` accepts an address."""
     return not _danger(place)
 
 
 def is_local(place: str) -> bool:
-    """Tell whether git reads an address from the disk: a path, or `file:`; `HOST:PATH` is ssh's."""
+    """Return whether git reads an address from the disk.
+
+    It does so for a path, or `file:`; `HOST:PATH` is ssh's.
+    """
     before, colon, _ = place.partition(":")
     return not colon or "/" in before or before.lower() == "file"
 
@@ -85,19 +91,28 @@ def _danger(place: str) -> str:
 
 
 def asked_for(oids: Sequence[str]) -> tuple[bytes, int]:
-    """Return the input of `git cat-file --batch-check` for some objects, and the most bytes of its answer."""
+    """Return input for `git cat-file --batch-check`, and its output bound.
+
+    The bound is in bytes.
+    """
     stdin = "".join(f"{oid}\n" for oid in oids).encode()
     return stdin, len(stdin) + len(_LACKING) * (len(oids) + 1)
 
 
 def lacking(answer: bytes) -> list[str]:
-    """Return the objects that are not there, from the answer of `git cat-file --batch-check=%(objectname)`."""
+    """Return the missing objects in an answer of git.
+
+    The answer is that of `git cat-file --batch-check=%(objectname)`.
+    """
     rows = answer.decode().splitlines()
     return [row.removesuffix(_LACKING) for row in rows if row.endswith(_LACKING)]
 
 
 def fetching(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's environment for a fetch: with his logins and settings, and without his own repository."""
+    """Return the user's environment for a fetch.
+
+    It has the user's logins and settings, and not the user's own repository.
+    """
     patient = {"GIT_HTTP_LOW_SPEED_LIMIT": str(SLOWEST), "GIT_HTTP_LOW_SPEED_TIME": str(PATIENCE)}
     kept = {name: value for name, value in env.items() if name not in _PLACES}
     own = env["GIT_ALLOW_PROTOCOL"].split(":") if env.get("GIT_ALLOW_PROTOCOL") else PROTOCOLS
@@ -111,16 +126,18 @@ def fetch(
     repository: Path, place: str, *refs: str, env: Mapping[str, str], purpose: str, depth: int = 0,
     configured: bool = False,
 ) -> None:  # fmt: skip
-    """Fetch into a repository of ours; end git where it says nothing for `SILENCE` seconds.
+    """Fetch into a repository of ours.
+
+    git is ended if it is silent for `SILENCE` seconds.
 
     Args:
-        repository: its `.git`, which is git's current directory.
-        place: an address that `check_address` takes, or an absolute path.
-        refs: what to fetch, and into which refs.
+        repository: its `.git`, also git's current directory.
+        place: an address that `check_address` accepts, or an absolute path.
+        refs: the refs to fetch, and their destinations.
         env: git's environment.
         purpose: completes "could not ...".
-        depth: how many commits of each history; 0 for all.
-        configured: the user named the address, so that any entry of netrc may serve it.
+        depth: the number of commits of each history; 0 for all.
+        configured: the user named the address, so any entry of netrc may serve it.
 
     Raises:
         ProcessFailedError: git exited with another code than 0. ProcessTimeoutError: it was silent.
@@ -144,7 +161,10 @@ def fetch(
 
 
 def _host(address: str) -> str:
-    """Return the host that an address names; settings that change no more than the scheme name none."""
+    """Return the host in an address, or "".
+
+    Settings that change only the scheme name no host.
+    """
     if short := _SHORT.match(address):
         return short[1].lower()
     with contextlib.suppress(ValueError):
@@ -153,7 +173,10 @@ def _host(address: str) -> str:
 
 
 def _effective(repository: Path, place: str, env: Mapping[str, str]) -> str:
-    """Return the address that git asks in the place of another (`url.BASE.insteadOf` of the user's settings)."""
+    """Return the address that git uses in place of another.
+
+    `url.BASE.insteadOf` of the user's settings replaces it.
+    """
     argv = ["git", *OPTIONS, f"--git-dir={repository.absolute()}", "ls-remote", "--get-url", "--", place]
     said = proc.run(argv, env=env, purpose="read the settings of git", cwd=repository)
     return said.decode(errors="surrogateescape").rstrip("\n")

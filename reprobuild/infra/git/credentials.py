@@ -1,8 +1,9 @@
-"""The home and the login of git where it speaks HTTP.
+"""Home directory and login of git for HTTP.
 
-libcurl looks in the netrc of `HOME` for each host that git meets: by http too, at every port, and where a redirection
-leads (https://curl.se/libcurl/c/CURLOPT_NETRC.html). git has no setting against it. So git gets a home of ours, which
-has all of the user's but the netrc, and the login that `Netrc` allows for an address, by a helper of credentials.
+libcurl looks in the netrc of `HOME` for each host that git contacts: also by http, at every port, and after a
+redirection (https://curl.se/libcurl/c/CURLOPT_NETRC.html). git has no setting against it. So git gets a home
+of ours, which has all of the user's files except the netrc, and the login that `Netrc` allows for an address,
+by a credential helper.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from reprobuild.infra.http.model import origin, without_credentials
 from reprobuild.infra.http.netrc import FILES, Login, Netrc
 
-# What git says where it has no login for a host, or the server refuses the one that it has.
+# git's messages for a missing or refused login.
 REFUSED = re.compile(r"Authentication failed|could not read (Username|Password)")
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")  # without git's wildcards
 _USER, _PASSWORD = "NETRC_LOGIN", "NETRC_PASSWORD"
@@ -26,13 +27,14 @@ _HELPER = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n" "${
 
 @contextlib.contextmanager
 def without_netrc(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Give the environment with a home that has links to all of the user's files, but not to the netrc.
+    """Yield the environment with a home without the netrc.
 
-    git finds its settings there, and the user's helpers of credentials find their files. OpenSSH asks for no `HOME`.
+    It has links to all other files of the user. git finds its settings there, and the user's credential
+    helpers find their files. OpenSSH does not use `HOME`.
     """
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
         home = Path(env.get("HOME", ""))
-        with contextlib.suppress(OSError):  # a home that is not there has nothing
+        with contextlib.suppress(OSError):  # a missing home has no files
             for path in home.iterdir() if home.is_absolute() else ():
                 if path.name not in FILES:
                     (Path(folder) / path.name).symlink_to(path)
@@ -40,7 +42,9 @@ def without_netrc(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Login | None:
-    """Return the login of netrc for an address, None where there is none or the address has its own.
+    """Return the login of netrc for an address, or None.
+
+    None is also returned if the address has its own login.
 
     Args:
         address: of http or https.
@@ -50,7 +54,7 @@ def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Logi
     try:
         clean, own = without_credentials(address)
         login = Netrc(env).login(clean, configured={origin(clean)} if configured else (), led=False)
-    except ValueError:  # no address: git says so
+    except ValueError:  # not an address: git reports it
         return None
     if login is None or not _HOST.fullmatch(_host(address)):
         return None
@@ -58,9 +62,10 @@ def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Logi
 
 
 def handed(address: str, login: Login) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return options and variables that give git a login for the scheme, host and port of an address alone.
+    """Return options and variables that give git a login.
 
-    No helper of the user is asked, since git would have it keep the login; and no window opens.
+    It is valid only for the scheme, host and port of an address. No helper of the user is called, since git
+    would have it store the login; and no window opens.
     """
     scheme = address.partition("://")[0]
     options = ("-c", "credential.helper=", "-c", f"credential.{scheme}://{_host(address)}.helper={_HELPER}")

@@ -1,4 +1,7 @@
-"""Connections whose answers must begin in time: a timeout of a socket is that of one read, and ends no drip."""
+"""An HTTP adapter with a deadline for response headers.
+
+The timeout of a socket restarts with every byte, and cannot end a slow drip.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from reprobuild.infra.http.deadline import WATCH, Deadline
 
 
 class DeadlineAdapter(HTTPAdapter):
-    """Sends the requests of one thread; from connecting until the headers are whole, each has the same time.
+    """An adapter for one thread's requests, with a deadline.
 
-    SOCKS proxies have connections of their own, which only have the timeouts of reads.
+    Each request has the same time from connecting to complete headers. SOCKS proxies have connections of
+    their own, with only the timeouts of reads.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -34,19 +38,22 @@ class DeadlineAdapter(HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Let direct connections be ours."""
+        """Use our connection classes for direct connections."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        """Let those to HTTP proxies be ours."""
+        """Use our connection classes for HTTP proxies."""
         manager = super().proxy_manager_for(proxy, **kwargs)
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = self._pools
         return manager
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """As of requests; `ReadTimeout` where the headers are not whole in time."""
+        """Send a request; raise `ReadTimeout` if the headers are late.
+
+        All else is as in requests.
+        """
         self._cut = False
         response = None
         try:
@@ -62,24 +69,27 @@ class DeadlineAdapter(HTTPAdapter):
                 self._held.clear()
         if response is not None and not self._cut:
             return response
-        if response is not None:  # http.client takes an end amid the headers for their end
+        if response is not None:  # http.client takes an end within the headers for their end
             response.close()
         raise requests.ReadTimeout(f"no whole answer began in {self._seconds:.0f} s")
 
     def renew(self) -> None:
-        """Begin the time of the request anew: a part of what it sends went out."""
+        """Restart the deadline after a part was sent."""
         if self._due is not None:
             self._due.renew(self._seconds)
 
     def cut(self) -> None:
-        """End the request that is under way in another thread."""
+        """End the request that another thread is running."""
         with self._guard:
             self._cut = True
             for one in self._held:
                 _end(one)
 
     def hold(self, connected: socket.socket) -> None:
-        """Remember a connection until its headers are whole; TLS puts another object in the place of this one."""
+        """Remember a connection until its headers are complete.
+
+        TLS replaces this object by another one.
+        """
         own = socket.socket(fileno=os.dup(connected.fileno()))
         with self._guard:
             self._held.append(own)
@@ -100,7 +110,7 @@ def _pools(line: DeadlineAdapter) -> dict[str, type[HTTPConnectionPool]]:
             return connected
 
         def request(self, *args: Any, **kwargs: Any) -> None:
-            if self.sock is not None:  # one that is used again
+            if self.sock is not None:  # a reused one
                 line.hold(self.sock)
             super().request(*args, **kwargs)
 

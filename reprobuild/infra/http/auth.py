@@ -1,4 +1,4 @@
-"""Logins that are given where a server asks for them."""
+"""Logins for servers that request them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,35 @@ if TYPE_CHECKING:
 
 
 class RegistryAuth(Protocol):
-    """Who knows the logins of registries (RFC 9110, 11.6)."""
+    """A provider of registry logins (RFC 9110, 11.6)."""
 
     def serves(self, url: str) -> bool:
-        """Tell whether an address is a registry's: netrc is for none of those, nor for where they lead."""
+        """Return whether an address is a registry's.
+
+        netrc is not used for registries, nor for addresses that they redirect to.
+        """
 
     def known(self, url: str) -> str | None:
-        """Return the `Authorization` for an address that was answered before, or None."""
+        """Return the `Authorization` of a former answer, or None."""
 
     def answer(self, url: str, challenge: str, net: Net) -> str | None:
-        """Return the `Authorization` that a `WWW-Authenticate` asks for, or None where there is no login."""
+        """Return the `Authorization` for a `WWW-Authenticate`, or None.
+
+        None means that there is no login.
+        """
 
     def remedy(self, url: str) -> str:
-        """Return what helps where an address refuses access, empty for addresses of others."""
+        """Return the remedy for a refused address.
+
+        It is empty for an address that is not a registry's.
+        """
 
 
 class StaticAuth:
-    """An `Authorization` as it is: requests puts those of netrc over one that stands in the headers."""
+    """An unchangeable `Authorization` header.
+
+    requests replaces one in the headers by netrc's.
+    """
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -42,13 +54,16 @@ class StaticAuth:
 def pass_gate(
     gate: RegistryAuth, url: str, net: Net, get: Callable[[StaticAuth | None], requests.Response]
 ) -> requests.Response:
-    """Ask by `get`, and once more with a login where the server wants one that the gate has."""
+    """Send a request; on 401, retry once with a login.
+
+    `get` sends it, and `gate` has the login.
+    """
     known = gate.known(url)
     response = get(StaticAuth(known) if known else None)
     if response.status_code != requests.codes.unauthorized:
         return response
     if urllib.parse.urlsplit(response.url)[:2] != urllib.parse.urlsplit(url)[:2]:
-        return response  # it led elsewhere, and who is there gets no login of the first
-    response.close()  # its words are of no use
+        return response  # it was redirected, and the new host gets no login of the first
+    response.close()  # its body is not needed
     given = gate.answer(url, response.headers.get("WWW-Authenticate", ""), net)
     return get(StaticAuth(given)) if given and given != known else response

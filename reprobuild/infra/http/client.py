@@ -1,7 +1,7 @@
-"""The only HTTP client: pages and files, with patience, resume and the machine's proxies and certificates.
+"""The only HTTP client, with retries, resumption, proxies and certificates.
 
-`requests` reads proxies and certificates from the environment by its own documented rules.
-`file:` addresses are read from the disk, as pip's and uv's indexes may be folders.
+It fetches pages and files. `requests` reads proxies and certificates from the environment by its own
+documented rules. `file:` addresses are read from the disk, as pip's and uv's indexes may be directories.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _UNREACHABLE = "check the network and the proxy settings, or name another addres
 
 
 class Net:
-    """Access to the network, or the clear refusal of it. Threads may share it.
+    """Thread-safe access to the network, or its explicit refusal.
 
     Args:
         offline: refuse every address that is not a file.
-        credentials: (user, password) by address, as `https://example.org:8080/simple`; used for its scheme, host and
-            port alone.
-        manners: limits and patience.
+        credentials: (user, password) by address, as `https://example.org:8080/simple`; used only for its
+            scheme, host and port.
+        manners: limits and retries.
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
         gate: logins of registries.
-        configured: addresses of the user's configuration. netrc's logins are sent there by http, at any port, and
-            from its `default` entry; elsewhere see `Netrc`.
-        hidden: tokens and signatures of addresses, which clients of one run share.
-        netrc: the user's, which they share, too; without it there is no login of netrc.
+        configured: addresses of the user's configuration. netrc's logins are sent there by http, at any port,
+            and from its `default` entry; for other addresses see `Netrc`.
+        hidden: tokens and signatures of addresses, shared by the clients of one run.
+        netrc: the user's, also shared; without it there is no login of netrc.
     """
 
     def __init__(
@@ -92,13 +92,15 @@ class Net:
         self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({}),
         configured: Iterable[str] = (),
     ) -> None:  # fmt: skip
-        """Use these logins, too, and addresses with a token in their path or their query.
+        """Add logins, and addresses with a token.
+
+        The token is in their path or their query.
 
         Args:
-            credentials: as at the beginning.
-            tokens: {address: the same with the token}; what begins with the first is asked at the second, and only
-                there is it seen.
-            configured: as at the beginning.
+            credentials: as in the constructor.
+            tokens: {address: the same with the token}; an address that begins with the first is requested at
+                the second, and only the server sees it.
+            configured: as in the constructor.
         """
         self._configured.update(origins(configured))
         self._credentials.update(credentials)
@@ -109,13 +111,14 @@ class Net:
 
         Args:
             url: the address.
-            accept: the media types that are wanted.
-            most: how many bytes it may have, where the manners allow too many.
-            alone: somebody else named the address, and gets the answer. So no login goes along but one that stands
-                in it (not netrc's, none of an index, no token), and it may lead nowhere but within its own host.
+            accept: the wanted media types.
+            most: the maximum number of bytes, if the manners allow too many.
+            alone: someone else named the address, and gets the answer. So the only login sent is one in the
+                address (not netrc's, none of an index, no token), and it may redirect only within its own
+                host.
 
         Raises:
-            NotFoundError: there is none. CrossHostRedirectError: it is asked alone, and leads to another host.
+            NotFoundError: there is none. CrossHostRedirectError: with `alone`, it leads to another host.
             FetchError: it cannot be reached, or has no end.
         """
         if url.startswith("file:"):
@@ -135,11 +138,11 @@ class Net:
         return self._pace.patiently(url, once, self._own.halt)
 
     def probe(self, url: str) -> None:
-        """Ask an address, and read the headers of its answer alone.
+        """Request an address, and read only the headers.
 
         Raises:
-            NotFoundError, AccessDeniedError: it answers so.
-            FetchError: it cannot be reached, or answers nothing that was asked.
+            NotFoundError, AccessDeniedError: the server answers so.
+            FetchError: it cannot be reached, or its answer is not usable.
         """
 
         def once() -> None:
@@ -156,17 +159,19 @@ class Net:
         size: int = 0,
         halt: CancelToken | None = None,
     ) -> str:
-        """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
+        """Fetch or resume a file; return its sha256 (hex).
+
+        It continues from an earlier try. The hash is of the complete file.
 
         Args:
             url: the address.
-            part: the growing file; what is there is kept and completed.
-            progress: called with the number of bytes (of those already there, too).
-            size: how many bytes the file has, where that is known: no byte more is taken.
-            halt: ends it from another thread; what is there by then stays.
+            part: the growing file; its bytes are kept and completed.
+            progress: called with the number of bytes (including those already there).
+            size: the number of bytes of the file, if known: not a byte more is taken.
+            halt: cancels it from another thread; the bytes so far stay.
 
         Raises:
-            CancelledError: so it was said. NotFoundError: there is none. WrongSizeError: it is larger or smaller.
+            CancelledError: it was cancelled. NotFoundError: there is none. WrongSizeError: it is larger or smaller.
             FetchError: it cannot be reached.
         """
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -190,18 +195,18 @@ class Net:
         self, method: str, url: str, *, good: Container[int], body: Body | None = None,
         headers: Mapping[str, str] = MappingProxyType({}), most: int = 0, patient: bool = True,
     ) -> Response:  # fmt: skip
-        """Return what an address answers to a request of any method.
+        """Return the answer to a request of any method.
 
-        Only GET and HEAD follow redirections: what is sent goes to this address, or nowhere.
+        Only GET and HEAD follow redirections: a body is sent only to this address.
 
         Args:
             method: `PUT`, ...
             url: the address.
-            good: the numbers of the answers that are wanted.
-            body: what is sent; it may take long, as long as it gets on.
-            headers: go along.
-            most: how many bytes of the answer's body are read; more are an error. With 0 none is read.
-            patient: try again what may pass; else `RetryableError` is raised, for a caller who is patient himself.
+            good: the wanted status codes.
+            body: the content to send; it may take any time as long as it progresses.
+            headers: sent with the request.
+            most: the maximum bytes of the answer's body; more are an error. With 0 none is read.
+            patient: retry transient failures; else `RetryableError` is raised, for a caller with its own retries.
 
         Raises:
             NotFoundError, AccessDeniedError, FetchError: as those of `page`.
@@ -217,14 +222,17 @@ class Net:
         return self.patiently(url, once) if patient else once()
 
     def patiently(self, url: str, once: Callable[[], T]) -> T:
-        """Call `once` until it raises no `RetryableError`; raise the last error when the patience ends."""
+        """Call `once` until it raises no `RetryableError`.
+
+        If the retries are used up, the error of the last try is raised.
+        """
         return self._pace.patiently(url, once, self._own.halt)
 
     def _ask(
         self, url: str, headers: Mapping[str, str], method: str = "GET", body: Body | None = None,
         good: Container[int] = (200,), alone: bool = False,
     ) -> requests.Response:  # fmt: skip
-        """Return the open answer, of which only the headers are read."""
+        """Return the open answer, with only its headers read."""
         url, own = split_credentials(url)
         if self.offline:
             raise FetchError(
@@ -246,7 +254,7 @@ class Net:
                 auth=login or NoAuth(), stream=True, data=self._own.begun(body), allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
-            response.url = place  # what is told of it has no token
+            response.url = place  # messages about it have no token
             return response
 
         def get(login: StaticAuth | None) -> requests.Response:
@@ -256,7 +264,7 @@ class Net:
             response = pass_gate(gate, url, self, get) if gate else get(None)
         except requests.TooManyRedirects:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
-        # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
+        # Addresses of redirections may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
             final = UnreachedError(
                 f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE
@@ -289,7 +297,10 @@ class Net:
         return b"".join(found)
 
     def _led(self, response: requests.Response, url: str) -> str:
-        """Return where a redirection led to; what is asked there may hold a signature, so it is left out."""
+        """Return the target of a redirection, for a message.
+
+        Its query may hold a signature, so it is left out.
+        """
         if response.url == url or not response.history:
             return ""
         place = self.hidden.shown(response.url.partition("?")[0])

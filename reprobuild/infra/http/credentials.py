@@ -1,6 +1,7 @@
-"""Which login is for an address: two indexes on one host may have two.
+"""The choice of a login for an address.
 
-One of https is for no address of http, which anybody on the way could read, nor for another port.
+Two indexes on one host may have two logins. A login of https is not used for an address of http, which others
+on the way could read, nor for another port.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ Origin = tuple[str, "str | None", "int | None"]
 
 
 def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
-    """Return the login that is for an address, None where there is none.
+    """Return the login for an address, or None.
 
     Args:
-        url: the address, without one.
-        credentials: logins by address. Scheme, host and port must be the same. The longest path that the address
-            begins with counts; where none does, the first login there, as files lie elsewhere than their lists.
+        url: the address, without a login.
+        credentials: logins by address. Scheme, host and port must be the same. The longest path that is a
+            prefix of the address counts; without one, the first login there, as files may be at other paths
+            than their lists.
     """
     there = [place for place in credentials if origin(place) == origin(url)]
     above = [place for place in there if f"{_path(url)}/".startswith(f"{_path(place)}/")]
@@ -32,7 +34,10 @@ def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
 
 
 def origins(addresses: Iterable[str]) -> Iterator[Origin]:
-    """Yield what addresses name; nothing for those that are none, as the user's may have placeholders."""
+    """Yield the origins of addresses; invalid ones are skipped.
+
+    The user's addresses may have placeholders.
+    """
     for address in addresses:
         with contextlib.suppress(ValueError):
             yield origin(address)
@@ -43,7 +48,10 @@ def _path(url: str) -> str:
 
 
 def sendable(login: Login | None) -> Login | StaticAuth | None:
-    """Return a login that can be sent: requests, and so pip, knows Latin-1; what is beyond goes as UTF-8 (RFC 7617)."""
+    """Return a login in a form that can be sent.
+
+    requests, and so pip, knows Latin-1; other characters are sent as UTF-8 (RFC 7617).
+    """
     if login is None:
         return None
     whole = ":".join(login)

@@ -1,5 +1,7 @@
-"""What is to happen unless something ends in time: one thread for all, as a `threading.Timer` for each costs more than
-the answer that it waits for."""
+"""A watchdog: callbacks at deadlines, from one shared thread.
+
+A `threading.Timer` for each would cost more than the answer that it guards.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +15,37 @@ from collections.abc import Callable, Iterator
 
 
 class Deadline:
-    """What is to happen, and when."""
+    """A callback, and its time."""
 
     def __init__(self, when: float, late: Callable[[], None]) -> None:
         self.when, self.late, self.over = when, late, False
 
     def renew(self, seconds: float) -> None:
-        """Let it be due this long from now: something got on."""
+        """Postpone the callback to this long from now.
+
+        There was progress.
+        """
         self.when = time.monotonic() + seconds
 
 
 class Watchdog:
-    """Calls what is due. Threads may share it; its own thread begins with the first use, and ends with the process."""
+    """A thread-safe caller of due callbacks.
+
+    Its own thread begins with the first use, and ends with the process.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: list[tuple[float, int, Deadline]] = []
         self._numbers = itertools.count()
-        self._wakes = 0.0  # when the thread looks again by itself
+        self._wakes = 0.0  # the time of the thread's next own check
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
     def within(self, seconds: float, late: Callable[[], None]) -> Iterator[Deadline]:
-        """Let `late` be called, by another thread and without an error, when the block takes longer than this.
+        """Call `late` if the block takes longer than `seconds`.
 
-        What is given can be renewed in the block.
+        Another thread calls it; it must not raise. The yielded value can be renewed in the block.
         """
         due = Deadline(time.monotonic() + seconds, late)
         with self._changed:

@@ -1,4 +1,4 @@
-"""A file that grows over several answers, with the hash of what is in it."""
+"""A file that grows over several answers, with its hash."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _REST = "run the command again: it goes on where this one stopped"
 
 
 class Download:
-    """The file at `part`: what is there is kept and completed.
+    """The growing file at `part`, kept and completed.
 
     Args:
-        url: where it comes from, without credentials.
+        url: its source, without credentials.
         part: the file.
-        size: of the whole, 0 where it is not known.
-        manners: limits, among them how large it may become where its size is not known.
-        progress: called with the number of bytes that came (those already there, too).
-        halt: ends it; what is there stays.
+        size: of the complete file, 0 if unknown.
+        manners: limits, including the maximum size of a file of unknown size.
+        progress: called with the number of received bytes (including those already there).
+        halt: cancels it; the bytes so far stay.
     """
 
     def __init__(
@@ -57,16 +57,19 @@ class Download:
 
     @property
     def digest(self) -> str:
-        """The sha256 (hex) of what is there."""
+        """The sha256 (hex) of the bytes so far."""
         return self._digest.hexdigest()
 
     @property
     def complete(self) -> bool:
-        """Whether as much is there as was expected; False where that is not known."""
+        """Whether the file has its expected size; False if unknown."""
         return bool(self._size) and self._have == self._size
 
     def headers(self) -> dict[str, str]:
-        """Return what asks for the rest; of a file that changed since the first answer, for all of it."""
+        """Return the headers that request the rest.
+
+        If the file has changed since the first answer, they request all of it.
+        """
         wanted = {"Accept-Encoding": "identity"}
         if self._have:
             wanted["Range"] = f"bytes={self._have}-"
@@ -75,14 +78,14 @@ class Download:
         return wanted
 
     def take(self, response: requests.Response) -> None:
-        """Write what an answer brings.
+        """Append the body of an answer.
 
         Raises:
-            WrongSizeError: it is another file. RetryableError: it broke off, or does not fit what is there.
+            WrongSizeError: it is another file. RetryableError: it broke off, or does not fit the bytes so far.
             OSError: the disk is full.
         """
         if response.status_code == requests.codes.requested_range_not_satisfiable:
-            return  # there is no more: the hash tells whether it is the file
+            return  # there is no more: the hash shows if the file is right
         start, total = _place(response)
         if start != self._have:
             self._restart()
@@ -120,7 +123,10 @@ class Download:
         self._digest, self._have, self._etag = hashlib.sha256(), 0, ""
 
     def _moved(self) -> bool:
-        """Tell whether more is there than ever before; a server that always starts anew gets on once."""
+        """Return whether more bytes are there than ever before.
+
+        A server that always restarts makes progress once.
+        """
         moved = self._have >= self._highest + CHUNK
         self._highest = max(self._highest, self._have)
         return moved
@@ -143,7 +149,10 @@ def _why_other(response: requests.Response) -> str:
 
 
 def _place(response: requests.Response) -> tuple[int, int | None]:
-    """Return where an answer's bytes begin in the file, and how large the file is, None where it is not said."""
+    """Return an answer's offset in the file, and the size.
+
+    The size is the complete file's. It is None if it is not stated.
+    """
     headers: CaseInsensitiveDict[str] = response.headers
     if response.status_code == requests.codes.partial_content:
         found = _RANGE.fullmatch(headers.get("Content-Range", "").strip())

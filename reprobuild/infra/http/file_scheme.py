@@ -1,4 +1,4 @@
-"""`file:` addresses: pip's and uv's indexes may be folders."""
+"""`file:` addresses; pip's and uv's indexes may be directories."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from reprobuild.infra.untrusted.regular_files import open_plain
 
 
 def local_path(url: str) -> Path:
-    """Return the path that a `file:` address names."""
+    """Return the path in a `file:` address."""
     return Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
 
 
 def local_page(url: str, most: int) -> Page:
-    """Return a file, or the index of a folder, as a page; NotFound where there is none, or too large a one."""
+    """Return a file, or a directory's index, as a page.
+
+    `NotFoundError` is raised if it is missing or too large.
+    """
     path = local_path(url)
     if path.is_dir():
         path = path / "index.html"
@@ -43,15 +46,20 @@ def local_page(url: str, most: int) -> Page:
 def local_size(url: str) -> int:
     """Return the size of the file at a `file:` address.
 
+    The size is in bytes.
+
     Raises:
-        NotFoundError: there is none. FetchError: it is no plain file.
+        NotFoundError: there is none. FetchError: it is not a regular file.
     """
     with _naming(url), open_plain(local_path(url), links=True)[0] as source:
         return os.fstat(source.fileno()).st_size
 
 
 def local_hash(url: str) -> str:
-    """Return the sha256 (hex) of the file at a `file:` address; errors as of `local_size`."""
+    """Return the sha256 (hex) of a `file:` address's file.
+
+    Errors are those of `local_size`.
+    """
     digest = hashlib.sha256()
     with _naming(url), open_plain(local_path(url), links=True)[0] as source:
         while chunk := source.read(CHUNK):
@@ -72,10 +80,12 @@ def _naming(url: str) -> Iterator[None]:
 
 
 def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int, most: int) -> str:
-    """Copy a file of this size (0: not known, but not above `most`), and return its sha256 (hex).
+    """Copy a local file, and return its sha256 (hex).
+
+    `size` is the expected size, 0 if unknown; then `most` is the bound.
 
     Raises:
-        NotFoundError: there is none. WrongSizeError: it has another size. FetchError: it is no plain file.
+        NotFoundError: there is none. WrongSizeError: it has another size. FetchError: it is not a regular file.
     """
     digest = hashlib.sha256()
     try:

@@ -1,4 +1,4 @@
-"""What the client gives, and how it fails."""
+"""Values and errors of the HTTP client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from reprobuild.errors import FetchError
 from reprobuild.infra.secrets.words import GONE
 
-# What is lost of a transfer that breaks off, at most, and what is hashed at a time.
+# The maximum loss of a broken transfer, and the size of a hashed piece.
 CHUNK = 1 << 18
 _NO_PORT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://[^/:@\[]{0,200}:)(?!\d{0,9}(?:[/?#]|\Z))[^@]*\Z")
 _PORTS = {"http": 80, "https": 443}
@@ -22,33 +22,42 @@ PACKED = "the server packs it on the way, which nobody asked for; name another m
 
 
 class UnreachedError(FetchError):
-    """The host of the address cannot be reached."""
+    """An error: the host of the address cannot be reached."""
 
 
 class NotFoundError(FetchError):
-    """The address answered that there is nothing there (404 or 410, or no such file)."""
+    """An error: there is no document at the address.
+
+    The status is 404 or 410, or there is no such file.
+    """
 
 
 class AccessDeniedError(FetchError):
-    """The address refuses access, with a login or without (401 or 403)."""
+    """An error: the address refuses access (401 or 403).
+
+    A login may have been sent.
+    """
 
 
 class ForbiddenError(AccessDeniedError):
-    """The address refuses access whatever the login (403)."""
+    """An error: the address refuses access with any login (403)."""
 
 
 class CrossHostRedirectError(FetchError):
-    """The address leads to another host, and must not."""
+    """An error: the address leads to a forbidden host."""
 
 
 class WrongSizeError(FetchError):
-    """What stands at the address has another size than was asked for, so it is another file."""
+    """An error: the file has another size than expected.
+
+    It is therefore another file.
+    """
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A fetched document: where it finally came from, its media type and its bytes.
+    """A fetched document: final address, media type and bytes.
 
-    `fresh` is for how many seconds its server allows to use it again; 0 where it came with a login.
+    `fresh` is the number of seconds for which its server allows reuse; 0 if it was fetched with a login.
     """
 
     url: str
@@ -58,15 +67,17 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Return the address without user name and password, and those two where there were any.
+    """Return the address without its login, and the login.
+
+    The login is None if the address has none.
 
     Raises:
-        FetchError: it is no address.
+        FetchError: it is not an address.
     """
     try:
         return without_credentials(url)
     except ValueError as err:
-        # What follows a colon may be a password, which the error of a port would show.
+        # The text after a colon may be a password, and the error for a port would show it.
         password = _NO_PORT.match(url)
         shown = f"{password[1]}{GONE}" if password else url.rpartition("@")[2]
         why = "what follows its second colon is no port" if password else str(err)
@@ -74,7 +85,10 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Return the same as `split_credentials`; ValueError where it is no address."""
+    """Return the same as `split_credentials`, but raise ValueError.
+
+    It does so for an invalid address.
+    """
     parts = urllib.parse.urlsplit(url)
     port = parts.port
     if not parts.username and not parts.password:
@@ -87,13 +101,19 @@ def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of an address (RFC 6454): what a login is for. ValueError where it is no address."""
+    """Return scheme, host and port of an address (RFC 6454).
+
+    A login is for one such origin. ValueError is raised for an invalid address.
+    """
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 def cause(err: BaseException) -> str:
-    """Return the innermost reason, without the addresses and object names that urllib3 wraps around it."""
+    """Return the innermost reason of an error.
+
+    Addresses and object names that urllib3 wraps around it are left out.
+    """
     while err.__cause__ or err.__context__ or (err.args and isinstance(err.args[0], BaseException)):
         inner = err.__cause__ or err.__context__
         if inner is None and isinstance(err.args[0], BaseException):

@@ -1,5 +1,6 @@
-"""The logins of netrc: each is for the host that its entry names, and for what this machine configures.
+"""The logins of netrc, for the hosts of its entries.
 
+They are also for the addresses that this machine configures.
 https://www.gnu.org/software/inetutils/manual/html_node/The-_002enetrc-file.html
 """
 
@@ -15,7 +16,7 @@ Login = tuple[str, str]
 Origin = tuple[str, "str | None", "int | None"]
 
 FILES = (".netrc", "_netrc")
-_DEFAULT = "default"  # of the entry for every other host
+_DEFAULT = "default"  # the name of the entry for every other host
 _USUAL = ("https", 443)
 
 
@@ -23,7 +24,7 @@ class Netrc:
     """The entries of the user's netrc, read once.
 
     Args:
-        env: the user's environment, whose `NETRC` names the file, else it is in `HOME`.
+        env: the user's environment; its `NETRC` names the file, else it is in `HOME`.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -31,14 +32,15 @@ class Netrc:
         self._entries: dict[str, Login] | None = None
 
     def login(self, url: str, *, configured: Collection[Origin], led: bool) -> Login | None:
-        """Return the login for an address, None where there is none.
+        """Return the login for an address, or None.
 
-        An entry knows neither schemes nor ports. So an address that this machine does not configure gets the login of
-        its own entry alone, by https at the usual port, and where no redirection from another host led to it.
+        An entry has neither schemes nor ports. So an address that this machine does not configure gets only
+        the login of its own entry, by https at the usual port, and without a redirection from another host.
 
         Args:
             url: the address, without a login.
-            configured: what this machine's configuration names; it may be of http, and gets the `default` entry.
+            configured: the origins in this machine's configuration; they may be of http, and get the
+                `default` entry.
             led: a redirection of another scheme, host or port led there.
         """
         scheme, host, port = place = origin(url)
@@ -51,7 +53,10 @@ class Netrc:
 
 
 def _read(env: Mapping[str, str]) -> dict[str, Login]:
-    """Return user and password by host; nothing where there is no file, or one that cannot be read."""
+    """Return user and password by host.
+
+    The result is empty for a missing or unreadable file.
+    """
     home = Path(env.get("HOME", "/nonexistent"))
     places = [Path(env["NETRC"])] if "NETRC" in env else [home / name for name in FILES]
     path = next((one for one in places if one.exists()), None)

@@ -1,6 +1,7 @@
-"""Addresses as they are told and kept, and as they are asked: with the token or the signature that only this run knows.
+"""Addresses without their secrets, and the mapping back.
 
-conda's tokens stand in the path, those of other indexes in the query; stores of files sign the links to them.
+Logs and locks have the redacted form; requests use the token or the signature that only this run knows.
+conda's tokens are in the path, those of other indexes in the query; file stores sign the links to them.
 """
 
 from __future__ import annotations
@@ -14,25 +15,31 @@ from reprobuild.infra.secrets.words import CONDA_TOKEN
 
 
 class UrlRedactor:
-    """What of addresses must be told to nobody. Threads may share it."""
+    """The secret parts of addresses. Thread-safe."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, str] = {}
         self._links: dict[str, str] = {}
 
     def learn(self, tokens: Mapping[str, str]) -> None:
-        """Keep {address: the same with a token in its path or its query}, also for all that is below."""
+        """Add {address: the same with a token}.
+
+        The token is in its path or its query; it also counts for all addresses below.
+        """
         self._tokens.update(tokens)
 
     def hide(self, url: str) -> str:
-        """Return an address without a token and a signature, and keep those for when it is asked."""
+        """Return an address without token and signature.
+
+        Both are kept for the request.
+        """
         clean = told_address(url)
         if clean != url:
             self._links[clean] = url
         return clean
 
     def whole(self, url: str) -> str:
-        """Return what is asked for an address."""
+        """Return the address to request, with its secrets."""
         if url in self._links:
             return self._links[url]
         above = (one for one in self._tokens if url == one or url.startswith(f"{one}/"))
@@ -44,16 +51,20 @@ class UrlRedactor:
         return f"{found}{'&' if '?' in found else '?'}{query}" if query else found
 
     def shown(self, text: str) -> str:
-        """Return a text for the eyes, whose addresses may be what a server says."""
+        """Return a text for display; servers may have written it.
+
+        Secrets in its addresses are redacted.
+        """
         for clean, full in self._tokens.items():
             text = text.replace(full, clean)
         return redact(text)
 
 
 def told_address(url: str) -> str:
-    """Return an address without conda's token, and without its query where that may be a login or a signature.
+    """Return an address without conda's token and secret query.
 
-    The whole query goes: without its signature the rest of it means nothing. ValueError where it is no address.
+    The complete query is removed if it may be a login or a signature: without its signature the rest has no
+    meaning. ValueError is raised for an invalid address.
     """
     if url.startswith("file:") or ("?" not in url and "/t/" not in url):
         return url

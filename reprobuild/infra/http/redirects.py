@@ -1,6 +1,6 @@
-"""Where redirections lead, and which login goes along.
+"""Targets of redirections, and the logins sent to them.
 
-`requests` would read the whole body of each redirection into memory, so it is not let follow them.
+`requests` would read the complete body of each redirection into memory, so it must not follow them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,23 @@ _STAYS = "the registry must name its token server by the address where it answer
 
 
 class NoRedirectSession(requests.Session):
-    """A session that sees no redirections: even where it does not follow one, `send` reads its body to the end."""
+    """A session that ignores redirections.
+
+    Even if it does not follow one, `send` of requests would read its body to the end.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._settings: dict[tuple[Any, ...], Any] = {}
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Return that there is none."""
+        """Return None, so that no redirection is followed."""
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """As of requests, but asked once for each host: reading all variables takes longer than a request."""
+        """Return the settings of requests, cached for each host.
+
+        Reading all variables takes longer than a request.
+        """
         parts = urllib.parse.urlsplit(url)
         place = (parts.scheme, parts.netloc, stream, verify)
         if place not in self._settings:
@@ -40,7 +46,10 @@ class NoRedirectSession(requests.Session):
 
 
 class NoAuth:
-    """No login: not that of netrc either, which requests adds by rules of its own where there is none."""
+    """An absent login, which also stops requests from using netrc.
+
+    requests adds netrc's login by rules of its own if there is none.
+    """
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
@@ -51,19 +60,20 @@ Auth = tuple[str, str] | StaticAuth | NoAuth | None
 
 
 def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) -> requests.Response:
-    """Return the open answer at the end of the redirections; `history` has those before it, closed unread.
+    """Return the open answer at the end of the redirections.
 
-    A login goes along as long as scheme, host and port stay the same. Beyond that it is left to `ask` whether netrc is
-    read, but never after a step from https to http. Logins in addresses of redirections are left out.
+    `history` has the answers before it, closed unread. A login is sent on as long as scheme, host and port
+    stay the same. Beyond that `ask` decides if netrc is read, but never after a step from https to http.
+    Logins in addresses of redirections are left out.
 
     Args:
-        ask: gives the open answer of one request.
-        url: where to begin, without credentials.
+        ask: returns the open answer of one request.
+        url: the first address, without credentials.
         auth: the login for this address.
 
     Raises:
         requests.TooManyRedirects: there is no end after `REDIRECTIONS`. ValueError: one leads to no address.
-        Whatever `ask` raises.
+        Errors of `ask`.
     """
     led: list[requests.Response] = []
     while True:
@@ -83,10 +93,12 @@ def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) 
 
 
 def refuse_elsewhere(url: str, place: str) -> None:
-    """Stop where a redirection leaves scheme, host and port of the address that was asked for.
+    """Refuse a redirection to another origin.
+
+    An origin is scheme, host and port of the requested address.
 
     Raises:
-        CrossHostRedirectError: it does.
+        CrossHostRedirectError: it is one.
     """
     if origin(place) != origin(url):
         raise CrossHostRedirectError(

@@ -1,4 +1,4 @@
-"""What is sent, and what comes back."""
+"""Bodies of requests, and answers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from msgspec import Struct
 
 from reprobuild.errors import FetchError
 
-# Of http.client's blocks, of 16 KiB each, each has a time of its own; what is read at once has no more of them.
+# http.client sends blocks of 16 KiB, each with a timeout of its own; a piece read at once is divided into
+# these.
 _PIECE = 1 << 18
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """What a server answered: its number, its headers by their names in small letters, and its body."""
+    """An answer of a server: status, headers and body.
+
+    The names of headers are in small letters.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -23,19 +27,22 @@ class Response(Struct, frozen=True, kw_only=True):
 
     @property
     def following(self) -> str:
-        """The address of the next page, as a `Link` header tells it (RFC 8288); empty where there is none."""
+        """The address of the next page in a `Link` header.
+
+        The header is described in RFC 8288. It is empty if there is no next page.
+        """
         links = requests.utils.parse_header_links(self.headers.get("link", ""))
         found = (one["url"] for one in links if "next" in one.get("rel", "").lower().split())
         return next(found, "")
 
 
 class Body:
-    """Bytes of an open file that are sent, from `start` on; they can be sent again.
+    """A request body: an open file from `start` on, repeatable.
 
     Args:
-        stream: can be sought in.
-        start: the first byte that is sent.
-        size: of the whole file.
+        stream: must be seekable.
+        start: the first byte to send.
+        size: of the complete file.
         sent: called with the number of bytes each time that some were taken.
     """
 
@@ -50,12 +57,12 @@ class Body:
         return self._size - self._start
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the pieces; `requests` takes what can be iterated over for a stream."""
+        """Yield the pieces; `requests` treats an iterable as a stream."""
         while piece := self.read(_PIECE):
             yield piece
 
     def begin(self) -> None:
-        """Start with the first byte again."""
+        """Restart at the first byte."""
         self._stream.seek(self._start)
         self._left = len(self)
 

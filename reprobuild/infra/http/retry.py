@@ -1,4 +1,4 @@
-"""How patient and how polite the client is: pauses between tries, distances between requests to one host."""
+"""Retries and rate limits: pauses between tries and requests."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _FRESH = 3600
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """Limits of one client. Times are in seconds, sizes in bytes.
+    """Limits of one client.
 
-    `connect` and `read` are how long one connection and one read may take, and both together how long it may take
-    until the headers of an answer are whole; `least` is what must come of a page in the time of one read, and
-    `least_of_file` of a file, which may be large: the slowest line brings 45 MiB a day; `tries` is how often one
-    thing is tried without getting on; `pause` the time before the second try, doubled before each further one;
-    `longest` the longest pause that a server may ask for by `Retry-After`;
-    `page` and `page_time` how large a page may be and
-    how long it may take; `file` how large a file of unknown size may be.
+    Times are in seconds, sizes in bytes. `connect` and `read` are the limits of one connection and of one
+    read, and both together of the time until the headers of an answer are complete; `least` is the minimum of
+    a page in the time of one read, and `least_of_file` that of a file, which may be large: the slowest
+    connection fetches 45 MiB a day; `tries` is the number of tries without progress; `pause` the time before
+    the second try, doubled before each further one; `longest` the longest pause that a server may request by
+    `Retry-After`; `page` and `page_time` the maximum size of a page and its maximum time; `file` the maximum
+    size of a file of unknown size.
     """
 
     connect: float = 15
@@ -45,9 +45,9 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 
 
 class RetryableError(Exception):
-    """One try failed, and another may not.
+    """An error: a try failed, and another may succeed.
 
-    `moved` tells whether it got on; `wait` is what the server asks for, and `place` its address.
+    `moved` is true if there was progress; `wait` is the server's requested pause, and `place` its address.
     """
 
     def __init__(
@@ -58,10 +58,13 @@ class RetryableError(Exception):
 
 
 def retry_after(value: str | None, now: datetime.datetime | None = None) -> float | None:
-    """Return the seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3), None where it asks nothing."""
+    """Return the seconds that a `Retry-After` header requests (RFC 9110, 10.2.3).
+
+    The result is None without a valid header.
+    """
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
-        return float(text[:12])  # more digits are more than every limit
+        return float(text[:12])  # more digits exceed every limit
     try:
         when = email.utils.parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -72,11 +75,13 @@ def retry_after(value: str | None, now: datetime.datetime | None = None) -> floa
 
 
 def fresh_for(headers: Mapping[str, str], *, login: bool) -> int:
-    """Return for how many seconds an answer may be used again (RFC 9111, 4.2 and 5.2.2), at most an hour.
+    """Return the seconds for which an answer may be reused.
+
+    The rules are those of RFC 9111, 4.2 and 5.2.2; at most it is an hour.
 
     Args:
         headers: of the answer.
-        login: whether it was asked for with a login; nothing of that is kept.
+        login: whether the request had a login; such an answer is not kept.
     """
     words = [word.strip().lower() for word in headers.get("Cache-Control", "").split(",")]
     ages = [word.partition("=")[2].strip('"') for word in words if word.startswith("max-age=")]
@@ -89,12 +94,14 @@ def fresh_for(headers: Mapping[str, str], *, login: bool) -> int:
 
 
 class RateLimiter:
-    """When the next request to a host may begin; shared by all threads of a client.
+    """The earliest time of the next request to each host.
+
+    All threads of a client share it.
 
     Args:
         manners: the limits.
-        distances: the least number of seconds between the beginnings of two requests, by host, with or without
-            its port.
+        distances: the least number of seconds between the beginnings of two requests, by host, with or
+            without its port.
     """
 
     def __init__(self, manners: RetryPolicy, distances: Mapping[str, float]) -> None:
@@ -103,7 +110,7 @@ class RateLimiter:
         self._guard = threading.Lock()
 
     def wait(self, url: str, halt: CancelToken) -> None:
-        """Sleep until a request to the host of this address may begin."""
+        """Sleep until a request to an address's host may begin."""
         parts = urllib.parse.urlsplit(url)
         host = _place(url)
         distance = self._distances.get(host, self._distances.get(parts.hostname or "", 0.0))
@@ -113,16 +120,17 @@ class RateLimiter:
         halt.sleep(begin - time.monotonic())
 
     def hold(self, url: str, seconds: float) -> None:
-        """Let no request to the host of this address begin for some time."""
+        """Delay all requests to an address's host for some time."""
         host = _place(url)
         with self._guard:
             self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
 
     def patiently(self, url: str, once: Callable[[], T], halt: CancelToken) -> T:
-        """Call `once` until it gives no `RetryableError`, with growing pauses.
+        """Call `once` until it raises no `RetryableError`, with growing pauses.
 
         Raises:
-            FetchError: the last try's, when the tries are used up, or the server asks to wait for too long.
+            FetchError: that of the last try, when the tries are used up, or the server requests too long a
+                wait.
         """
         failures = 0
         while True:

@@ -1,4 +1,7 @@
-"""What an answer means, and what a failure means: nothing, another try, or the end."""
+"""The meaning of answers and failures.
+
+They mean success, another try, or the end.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,19 @@ from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFo
 from reprobuild.infra.http.redaction import told_address
 from reprobuild.infra.http.retry import RetryableError, retry_after
 
-# What another try may mend: too busy, or an error of a server or of a proxy before it.
+# Another try may succeed: the server is too busy, or it or a proxy before it has an error.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
-# A part of a file, or that there is no more of it.
+# A part of a file, or no more parts of it.
 PARTS = (206, 416)
 _ODD = "the server, or a proxy before it, is broken; name another address with --service"
 _SENT = "the server, or a proxy before it, does not take what was sent; its own log says why"
 
 
 def passes(err: Exception) -> bool:
-    """Tell whether another try may mend a failure: not that of a certificate or of an address."""
+    """Return whether another try may succeed after a failure.
+
+    An error of a certificate or of an address is permanent.
+    """
     lasting = (requests.exceptions.SSLError, requests.exceptions.InvalidProxyURL)
     passing = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
     return isinstance(err, passing) and not isinstance(err, lasting)
@@ -30,18 +36,18 @@ def passes(err: Exception) -> bool:
 def judge(
     response: requests.Response, url: str, gate: RegistryAuth | None, led: str, *, good: Container[int]
 ) -> None:
-    """Raise what an answer means that is not one of the good ones.
+    """Raise the error that a bad answer means.
 
     Args:
-        response: the answer, of which the body is not read.
-        url: what was asked, without a login.
-        gate: knows what helps where access is refused.
-        led: where a redirection led to.
-        good: the numbers of answers that bring what was asked for.
+        response: the answer, with its body not read.
+        url: the requested address, without a login.
+        gate: has the remedy for refused access.
+        led: the target of a redirection.
+        good: the status codes of success.
 
     Raises:
-        NotFoundError, AccessDeniedError, ForbiddenError: it said so.
-        RetryableError: another try may mend it.
+        NotFoundError, AccessDeniedError, ForbiddenError: the server answered so.
+        RetryableError: another try may succeed.
         FetchError: all others.
     """
     status, told = response.status_code, url + led
@@ -65,12 +71,18 @@ def judge(
 
 
 def spare(response: requests.Response) -> None:
-    """Let the connection of an answer without a body be used again; closing the answer would end it."""
+    """Keep the connection of an answer without body for reuse.
+
+    Closing the answer would close it.
+    """
     if response.request.method == "HEAD" or response.headers.get("Content-Length") == "0":
         response.raw.drain_conn()
 
 
 def is_private(response: requests.Response) -> bool:
-    """Tell whether a login, a token or a signature went along on any step to an answer."""
+    """Return whether a secret was sent on any step.
+
+    A secret is a login, a token or a signature.
+    """
     steps = [step.request for step in (*response.history, response)]
     return any("Authorization" in one.headers or told_address(one.url or "") != one.url for one in steps)

@@ -1,4 +1,4 @@
-"""The bytes of an answer as they come, and every way in which they stop coming as one exception."""
+"""The bytes of an answer, with one exception for failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAMAGED = (urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
 class StreamInterruptedError(Exception):
-    """The rest does not come."""
+    """An error: the connection broke before the body was complete."""
 
 
 def pieces(
@@ -29,22 +29,23 @@ def pieces(
     *,
     decode: bool,
 ) -> Iterator[bytes]:
-    """Yield what comes, at most `most` bytes at a time, until the server says that this was all.
+    """Yield the bytes of an answer until its end.
 
-    Nothing that came is lost when the rest does not: each read gives what is there. urllib3 compares what came
-    with Content-Length, and an answer in chunks says where it ends.
+    Each piece has at most `most` bytes. Received bytes are never lost when the rest fails: each read returns
+    the available bytes. urllib3 compares their number with Content-Length, and a chunked answer marks its
+    end.
 
     Args:
         response: the open answer.
-        most: how many bytes one piece may have.
-        manners: how long one read may take.
-        least: how many bytes must come in that time.
-        halt: ends the reading.
-        decode: take the compression of the transfer off; else the bytes are as the server keeps them, as some
-            name the compression of a `.tar.gz` as if it were of the transfer.
+        most: the maximum bytes of a piece.
+        manners: the time limit of a read.
+        least: the minimum bytes in that time.
+        halt: cancels the reading.
+        decode: remove the compression of the transfer; else the bytes are as the server keeps them, as some
+            servers declare the compression of a `.tar.gz` as that of the transfer.
 
     Raises:
-        CancelledError: so it was said. StreamInterruptedError: the connection broke, or brings next to nothing.
+        CancelledError: it was cancelled. StreamInterruptedError: the connection broke, or is too slow.
     """
     begun, came = time.monotonic(), 0
     while True:

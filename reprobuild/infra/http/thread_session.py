@@ -1,4 +1,7 @@
-"""What each thread of a client has of its own: requests does not promise that a session may be shared."""
+"""The session and adapter of each thread of a client.
+
+requests does not promise that threads may share a session.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from reprobuild.infra.http.retry import RetryPolicy
 
 
 class ThreadSession:
-    """A session, and the line that its requests go through, of the thread that asks; made when it first asks."""
+    """A session and its adapter for each thread."""
 
     def __init__(self, manners: RetryPolicy) -> None:
         self._manners = manners
@@ -31,12 +34,15 @@ class ThreadSession:
 
     @property
     def halt(self) -> CancelToken:
-        """What ends the requests of this thread; those for a login on the way to a file are among them."""
+        """The token that cancels the requests of this thread.
+
+        It includes requests for a login before a file.
+        """
         return self._line().halt
 
     @contextlib.contextmanager
     def ended_by(self, halt: CancelToken | None) -> Iterator[None]:
-        """Let `halt`, where there is one, end the requests of this thread meanwhile."""
+        """Cancel the requests of this thread by `halt`, if given."""
         line = self._line()
         before, line.halt = line.halt, halt or line.halt
         try:
@@ -45,7 +51,10 @@ class ThreadSession:
             line.halt = before
 
     def begun(self, body: Body | None) -> Body | None:
-        """Return what is sent, from its beginning, which tells the connection of this thread that it gets on."""
+        """Return the body at its beginning.
+
+        It reports its progress to the connection of this thread.
+        """
         if body is not None:
             body.got_on = self._line().renew
             body.begin()

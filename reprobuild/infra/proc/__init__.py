@@ -1,4 +1,4 @@
-"""The only door to other programs."""
+"""The only package that starts other programs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from reprobuild.infra.proc.stream import stream as stream
 
 
 def comma_separated(fields: Iterable[str]) -> str:
-    """Return an argument that a program reads as one line of comma-separated values (RFC 4180).
+    """Return an argument of comma-separated values (RFC 4180).
 
-    Any path can be written in it: `--mount`, and `--output` of buildx.
+    Programs read it as one line, and it can hold any path: `--mount`, and `--output` of buildx.
     """
     return ",".join('"' + field.replace('"', '""') + '"' for field in fields)

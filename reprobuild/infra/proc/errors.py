@@ -1,4 +1,7 @@
-"""What is told of a program that failed: it was not started, ran too long, or exited with another code than 0."""
+"""Errors of programs.
+
+A program was not started, ran too long, or exited with another code than 0.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ TAIL_LINES = 20
 
 
 class ProcessFailedError(EngineError):
-    """A program ran and exited with another code than 0.
+    """An error: a program exited with another code than 0.
 
     Attributes:
         code: its exit code; negative for a signal.
-        stderr: all that it wrote to standard error.
+        stderr: its complete standard error.
     """
 
     def __init__(self, what: str, *, code: int, stderr: str) -> None:
@@ -27,14 +30,14 @@ class ProcessFailedError(EngineError):
 
 
 class ProcessTimeoutError(EngineError):
-    """A program ran past its time."""
+    """An error: a program ran past its time limit."""
 
 
 def unstarted(
     err: OSError, argv: Sequence[str], env: Mapping[str, str], purpose: str, cwd: Path | None,
     missing: type[ReproError], hint: str,
 ) -> ReproError:  # fmt: skip
-    """Return the error for a program that could not be started."""
+    """Return the error for a program that could not start."""
     if cwd and str(err.filename) == str(cwd):
         return EngineError(
             f"could not {purpose}: {cwd}: {err.strerror}", hint="was the folder removed meanwhile?"
@@ -51,7 +54,10 @@ def unstarted(
 
 
 def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False) -> ProcessTimeoutError:
-    """Return the error for a program that ran past its time, or was silent for so long."""
+    """Return the error for a program past its time.
+
+    It ran too long, or was silent for too long.
+    """
     return ProcessTimeoutError(
         f"could not {purpose}: `{argv[0]}` "
         + (f"said nothing for {timeout:.0f} s" if silent else f"did not end within {timeout:.0f} s"),
@@ -60,7 +66,7 @@ def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = Fa
 
 
 def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
-    """Return the error for a program that wrote more than is taken into memory."""
+    """Return the error for too much output of a program."""
     return EngineError(
         f"could not {purpose}: `{argv[0]}` wrote more than {most >> 20} MiB to its standard output",
         hint="nothing of it was used; a program that writes so much here is hostile, or broken",
@@ -68,7 +74,10 @@ def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
 
 
 def failed(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> ProcessFailedError:
-    """Return the error for a program that exited with `code`; the message ends with the tail of what it complained."""
+    """Return the error for a program that exited with `code`.
+
+    The message ends with the tail of its complaint.
+    """
     stderr = complaint.decode(errors="replace")
     tail = "\n".join(stderr.strip().splitlines()[-TAIL_LINES:])
     return ProcessFailedError(

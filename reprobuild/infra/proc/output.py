@@ -1,4 +1,4 @@
-"""What a program writes, taken while it runs, with a bound on what is kept."""
+"""The bounded output of a running program."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ MOST_COMPLAINT = 1 << 20
 
 
 class OutputOverflowError(Exception):
-    """A program wrote more to its standard output than is kept."""
+    """An error: standard output exceeded its bound."""
 
 
 class Tail:
-    """The last bytes of a stream, `MOST_COMPLAINT` or a little more."""
+    """The last bytes of a stream, at least `MOST_COMPLAINT`.
+
+    There may be a little more.
+    """
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
         self._size = 0
 
     def add(self, piece: bytes) -> None:
-        """Take a piece, and forget the oldest where there are enough without it."""
+        """Add a piece, and drop the oldest if possible."""
         self._pieces.append(piece)
         self._size += len(piece)
         while self._size - len(self._pieces[0]) >= MOST_COMPLAINT:
@@ -44,12 +47,12 @@ def collect(
 
     Args:
         child: a program with pipes.
-        stdin: what it gets.
+        stdin: its input.
         timeout: seconds in which it must end.
-        most: bytes of its standard output that are kept.
+        most: the maximum bytes of its standard output.
 
     Returns:
-        Its standard output, empty where that is no pipe, and the end of its standard error.
+        Its standard output, empty if that is not a pipe, and the end of its standard error.
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time.
@@ -76,7 +79,10 @@ def collect(
 
 
 class _Exchange:
-    """What goes to a program and comes from it; each method tells whether there is more."""
+    """The data to and from a program.
+
+    Each method returns whether there is more.
+    """
 
     def __init__(self, stdin: bytes, most: int) -> None:
         self.output, self.complaint = bytearray(), Tail()
@@ -85,7 +91,7 @@ class _Exchange:
     def give(self, descriptor: int) -> bool:
         try:
             self._stdin = self._stdin[os.write(descriptor, self._stdin[:PIECE]) :]
-        except BrokenPipeError:  # a program that ends before it has read all has its reasons
+        except BrokenPipeError:  # a program may end before it has read everything
             return False
         return bool(self._stdin)
 

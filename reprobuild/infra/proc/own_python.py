@@ -1,8 +1,9 @@
-"""Commands for the Python that runs this program, started so that no code of the current directory can run in it.
+"""Commands for this program's Python, safe from the current directory.
 
-`-I` leaves out the current directory, PYTHONPATH, PYTHONSTARTUP and the user's own `site-packages`
-(https://docs.python.org/3/using/cmdline.html#cmdoption-I). Where this program itself comes from one of these, the new
-Python gets that one directory as a value: its code runs already.
+No code of the current directory can run in them. `-I` leaves out the current directory, PYTHONPATH,
+PYTHONSTARTUP and the user's own `site-packages` (https://docs.python.org/3/using/cmdline.html#cmdoption-I).
+If this program itself comes from one of these, the new Python gets that one directory as a value: its code
+runs already.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from reprobuild.errors import EngineError
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.run import run
 
-SAFE = Path("/")  # a current directory that holds no file of anybody
+SAFE = Path("/")  # a current directory without files of other users
 INSTALL = (
     "install reprobuild with pip into the Python that runs it (a checkout with `pip install --editable`)"
 )
 _STANDARD = str(Path(site.__file__).parent)
 _ABOVE = "import sys; sys.path.insert(0, {folder!r}); "
-# Before the system's `site-packages`, as Python itself has it.
+# Before the system's `site-packages`, as in Python itself.
 _USER_SITE = (
     "import site, sys; k = sys.path[:]; site.addsitedir({folder!r}); "
     "i = next((i for i, p in enumerate(k) if p in site.getsitepackages()), len(k)); "
@@ -30,7 +31,10 @@ _USER_SITE = (
 
 
 def own_module(module: str, *words: str) -> list[str]:
-    """Return the command that runs a module of this Python's own packages."""
+    """Return the command that runs one of our modules.
+
+    The module is in a package of this Python.
+    """
     if not _prelude():
         return [sys.executable, "-I", "-m", module, *words]
     return own_code(
@@ -39,7 +43,10 @@ def own_module(module: str, *words: str) -> list[str]:
 
 
 def own_code(code: str, *words: str) -> list[str]:
-    """Return the command that runs a line of code, which may import this Python's own packages."""
+    """Return the command that runs a line of code.
+
+    It may import this Python's own packages.
+    """
     return [sys.executable, "-I", "-c", _prelude() + code, *words]
 
 
@@ -56,9 +63,12 @@ def check_installed() -> None:
 
 
 def _prelude() -> str:
-    """Return the line that brings the packages of this process where an isolated Python does not have them."""
+    """Return the code that makes our packages importable, or "".
+
+    It is empty if an isolated Python has them already.
+    """
     own, standard = str(Path(__file__).parents[3]), sys.path.index(_STANDARD) if _STANDARD in sys.path else 0
-    if own in sys.path[:standard]:  # PYTHONPATH has it, or `python -m` in a checkout
+    if own in sys.path[:standard]:  # from PYTHONPATH, or `python -m` in a checkout
         return _ABOVE.format(folder=own)
     folder = site.getusersitepackages()
     return _USER_SITE.format(folder=folder) if Path(folder).is_absolute() and folder in sys.path else ""

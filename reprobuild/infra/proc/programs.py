@@ -1,8 +1,8 @@
-"""Which file the name of a program means.
+"""The lookup of programs on PATH.
 
-PATH may hold relative or empty entries (`.`, `node_modules/.bin`). They name the current directory, which may be that
-of somebody else's snapshot or bundle, so a program is looked for in the absolute entries alone. Programs get a PATH of
-the same entries, for what they start themselves.
+PATH may have relative or empty entries (`.`, `node_modules/.bin`). They name the current directory, which may
+be that of someone else's snapshot or bundle, so programs are searched only in the absolute entries. Programs
+get a PATH of the same entries, for their own children.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pathlib import Path
 
 
 def absolute_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which PATH has its absolute entries alone, or the system's own where it has no such."""
+    """Return an environment whose PATH has only absolute entries.
+
+    Without such entries it has the system's default.
+    """
     if "PATH" not in env:
         return dict(env)
     kept = [entry for entry in env["PATH"].split(os.pathsep) if Path(entry).is_absolute()]
@@ -23,7 +26,10 @@ def absolute_path(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def which(name: str, env: Mapping[str, str]) -> str | None:
-    """Return the file of a program, or None where no absolute entry of PATH has it."""
+    """Return the file of a program, or None.
+
+    Only absolute entries of PATH are searched.
+    """
     return shutil.which(name, path=absolute_path(env).get("PATH", os.defpath))
 
 
@@ -31,7 +37,8 @@ def with_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """Return a command with the full path of its program.
 
     Raises:
-        FileNotFoundError: no absolute entry of PATH has it. PermissionError: one has it, as no program.
+        FileNotFoundError: no absolute entry of PATH has it. PermissionError: a file of that name is not
+            executable.
     """
     program, *words = argv
     if "/" in program:
@@ -46,7 +53,10 @@ def with_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
 
 
 def passed_over(program: str, env: Mapping[str, str]) -> str:
-    """Return the hint for a program that only a relative entry of PATH has; an empty one where none has it."""
+    """Return the hint on a program in relative PATH entries.
+
+    It is empty if no relative entry has the program.
+    """
     for entry in env.get("PATH", "").split(os.pathsep):
         if not Path(entry).is_absolute() and shutil.which(program, path=entry or os.curdir):
             return (
@@ -57,5 +67,8 @@ def passed_over(program: str, env: Mapping[str, str]) -> str:
 
 
 def with_absolute(env: Mapping[str, str], *names: str) -> dict[str, str]:
-    """Return an environment in which these variables have absolute paths, for a program that starts elsewhere."""
+    """Return an environment with absolute paths in some variables.
+
+    It is for a program that starts in another directory.
+    """
     return {**env, **{name: str(Path(env[name]).absolute()) for name in names if env.get(name)}}

@@ -1,4 +1,4 @@
-"""Programs whose output is taken whole, when they have ended."""
+"""Programs whose output is read after their end."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ def run(
     command: Sequence[str] = (),
     grace: float = 0,
 ) -> bytes:
-    """Run a program to its end and return its standard output.
+    """Run a program to its end; return its standard output.
 
     Args:
-        argv: the program and its arguments; never a shell line. Its name is looked for in the absolute entries of PATH.
-        env: the whole environment of the program; of its PATH it gets the absolute entries.
+        argv: the program and its arguments; never a shell line. Its name is searched in the absolute entries
+            of PATH.
+        env: the complete environment of the program; of its PATH it gets the absolute entries.
         purpose: completes "is needed to ..." and "could not ...".
-        stdin: bytes for its standard input; nothing when None.
+        stdin: bytes for its standard input; empty if None.
         cwd: its working directory.
-        output: a file that takes its standard output, of any length, instead of memory.
+        output: a file for its standard output, of any length, instead of memory.
         timeout: seconds until it is killed.
         missing: the error raised when the program is absent.
-        hint: what to do when it is absent.
-        most: bytes of its standard output that are taken into memory.
+        hint: the remedy when it is absent.
+        most: the maximum bytes of its standard output in memory.
         terminal: it may ask the user at the terminal; any other program has a session without one.
-        command: the name of the program in messages, and its arguments, where `argv` starts it for another.
-        grace: seconds from SIGTERM to SIGKILL where it is ended early, for a program that must end others itself.
+        command: the program and its arguments for messages, if `argv` starts it through another.
+        grace: seconds from SIGTERM to SIGKILL if it is ended early, for a program that must end others
+            itself.
 
     Raises:
         ProcessFailedError: it exited with another code than 0; the message ends with the tail of its standard error.
@@ -74,7 +76,10 @@ def _result(
     child: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, most: int, argv: Sequence[str], purpose: str,
     grace: float = 0,
 ) -> tuple[bytes, bytes]:  # fmt: skip
-    """Return what a program wrote when it has ended; it is ended where nobody waits for it any longer."""
+    """Return the output of a program after its end.
+
+    It is always ended when the wait is over.
+    """
     try:
         with running(child):
             return collect(child, stdin, timeout, most)
@@ -83,7 +88,7 @@ def _result(
     except OutputOverflowError:
         raise overflowed(argv, purpose, most) from None
     except KeyboardInterrupt:
-        end(child, GRACE_SECONDS)  # it may have something to take along
+        end(child, GRACE_SECONDS)  # it may have children to end
         raise
     finally:
         if grace:
@@ -92,7 +97,9 @@ def _result(
 
 
 class Process:
-    """A program that was started, and works on while its answer is not yet needed. For the arguments see `run`.
+    """A program that runs until its answer is needed.
+
+    For the arguments see `run`.
 
     Raises:
         EngineError: it is absent or cannot be run (or `missing`).
@@ -137,7 +144,7 @@ class Process:
         return said
 
     def end(self) -> None:
-        """End it where it still works; nothing happens where it has ended."""
+        """End the program if it is still running."""
         kill(self._child)
         for stream in (self._child.stdout, self._child.stderr):
             if stream:

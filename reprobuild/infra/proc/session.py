@@ -1,8 +1,9 @@
-"""Programs in a session of their own: no terminal is theirs, and what they start ends with them.
+"""Programs in their own session, ended together with their children.
 
-A program on the user's terminal can type into it (the ioctl TIOCSTI) and read what the user types, and most programs
-run code of others. So each gets a session without a terminal, but for those that ask the user for a password
-themselves. It does not hear Ctrl-C: the thread that waits for it ends it, or `end_all`.
+They have no terminal: a program on the user's terminal can type into it (the ioctl TIOCSTI) and read the
+user's input, and most programs run untrusted code. So each gets a session without a terminal, except those
+that ask the user for a password themselves. It does not receive Ctrl-C: the thread that waits for it ends it,
+or `end_all`.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ def running(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def end_all() -> None:
-    """Ask all programs to end for which a thread waits that no signal reaches."""
+    """Terminate all programs in `running` blocks.
+
+    Signals do not reach the threads that wait for them.
+    """
     with _guard:
         for child in _running:
             child.terminate()
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """End a program that has not ended, with what it started."""
+    """Kill a running program, and its children."""
     if child.poll() is None:
         _kill_group(child)
         child.kill()
@@ -48,7 +52,10 @@ def kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def end(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Ask a program to end, and kill it where it has not after some seconds; what it started ends in any case."""
+    """Terminate a program, and kill it after some seconds.
+
+    Its children are killed in any case.
+    """
     if child.poll() is not None:
         return
     child.terminate()
@@ -57,14 +64,15 @@ def end(child: subprocess.Popen[bytes], seconds: float) -> None:
             child.wait(seconds)
     finally:
         _kill_group(child)
-        child.kill()  # nothing happens where it has ended
+        child.kill()  # no effect on an ended program
         child.wait()
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill the group that a program leads; there is no such group where it has the user's terminal.
+    """Kill the process group that a program leads.
 
-    The number of a group is no other's as long as it has a member.
+    A program on the user's terminal leads no such group. The number of a group is not reused as long as it
+    has a member.
     """
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -1,8 +1,9 @@
-"""Signals that reach this program and are meant for the job: the program that works in its place.
+"""Signals for this program, passed on to its job.
 
-Who sends a job a signal (a scheduler, a person at the terminal) reaches its starter. The job may have work to save, so
-it is told of each. Asked to end, it has some time before it is made to; asked again by Ctrl-C, it has not. Where it
-could not be made to, the next wish to end is meant for this program.
+The job is the program that works in its place. A sender (a scheduler, a person at the terminal) reaches only
+its starter. The job may have work to save, so it gets each signal. Upon a request to end, it has some time
+before it is forced; upon a second Ctrl-C, it does not. If it could not be forced, the next request to end is
+for this program.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-# Slurm's SIGKILL comes 30 s after its SIGTERM, unless a site says otherwise (KillWait in slurm.conf(5)). It would leave
-# a container of a daemon to run on, so some of that time is kept for its removal.
+# Slurm's SIGKILL comes 30 s after its SIGTERM by default (KillWait in slurm.conf(5)). It would leave a
+# daemon's container running, so some of that time is reserved for its removal.
 GRACE_SECONDS = 25.0
-LAST_SECONDS = 1.0  # from SIGTERM to SIGKILL for what was asked before
+LAST_SECONDS = 1.0  # from SIGTERM to SIGKILL for a program that was asked before
 
 
 class SignalForwarding(Struct, frozen=True, kw_only=True):
-    """How a program is told of signals.
+    """The way in which a program receives signals.
 
-    `tell` sends it one, where it is not enough to send it to the program itself. `end` makes it end where it goes on
-    `seconds` after it was asked to, by the signal `last` where that is None. `instead` are signals that others take the
-    place of.
+    `tell` sends it one, if it is not enough to send it to the program itself. `end` ends it if it still runs
+    `seconds` after the request, by the signal `last` if that is None. `instead` maps signals to their
+    replacements.
     """
 
     tell: Callable[[int], None] | None = None
@@ -40,10 +41,10 @@ _jobs: list[_Job] = []
 
 
 def hand_on(signum: int) -> bool:
-    """Tell the job of a signal; for a thread that is told of signals.
+    """Pass a signal to the job, from a signal-handling thread.
 
     Returns:
-        False where there is no job, or it is not to be waited for any longer: this program is then meant itself.
+        False if there is no job, or the wait for it is over: the signal is then for this program.
     """
     jobs = _jobs[-1:]
     return bool(jobs) and jobs[0].hear(signum)
@@ -53,12 +54,12 @@ def hand_on(signum: int) -> bool:
 def handed_on(
     tell: Callable[[int], None], end: Callable[[], None], handing: SignalForwarding
 ) -> Iterator[None]:
-    """Let a job hear of signals in this block.
+    """Pass signals to a job within this block.
 
     Args:
-        tell: sends it one; it must not wait, and not fail where the job has ended.
-        end: makes it end where `handing` has nothing else.
-        handing: how it is told.
+        tell: sends it one; it must not block, and not fail if the job has ended.
+        end: ends it if `handing` has no other way.
+        handing: the way of signals.
     """
     seconds = GRACE_SECONDS if handing.seconds is None else handing.seconds
     job = _Job(tell, handing.end or end, seconds, handing.instead)
@@ -84,7 +85,7 @@ class _Job:
             overdue = time.monotonic() - self._asked > self._seconds + LAST_SECONDS
             if signum == signal.SIGINT or (overdue and signum in (signal.SIGTERM, signal.SIGHUP)):
                 return False
-        if signum == signal.SIGHUP:  # the terminal has gone; some take that for a wish to read settings again
+        if signum == signal.SIGHUP:  # the terminal has gone; some programs would reload their settings
             signum = signal.SIGTERM
         if signum in (signal.SIGINT, signal.SIGTERM) and self._asked is None:
             self._asked = time.monotonic()

@@ -1,4 +1,4 @@
-"""Programs that are given or give bytes piece by piece, while they run."""
+"""Programs with input or output in pieces, while they run."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def feed(
     missing: type[ReproError] = EngineError,
     hint: str = "",
 ) -> bytes:
-    """Run a program that reads `pieces`, one after the other, and return its standard output.
+    """Run a program that reads `pieces`; return its standard output.
 
-    The pieces are taken as the program reads them, so that none waits in memory. Where one cannot be had,
-    the program is killed and the error of `pieces` goes on. For the arguments see `run`.
+    The pieces are produced as the program reads them, so that none waits in memory. If one fails, the program
+    is killed and the error of `pieces` is raised. For the arguments see `run`.
 
     Raises:
-        ProcessFailedError, EngineError: as `run` does; an early end of the program with code 0 is its own affair.
+        ProcessFailedError, EngineError: as `run` does; an early end of the program with code 0 is no error.
     """
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
@@ -90,24 +90,24 @@ def stream(
     hint: str = "",
     handing: SignalForwarding | None = None,
 ) -> int:
-    """Run a program to its end, hand on its output as it comes, and return its exit code.
+    """Run a program, pass on its output; return its code.
 
-    The code is negative for a signal. Where `sink` raises, or the wait is interrupted, the program is ended: it
-    is asked to (SIGTERM) before it is made to, so that it can take along what it has started.
+    The exit code is negative for a signal. If `sink` raises, or the wait is interrupted, the program is
+    ended: it gets SIGTERM before SIGKILL, so that it can end its own children.
 
     Args:
-        argv: the program and its arguments; never a shell line. Its standard input is empty. Its name is looked for in
-            the absolute entries of PATH.
-        env: the whole environment of the program; of its PATH it gets the absolute entries.
+        argv: the program and its arguments; never a shell line. Its standard input is empty. Its name is
+            searched in the absolute entries of PATH.
+        env: the complete environment of the program; of its PATH it gets the absolute entries.
         purpose: completes "is needed to ..." and "could not ...".
         sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
-        timeout: seconds until it is ended; 0 for none.
-        silence: seconds without output until it is ended; 0 for none.
+        timeout: seconds until it is ended; 0 is unlimited.
+        silence: seconds without output until it is ended; 0 is unlimited.
         cwd: its working directory.
-        exact: the environment is the subject of the program, which gets PATH as it is.
+        exact: the environment is the subject of the program, so its PATH stays unchanged.
         terminal: it asks the user for a password, and stays on the terminal.
-        hint: what to do when it is absent.
-        handing: it is told of the signals that this program gets, in this way. Else it is not told.
+        hint: the remedy when it is absent.
+        handing: the way in which it gets this program's signals; without it it gets none.
 
     Raises:
         ProcessTimeoutError: it ran past `timeout`, or was silent for `silence`.
@@ -151,7 +151,7 @@ def stream(
 
 
 class _Started:
-    """A program that hears of signals, also of those that came while it was being started."""
+    """A program that receives signals, even those during its start."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -178,7 +178,10 @@ def _hand_on(
     deadline: float | None,
     silence: float | None,
 ) -> bool:
-    """Hand on what comes until both streams end; return False where the deadline comes first, or a silence."""
+    """Pass on output until both streams end.
+
+    Return False if the deadline or a silence comes first.
+    """
     with selectors.DefaultSelector() as selector:
         for descriptor, number in streams.items():
             selector.register(descriptor, selectors.EVENT_READ, number)
@@ -199,15 +202,18 @@ def _hand_on(
 
 
 def _pour(stream: IO[bytes], pieces: Iterable[bytes]) -> None:
-    """Write the pieces and close the stream; it stays open where a piece cannot be had."""
+    """Write the pieces and close the stream.
+
+    It stays open if a piece fails.
+    """
     for piece in pieces:
         try:
             stream.write(piece)
-        except BrokenPipeError:  # a child that ends before it has read all has its reasons
+        except BrokenPipeError:  # a child may end before it has read everything
             break
     _close(stream)
 
 
 def _close(stream: IO[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # what is still buffered has no reader
+    with contextlib.suppress(BrokenPipeError):  # the rest of the buffer has no reader
         stream.close()

@@ -1,1 +1,1 @@
-"""A command in a root folder without network, for root and for any user."""
+"""A command in a root directory without network."""

@@ -1,9 +1,10 @@
-"""Runs a command in a root folder without network, as the machine's root or as any user.
+"""A command in a root directory without network.
 
-Namespaces do it, which `launch.py` makes. Root and other users take the same path (a user namespace
-in which the caller is 0 and nobody else exists), so both get the same result. When the command ends, fails
-or is killed, its processes and mounts are gone with the namespaces. It has a session and a keyring of its own, no
-terminal, no rights that a build does not need, and only those system calls that `filter.py` lets through.
+It is the same for root and for any user. `launch.py` makes namespaces for it. Root and other users take the
+same path (a user namespace in which the caller is 0 and the only user), so both get the same result. When the
+command ends, fails or is killed, its processes and mounts are gone with the namespaces. It has a session and
+a keyring of its own, no terminal, no rights that a build does not need, and only the system calls that
+`filter.py` allows.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from reprobuild.infra.sandbox.namespaces import check_namespaces
 HOSTNAME = "reprobuild"
 PROCESSES = 4096
 MOST_OUTPUT = 64 << 20
-# The launcher kills all processes inside at once; it waits until the kernel has ended them.
+# The launcher kills all processes inside at once, and waits until the kernel has ended them.
 GRACE_SECONDS = 60.0
-# From here on `kernel.pid_max` is a setting of each namespace of processes; before, it is the machine's.
+# From this version on `kernel.pid_max` is a setting of each namespace of processes; before, it is the
+# machine's.
 _OWN_PID_MAX = (6, 14)
 
 
@@ -44,27 +46,28 @@ def run_in_root(
     stdin: bytes | None = None,
     timeout: float = 3600,
 ) -> bytes:
-    """Run a command with a folder as its root, and return its standard output.
+    """Run a command with a directory as its root.
 
-    There is no network, not even the loopback. The command is user and group 0, and no other owner
-    exists. `/dev` is minimal, `/proc` its own, `/tmp` and `/run` are empty and vanish. Its umask is 022 and
-    its environment is constant but for `env`. It may have `PROCESSES` processes, which the kernel holds
-    against the machine's root from Linux 6.14 on; memory and disk are those of the machine.
+    Return its standard output. There is no network, not even the loopback. The command is user and group 0,
+    and no other owner exists. `/dev` is minimal, `/proc` its own, `/tmp` and `/run` are empty and vanish. Its
+    umask is 022 and its environment is constant except for `env`. It may have `PROCESSES` processes, which
+    the kernel enforces for the machine's root from Linux 6.14 on; memory and disk are those of the machine.
 
     Args:
-        root: what becomes `/`.
+        root: becomes `/`.
         argv: the program and its arguments.
-        epoch: SOURCE_DATE_EPOCH for the command.
+        epoch: SOURCE_DATE_EPOCH for the command, in seconds since 1970.
         purpose: completes "could not ...".
-        binds: what else it sees. None stands in another, nor at, above or below `/dev`, `/proc` and `/sys`.
+        binds: further visible paths. None is inside another, nor at, above or below `/dev`, `/proc` and
+            `/sys`.
         env: additional variables.
         cwd: its working directory, inside.
         stdin: bytes for its standard input.
         timeout: seconds until it is killed with all its children.
 
     Raises:
-        EngineError: this machine has no user namespaces, the command wrote more than `MOST_OUTPUT`, or a symbolic
-            link leads a mount out of the root or to another.
+        EngineError: this machine has no user namespaces, the command wrote more than `MOST_OUTPUT`, or a
+            symbolic link leads a mount out of the root or to another.
         ProcessTimeoutError: the time ran out.
         ProcessFailedError: the command exited with another code than 0.
     """
@@ -105,7 +108,7 @@ def _setup() -> str:
 
 
 def _settings(root: Root) -> list[str]:
-    """Return the words of `setup.sh`."""
+    """Return the arguments of `setup.sh`."""
     found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     own = found is not None and (int(found[1]), int(found[2])) >= _OWN_PID_MAX
     layered = "yes" if root.layered else "no"
@@ -113,6 +116,9 @@ def _settings(root: Root) -> list[str]:
 
 
 def _processes() -> int:
-    """Return how many processes the command may have: `PROCESSES`, or fewer where the caller may have fewer."""
+    """Return the maximum number of processes of the command.
+
+    It is `PROCESSES`, or fewer if the caller may have fewer.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     return PROCESSES if most == resource.RLIM_INFINITY else min(most, PROCESSES)

@@ -1,8 +1,9 @@
-"""The seccomp filter of the sandbox: a table of system calls as a program for the kernel (classic BPF).
+"""The seccomp filter of the sandbox, in classic BPF.
 
-A call is refused with EPERM, or with ENOSYS where libraries then take an older one. Programs of the machine's 32-bit
-ABI get the same answers by their own numbers: packages of a foreign architecture run some. x32 is absent, and a call
-of any other ABI ends the program. https://docs.kernel.org/userspace-api/seccomp_filter.html
+It is made from a table of system calls, as a program for the kernel. A call is refused with EPERM, or with
+ENOSYS if libraries then use an older one. Programs of the machine's 32-bit ABI get the same answers by their
+own numbers: packages of a foreign architecture run some. x32 is absent, and a call of any other ABI ends the
+program. https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reprobuild.errors import EngineError
 # linux/bpf_common.h: load a word of `struct seccomp_data`, jump, return.
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
-# The low word, which is all that the kernel reads of these arguments. Both machines are little-endian.
+# The low word, the only part of these arguments that the kernel reads. Both machines are little-endian.
 _FIRST, _SECOND, _THIRD = 16, 24, 32
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _REFUSED, _ABSENT, _NO_FAMILY, _NO_PROTOCOL = (
@@ -35,7 +36,7 @@ _NEW_TIME = 0x80
 _IOCTLS = (0x5412, 0x541C, 0x5423)
 # AF_UNSPEC, -UNIX, -INET, -INET6. AF_VSOCK, for one, reaches the host of a virtual machine.
 _FAMILIES = (0, 1, 2, 10)
-# NETLINK_ROUTE alone, which lists interfaces. The error lets libaudit go on as on a kernel without audit.
+# Only NETLINK_ROUTE, which lists interfaces. The error makes libaudit continue as on a kernel without audit.
 _NETLINK, _ROUTE = 16, 0
 # SYS_SOCKET, SYS_SOCKETPAIR
 _SOCKETS = (1, 8)
@@ -44,7 +45,7 @@ Instruction = tuple[int, int, int, int]
 
 
 class SyscallTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `syscalls.toml` holds."""
+    """The contents of `syscalls.toml`."""
 
     refused: tuple[str, ...]
     absent: tuple[str, ...]
@@ -62,7 +63,7 @@ def read_table() -> SyscallTable:
 
 
 def make_filter(machine: str) -> bytes:
-    """Return the filter for a machine: an array of `struct sock_filter`.
+    """Return a machine's filter, an array of `struct sock_filter`.
 
     Args:
         machine: in the kernel's words, `x86_64`.
@@ -85,7 +86,10 @@ def make_filter(machine: str) -> bytes:
 
 
 def _of_abi(abi: str, table: SyscallTable) -> Iterator[Instruction]:
-    """Yield what judges a call of one ABI; what it does not answer is allowed."""
+    """Yield the instructions for the calls of one ABI.
+
+    A call without an answer is allowed.
+    """
     numbers = table.numbers[abi]
     yield _LOAD, 0, 0, _NUMBER
     if abi == "x86_64":
@@ -115,7 +119,7 @@ def _by_argument(name: str) -> Iterator[Instruction]:
         yield _LOAD, 0, 0, _THIRD
         yield from _answer(_EQUAL, _ROUTE, _ALLOW)
         yield _RETURN, 0, 0, _NO_PROTOCOL
-    elif name == "socketcall":  # the family is in memory, where no filter can look
+    elif name == "socketcall":  # the family is in memory, out of reach of filters
         for request in _SOCKETS:
             yield from _answer(_EQUAL, request, _REFUSED)
     else:

@@ -1,15 +1,17 @@
-"""Becomes a command in namespaces of its own: `sys.executable -I -S launch.py`, with JSON in the variable JOB.
+"""A launcher of a command in its own namespaces.
 
-The arguments of process 1 are shown to the command, its variables are not: the job names paths of the machine.
+It runs as `sys.executable -I -S launch.py`, with JSON in the variable JOB. The arguments of process 1 are
+visible to the command, its variables are not: the job names paths of the machine.
 
-util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
-can be started any more. So there are three processes. The launcher makes the namespaces and waits. Its child is process
-1 of them: it lets `setup.sh` make the root, mounts the trees of others in it, enters it, and gives up its rights. Its
-child becomes the command.
+util-linux has no program that loads a filter of system calls, and after the root has changed no program of
+the machine can be started any more. So there are three processes. The launcher makes the namespaces and
+waits. Its child is process 1 of them: it lets `setup.sh` make the root, mounts the other trees in it, enters
+it, and gives up its rights. Its child becomes the command.
 
-The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So process 1
-runs no code of others and hears no signal from inside; its memory is closed to the command, which is the same user.
-Nothing is imported or opened once the namespaces are made: there, the user's rights may not reach where Python lies.
+The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So
+process 1 runs no untrusted code and receives no signal from inside; its memory is closed to the command,
+which is the same user. No module is imported and no file opened once the namespaces are made: there, the
+user's rights may not reach Python's files.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 
 KEYCTL_JOIN_SESSION_KEYRING = 1
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1, 1 << 2
 NUMBERS = {"x86_64": {"keyctl": 250, "seccomp": 317}, "aarch64": {"keyctl": 219, "seccomp": 277}}
-# CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT,
-# MKNOD, AUDIT_WRITE, SETFCAP: those of container engines, and one more of files.
+# CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE,
+# SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP: those of container engines, and one more for files.
 CAPABILITIES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31}
 LARGEST_FILE = 64 << 30
-UNREACHABLE, ABSENT = 126, 127  # exit codes, as chroot(1) has them
+UNREACHABLE, ABSENT = 126, 127  # exit codes, as in chroot(1)
 SIGNALS = set(signal.valid_signals())
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -51,7 +53,7 @@ class Program(ctypes.Structure):
 
 
 def main(job: dict[str, Any]) -> int:
-    """Run the command of a job to its end and return its exit code."""
+    """Run the command of a job; return its exit code."""
     for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
         signal.signal(signum, signal.SIG_DFL)
     os.umask(0o022)
@@ -69,7 +71,10 @@ def main(job: dict[str, Any]) -> int:
 
 
 def limit(processes: int) -> None:
-    """Limit what is inherited: processes, files, cores; and offer all to the kernel where memory runs out."""
+    """Set inherited limits on processes, files and cores.
+
+    The kernel may kill all of them first when memory runs out.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, most in ((resource.RLIMIT_NPROC, processes), (resource.RLIMIT_FSIZE, LARGEST_FILE)):
         _, hard = resource.getrlimit(kind)
@@ -79,11 +84,14 @@ def limit(processes: int) -> None:
         with open("/proc/self/oom_score_adj", "w") as stream:
             stream.write("1000")
     except OSError:
-        pass  # it is a help, and no limit
+        pass  # it helps, but is not a limit
 
 
 def isolate(parent: int) -> None:
-    """Make the namespaces, with the caller as their only user, and end with the process that asked for them."""
+    """Make the namespaces, with the caller as their only user.
+
+    End together with the process that asked for them.
+    """
     user, group = os.geteuid(), os.getegid()
     check("make namespaces", LIBC.unshare(NAMESPACES))
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
@@ -98,7 +106,10 @@ def isolate(parent: int) -> None:
 
 
 def join_keyring() -> None:
-    """Begin a session keyring: keys of the caller's session are his alone. A kernel without keys has none."""
+    """Begin a session keyring, to hide the caller's keys.
+
+    A kernel without keys has no keyrings.
+    """
     if (
         LIBC.syscall(number("keyctl"), KEYCTL_JOIN_SESSION_KEYRING, None) < 0
         and ctypes.get_errno() != errno.ENOSYS
@@ -107,7 +118,10 @@ def join_keyring() -> None:
 
 
 def end_with_parent(reading: int, writing: int) -> None:
-    """End where the parent ends, even if it has ended before this could be asked for."""
+    """End together with the parent.
+
+    The parent may have ended already.
+    """
     check("end with the parent", LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
     os.close(writing)
     fcntl.fcntl(reading, fcntl.F_SETFL, os.O_NONBLOCK)
@@ -120,16 +134,17 @@ def end_with_parent(reading: int, writing: int) -> None:
 
 
 def keep_alone(job: dict[str, Any], codes: int) -> NoReturn:
-    """Be process 1: make the root, enter it without a way back, give up rights, and start the command.
+    """Act as process 1: make the root, and start the command.
 
-    The exit code of the command is written to `codes`: process 1 cannot end by a signal, as the command can.
+    It enters the root without a way back, and gives up rights. The exit code of the command is written to
+    `codes`: process 1 cannot end by a signal, as the command can.
     """
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the kernel keeps such signals from process 1
         code = set_up(job["setup"], job["environment"])
         if code == 0:
-            code = 1  # until the command says otherwise: the rest can fail, too
+            code = 1  # until the command's own code: the next steps can fail, too
             bind(job["root"], job["binds"])
             enter(job["root"])
             give_up(bytes.fromhex(job["filter"]))
@@ -143,16 +158,19 @@ def keep_alone(job: dict[str, Any], codes: int) -> NoReturn:
 
 
 def close_memory() -> None:
-    """Let no process read or write the memory of this one, or see its files.
+    """Close the memory and files of this process to others.
 
-    The kernel decides by the user namespace in which the program was started, where the command has no rights. It comes
-    after all changes of rights, which would undo it.
+    The kernel decides by the user namespace in which the program was started, and the command has no rights
+    there. It comes after all changes of rights, which would undo it.
     """
     check("close the memory", LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 
 
 def fork_command(argv: list[str]) -> int:
-    """Start the command in a session of its own, in which no signal to a group reaches the launcher."""
+    """Start the command in its own session.
+
+    No signal to a group reaches the launcher from there.
+    """
     child = os.fork()
     if child == 0:
         code = 1
@@ -166,7 +184,10 @@ def fork_command(argv: list[str]) -> int:
 
 
 def replace_device() -> None:
-    """Replace a standard input that is a device of the machine: its mode and times could be changed."""
+    """Replace a standard input that is a device.
+
+    The command could change the mode and times of a device of the machine.
+    """
     if not stat.S_ISFIFO(os.fstat(0).st_mode):
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
@@ -174,7 +195,7 @@ def replace_device() -> None:
 
 
 def reap(command: int) -> int:
-    """Wait for each process that has lost its parent, and return the exit code of the command."""
+    """Wait for orphaned processes; return the command's exit code."""
     while True:
         child, status = os.wait()
         if child == command:
@@ -190,10 +211,10 @@ def set_up(argv: list[str], environment: dict[str, str]) -> int:
 
 
 def bind(root: str, binds: list[tuple[str, str, bool]]) -> None:
-    """Mount what else the command sees: sources at places in the root, writable or not.
+    """Mount the binds: sources at places in the root.
 
-    All mount points are made and opened before the first tree of others is there, and no link is followed: neither a
-    tree nor a lock can lead a mount, or what is made for it, out of the root.
+    Each is writable or not. All mount points are made and opened before the first other tree is there, and no
+    link is followed: neither a tree nor a lock can lead a mount, or its mount point, out of the root.
     """
     top = os.open(root, os.O_PATH | os.O_DIRECTORY)
     points = [open_point(top, place, os.path.isdir(source)) for source, place, _ in binds]
@@ -210,7 +231,10 @@ def bind(root: str, binds: list[tuple[str, str, bool]]) -> None:
 
 
 def open_point(top: int, place: str, folder: bool) -> tuple[int, int]:
-    """Open the folder above a mount point, and the mount point itself; make what is not there."""
+    """Open a mount point and its parent; make missing ones.
+
+    The parent comes first.
+    """
     above, steps = os.dup(top), place.strip("/").split("/")
     for step in steps[:-1]:
         inner = open_step(above, step, True)
@@ -220,7 +244,10 @@ def open_point(top: int, place: str, folder: bool) -> tuple[int, int]:
 
 
 def open_step(above: int, name: str, folder: bool) -> int:
-    """Open a folder or a file of a folder, after making it where it is not there."""
+    """Open a directory's entry; make it if it is missing.
+
+    The entry is a directory or a file.
+    """
     if name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "it is no name", f"make the mount point {name!r}")
     try:
@@ -239,13 +266,16 @@ def open_step(above: int, name: str, folder: bool) -> int:
 
 
 def mount(purpose: str, source: str | None, point: int, flags: int) -> None:
-    """Mount onto what is open."""
+    """Mount onto an open descriptor."""
     target = f"/proc/self/fd/{point}".encode()
     check(purpose, LIBC.mount(source and os.fsencode(source), target, None, flags, None))
 
 
 def enter(root: str) -> None:
-    """Move the root over `/`: of the machine's files, those that are mounted below it are left."""
+    """Move the root over `/`.
+
+    Of the machine's files, only those mounted below it remain.
+    """
     os.chdir(root)
     check("move the root", LIBC.mount(b".", b"/", None, MS_MOVE, None))
     os.chroot(".")
@@ -253,7 +283,7 @@ def enter(root: str) -> None:
 
 
 def give_up(program: bytes) -> None:
-    """Give up rights that no build needs, for good."""
+    """Drop the rights that no build needs, permanently."""
     for capability in range(64):
         if capability not in CAPABILITIES and LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
             if ctypes.get_errno() == errno.EINVAL:  # the kernel has no more of them
@@ -270,7 +300,7 @@ def give_up(program: bytes) -> None:
 
 
 def start(argv: list[str], env: dict[str, str]) -> int:
-    """Become a program; return the exit code of one that cannot be started."""
+    """Become a program; return an exit code upon failure."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         os.execve(argv[0], argv, env)
@@ -280,10 +310,10 @@ def start(argv: list[str], env: dict[str, str]) -> int:
 
 
 def follow(process_1: int, codes: int) -> int:
-    """Wait for the end of process 1, and with it of all others inside.
+    """Wait for the end of process 1, and all others inside.
 
     Returns:
-        The exit code of the command. Where a signal ended that, it ends this process too.
+        The exit code of the command. If a signal ended it, the signal ends this process, too.
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -314,7 +344,7 @@ def check(purpose: str, result: int) -> None:
 
 
 def complain(err: OSError) -> None:
-    """Say why there is no sandbox."""
+    """Report why there is no sandbox."""
     os.write(2, f"sandbox: could not {err.filename}: {err.strerror}\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""What a command in the sandbox sees, and what it leaves behind."""
+"""The view of a sandboxed command, and its outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _ODD = "a package or source that does so is hostile, or broken; leave it out"
 
 
 class Bind(Struct, frozen=True, kw_only=True):
-    """A file or folder of the host that the command sees at `target` (absolute), read-only by default."""
+    """A file or directory of the host, visible at `target`.
+
+    `target` is absolute; it is read-only by default.
+    """
 
     source: Path
     target: str
@@ -21,11 +24,11 @@ class Bind(Struct, frozen=True, kw_only=True):
 
 
 class Root(Struct, frozen=True, kw_only=True):
-    """A folder with a system in it; it must have /usr/bin/env.
+    """A directory with a system in it.
 
-    Where it is `layered` (see `can_layer`), what the command writes is lost with it and the folder stays as
-    it is. Else it is written to, and gets the mount points and the places of binds that it lacks. Every command
-    in it sees its `binds`.
+    It must have /usr/bin/env. If it is `layered` (see `can_layer`), the command's changes are lost with it
+    and the directory stays as it is. Else it is written to, and gets missing mount points and places of
+    binds. Every command in it sees its `binds`.
     """
 
     folder: Path
@@ -34,11 +37,13 @@ class Root(Struct, frozen=True, kw_only=True):
 
 
 def left_behind(path: Path, program: str) -> Path:
-    """Return a file that a command left in a writable bind, to be read outside of the sandbox.
+    """Return a command's file in a writable bind.
+
+    It is for reading outside the sandbox.
 
     Args:
-        path: where it must stand; the folder above must be one that the command could not replace.
-        program: what ran, for the error.
+        path: its required path; the parent directory must be one that the command could not replace.
+        program: the program that ran, for the error.
 
     Raises:
         BuildError: it is absent, or a link or device, which would be followed or waited for outside.

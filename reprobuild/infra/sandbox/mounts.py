@@ -1,4 +1,7 @@
-"""Where mounts of the sandbox stand: none out of the root, none in another, none among the kernel's own files."""
+"""Checks of the places of mounts in the sandbox.
+
+A mount must not be outside the root, inside another mount, or among the kernel's own files.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,20 @@ _HINT = "leave out the package that made it, or unpack the root again"
 
 
 def real_places(root: Path, targets: Sequence[str]) -> list[str]:
-    """Return where targets stand once the links in the tree of a root are followed.
+    """Return the targets' places after following links in a root.
 
-    No two of them are equal or stand in one another, be it by their names or by links: a mount would hide the mount
-    point of another, or its tree would lead the other elsewhere.
+    No two of them are equal or inside one another, by name or by link: a mount would hide the mount point of
+    another, or its tree would lead the other to another place.
 
     Args:
-        root: a folder to which nobody writes meanwhile.
-        targets: absolute paths inside. They may stand below `/run` and `/tmp`, which are empty and have no links.
+        root: a directory without concurrent writers.
+        targets: absolute paths inside. They may be below `/run` and `/tmp`, which are empty and have no
+            links.
 
     Raises:
-        ValueError: a target is no such path, or stands at, above or below another or the kernel's files.
-        EngineError: a symbolic link leads a target, or a place of the sandbox's own, out of the root or to another.
+        ValueError: a target is not such a path, or is at, above or below another or the kernel's files.
+        EngineError: a symbolic link leads a target, or a place of the sandbox's own, out of the root or to
+            another.
     """
     for target in targets:
         _check_name(target)
@@ -42,7 +47,7 @@ def real_places(root: Path, targets: Sequence[str]) -> list[str]:
 
 
 def _check_name(target: str) -> None:
-    """Refuse a name that means another place than it says, or one that is not for binds."""
+    """Refuse an ambiguous name, or one not for binds."""
     steps = target.split("/")
     if steps[0] or len(steps) < 2 or {"", ".", ".."} & set(steps[1:]) or "\0" in target:
         raise ValueError(f"not an absolute path inside: {target!r}")
@@ -51,7 +56,10 @@ def _check_name(target: str) -> None:
 
 
 def _real_place(root: Path, target: str, own: dict[str, str]) -> str:
-    """Return the real place of a target; what the root has below an empty folder of ours is not seen."""
+    """Return the real place of a target.
+
+    The root's files below an empty directory of ours are not visible.
+    """
     for place in _EMPTY:
         if target.startswith(f"{place}/"):
             return own[place] + target[len(place) :]
@@ -59,7 +67,10 @@ def _real_place(root: Path, target: str, own: dict[str, str]) -> str:
 
 
 def _follow(root: Path, target: str) -> str:
-    """Return where a path leads in a root, as an absolute path inside."""
+    """Return the path that links in a root lead to.
+
+    It is absolute, inside the root.
+    """
     top = root.resolve()
     try:
         found = (top / target.lstrip("/")).resolve()
@@ -77,5 +88,5 @@ def _check_apart(places: Iterable[tuple[str, str]]) -> None:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Tell whether a path is at, above or below another."""
+    """Return whether a path is at, above or below another."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

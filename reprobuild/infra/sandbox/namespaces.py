@@ -1,4 +1,4 @@
-"""Whether this machine lets the caller make the namespaces of the sandbox."""
+"""The check if this machine allows the sandbox's namespaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ mount -n -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged
 
 
 def can_layer() -> bool:
-    """Tell whether a user namespace may mount an overlay here: Linux 5.11 or newer, if nothing forbids it."""
+    """Return whether a user namespace may mount an overlay here.
+
+    It needs Linux 5.11 or newer, and no setting against it.
+    """
     try:
         run(
             ["unshare", *_NAMESPACES, "--", "sh", "-c", _TRY], env={"PATH": PATH, "LC_ALL": "C"},

@@ -1,5 +1,5 @@
-"""Deterministic tar files, and listings of what is in them.
+"""Deterministic tar files, and listings of their contents.
 
-A listing is the part of a file tree that a container can see: path, type, mode, owner, link target,
+A listing is the part of a file tree that is visible in a container: path, type, mode, owner, link target,
 extended attributes and content. Times are not in it: every time in a layer is the epoch of the lock.
 """

@@ -1,4 +1,4 @@
-"""One path of a tree: what a tar header says of it, and the hash of its content."""
+"""A path of a tree, with its tar header's facts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block",
 
 
 class TarEntry(Struct, frozen=True, kw_only=True):
-    """One path of a tree. `path` has no leading slash. `sha256` is the content's, for a file.
+    """A path of a tree, without a leading slash.
 
-    `target` is the text of a symbolic link, or the path of the file that a hard link repeats.
-    `xattrs` are (name, hex value) pairs, sorted.
+    `sha256` is the content's, for a file. `target` is the text of a symbolic link, or the path of the file
+    that a hard link repeats. `xattrs` are (name, hex value) pairs, sorted.
     """
 
     path: TreePath
@@ -50,10 +50,10 @@ ENTRY_TYPES[tarfile.AREGTYPE] = "file"
 
 
 def entry_of(info: tarfile.TarInfo) -> TarEntry:
-    """Return what a tar header says, without the content's hash.
+    """Return the entry of a tar header, without a hash.
 
     Raises:
-        ValueError: the member is of a kind that a layer cannot hold (a GNU sparse file, a volume label).
+        ValueError: a layer cannot hold a member of this kind (a GNU sparse file, a volume label).
     """
     kind = ENTRY_TYPES.get(info.type)
     if kind is None:
@@ -83,14 +83,20 @@ def _xattrs(info: tarfile.TarInfo) -> tuple[tuple[str, str], ...]:
 
 
 def normal(path: str) -> str:
-    """Return a member name without leading `./` or `/` and without a trailing slash."""
+    """Return a normalised member name.
+
+    It has no leading `./` or `/` and no trailing slash.
+    """
     while path.startswith(("./", "/")):
         path = path[2:] if path.startswith("./") else path[1:]
     return "" if path == "." else path.rstrip("/")
 
 
 def hashed(entry: TarEntry, content: IO[bytes] | None) -> TarEntry:
-    """Return the entry of a file with the sha256 of its content, which is read in pieces."""
+    """Return a file's entry with the sha256 of its content.
+
+    The content is read in pieces.
+    """
     if entry.type != "file" or content is None:
         return entry
     digest = hashlib.sha256()
@@ -100,7 +106,10 @@ def hashed(entry: TarEntry, content: IO[bytes] | None) -> TarEntry:
 
 
 def parents(paths: Iterable[str]) -> list[str]:
-    """Return every directory above the given paths, each once, sorted so that parents come first."""
+    """Return every directory above the given paths.
+
+    Each is listed once, parents first.
+    """
     found: set[str] = set()
     for path in paths:
         above = path.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Where in the tar of a layer the content of each entry begins, from its headers alone."""
+"""Offsets of contents in a layer's tar, from its headers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from reprobuild.infra.untrusted.layers import layer_members
 def index_tar(
     stream: IO[bytes], origin: str = "the tar", allowance: Allowance | None = None
 ) -> Iterator[tuple[TarEntry, int]]:
-    """Yield each entry of a layer, without the content's hash, and where its content begins in the file.
+    """Yield each entry of a layer, and its content's offset.
 
-    Only headers are read of a stream that can seek. For `origin` and `allowance` see `guard.layers.layer_members`.
+    The content's hash is missing: only headers are read of a seekable stream. For `origin` and `allowance`
+    see `untrusted.layers.layer_members`.
 
     Raises:
-        BuildError, tarfile.TarError: see `guard.layers.layer_members`.
+        BuildError, tarfile.TarError: see `untrusted.layers.layer_members`.
     """
     for info, _ in layer_members(stream, origin, allowance):
         yield entry_of(info), info.offset_data

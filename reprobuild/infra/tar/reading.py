@@ -1,4 +1,4 @@
-"""Tar streams of others, read to their end, member by member."""
+"""Untrusted tar streams, read to their end by member."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from reprobuild.infra.untrusted.names import check_name, check_target
 
 
 def members(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield each member of a tar stream with its content, for a file, to be read before the next is taken.
+    """Yield each member of a tar stream with its content.
 
-    No header is kept, so memory does not grow with the number of members. `origin` is what the user knows the
-    tar by.
+    The content of a file must be read before the next member is taken. No header is kept, so memory does not
+    grow with the number of members. `origin` is the user's name for the tar.
 
     Raises:
-        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
+        BuildError, and those of `untrusted.tars.UNREADABLE`: see `untrusted.tars.members`.
     """
     with tars.open_stream(stream) as tar:
         for info in tars.members(tar, origin):
@@ -28,13 +28,14 @@ def members(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[tarfil
 
 
 def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[TarEntry, Callable[[], bytes]]]:
-    """Yield each entry of a tar stream, and a function that gives the content of a file.
+    """Yield each entry of a tar stream, with its content.
 
-    The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
+    The second value is a function that returns the content of a file. It must be called before the next entry
+    is taken. Names are normalised (`./x` is `x`).
 
     Raises:
-        ValueError: a member is of a kind that a layer cannot hold.
-        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
+        ValueError: a layer cannot hold a member of this kind.
+        BuildError, and those of `untrusted.tars.UNREADABLE`: see `untrusted.tars.members`.
     """
     for info, opened in members(stream, origin):
 
@@ -47,13 +48,14 @@ def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[TarEn
 def list_tar(
     stream: IO[bytes], origin: str = "the tar", allowance: Allowance | None = None
 ) -> Iterator[TarEntry]:
-    """Yield each entry of a layer with the hash of its content, which is read in pieces.
+    """Yield each entry of a layer with its content's hash.
 
-    `origin` is what the user knows the tar by; for `allowance` see `guard.layers.layer_members`.
+    The content is read in pieces. `origin` is the user's name for the tar; for `allowance` see
+    `untrusted.layers.layer_members`.
 
     Raises:
-        ValueError: a member is of a kind that a layer cannot hold.
-        BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.layers`.
+        ValueError: a layer cannot hold a member of this kind.
+        BuildError, and those of `untrusted.tars.UNREADABLE`: its name leads out, or see `untrusted.layers`.
     """
     for info, opened in layer_members(stream, origin, allowance):
         entry = entry_of(info)

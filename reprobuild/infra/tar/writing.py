@@ -1,4 +1,4 @@
-"""Tar files that are the same bytes on every machine."""
+"""A writer of reproducible tar files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from reprobuild.infra.tar.entries import CHUNK, TAR_TYPES, TarEntry
 
 
 class TarWriter:
-    """Writes entries in the order given, with one time for all, and keeps their listing.
+    """A writer of entries in order, with one common time.
 
-    The same entries give the same bytes on every machine: no names of owners, no clock, no locale, pax
-    headers only where a path, a link or an attribute needs them. Content is copied in pieces.
+    It keeps their listing. The same entries give the same bytes on every machine: no names of owners, no
+    clock, no locale, pax headers only if a path, a link or an attribute needs them. Content is copied in
+    pieces.
     """
 
     def __init__(self, stream: IO[bytes], epoch: int) -> None:
@@ -27,7 +28,9 @@ class TarWriter:
         self.listing: list[TarEntry] = []
 
     def add(self, entry: TarEntry, content: IO[bytes] | bytes | None = None) -> None:
-        """Write one entry. `content` is needed for a file; `entry.size` is its length in bytes.
+        """Write an entry.
+
+        `content` is required for a file; `entry.size` is its length in bytes.
 
         Raises:
             ValueError: the content is shorter or longer than `entry.size`.
@@ -56,15 +59,15 @@ class TarWriter:
         self._written += len(data)
 
     def directory(self, path: str, mode: int = 0o755) -> None:
-        """Write a directory that belongs to root."""
+        """Write a directory owned by root."""
         self.add(TarEntry(path=path, type="directory", mode=mode))
 
     def file(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Write a file that belongs to root."""
+        """Write a file owned by root."""
         self.add(TarEntry(path=path, type="file", mode=mode, size=len(content)), content)
 
     def symlink(self, path: str, target: str) -> None:
-        """Write a symbolic link that belongs to root."""
+        """Write a symbolic link owned by root."""
         self.add(TarEntry(path=path, type="symlink", mode=0o777, target=target))
 
     def close(self) -> None:
@@ -74,7 +77,10 @@ class TarWriter:
 
 
 def full_header(entry: TarEntry, epoch: int) -> bytes:
-    """Return the tar header of an entry, as the standard library writes it, pax records included."""
+    """Return the tar header of an entry, including pax records.
+
+    The bytes are those of the standard library.
+    """
     info = tarfile.TarInfo(entry.path)
     info.type = TAR_TYPES[entry.type]
     info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, epoch
@@ -96,9 +102,10 @@ _NUMBER = b"%07o\0"
 
 
 def plain_header(entry: TarEntry, epoch: int) -> bytes | None:
-    """Return the header that `tarfile` would write, ten times as fast, or None for what needs more care.
+    """Return `tarfile`'s header ten times as fast, or None.
 
-    Of 30 000 entries of an image, all but some hundred are files with a short ASCII name.
+    None means that the entry needs more care. Of 30 000 entries of an image, all but some hundred are files
+    with a short ASCII name.
     """
     name, size = entry.path, entry.size
     if (

@@ -1,1 +1,4 @@
-"""What an archive may hold: names, kinds, sizes; checked before a byte of it is used. See docs/hostile.md."""
+"""Checks of untrusted archives before a byte is used.
+
+They cover names, kinds and sizes. See docs/hostile.md.
+"""

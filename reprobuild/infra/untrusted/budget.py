@@ -1,4 +1,4 @@
-"""How much an image may hold: its members, their names, and the bytes of all layers together."""
+"""Bounds of an image: members, names, and total bytes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from reprobuild.infra.untrusted.names import HOSTILE, RATIO
 # The largest images have half a million paths of some sixty bytes; each costs a kilobyte in memory.
 MOST_PATHS = 2_000_000
 MOST_TEXT = 256 << 20
-# A layer of zeros packs to a hundred-thousandth: a small image may be large, as long as reading it takes a minute.
+# A layer of zeros compresses to a hundred-thousandth: a small image may be large, as long as reading it takes
+# a minute.
 SMALLEST_BOUND = 16 << 30
 
 
 class Allowance:
-    """What is left for the layers of one image. `packed` is the number of bytes of its files."""
+    """The remaining bounds for the layers of one image.
+
+    `packed` is the number of bytes of its files.
+    """
 
     def __init__(self, packed: int = 0) -> None:
         self._packed = packed
         self._paths, self._text, self._bytes = MOST_PATHS, MOST_TEXT, SMALLEST_BOUND + RATIO * packed
 
     def take_member(self, text: int, origin: str) -> None:
-        """Count a member, whose names and attributes have `text` characters.
+        """Count a member with `text` characters of names and attributes.
 
         Raises:
             BuildError: the image has too many, or too long ones.
@@ -38,7 +42,7 @@ class Allowance:
         """Count unpacked bytes.
 
         Raises:
-            BuildError: the image is a bomb.
+            BuildError: the image is a decompression bomb.
         """
         self._bytes -= size
         if self._bytes < 0:

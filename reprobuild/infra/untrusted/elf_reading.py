@@ -1,4 +1,7 @@
-"""ELF files, read with pyelftools; `guard.elf` says what is read of them, and imports this where it is used."""
+"""A reader of ELF files with pyelftools, imported on demand.
+
+`untrusted.elf` describes the parts that are read.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,19 @@ from reprobuild.infra.untrusted.elf import (
     SearchPath,
 )
 
-# What pyelftools raises for damaged files, beside its own: sizes that no file has, text that is none.
+# pyelftools' errors for damaged files, beside its own: impossible sizes, invalid text.
 _DAMAGED = (ELFError, ValueError, OverflowError, KeyError, IndexError, TypeError, AttributeError, EOFError)
 _LONGEST_PATH = 4096  # of a search path
 _Found = TypeVar("_Found")
 
 
 def read(stream: IO[bytes]) -> Elf | None:
-    """Do what `guard.elf.read_elf` says."""
+    """Implement `untrusted.elf.read_elf`."""
     return _undamaged(_read, stream)
 
 
 def read_search_path(stream: IO[bytes]) -> SearchPath | None:
-    """Do what `guard.elf.read_search_path` says."""
+    """Implement `untrusted.elf.read_search_path`."""
     return _undamaged(_search_path, stream)
 
 
@@ -42,19 +45,25 @@ def _undamaged(read: Callable[[ELFFile, IO[bytes]], _Found], stream: IO[bytes]) 
     except _DAMAGED:
         return None
     except OSError as err:
-        if err.errno == errno.EINVAL:  # a place that no file can have
+        if err.errno == errno.EINVAL:  # an offset that no file can have
             return None
         raise
 
 
 class _Strings:
-    """The names of the dynamic segment, each read where it stands: all together they may be 80 MB (tensorflow)."""
+    """The names of the dynamic segment, read one by one.
+
+    All together they may be 80 MB (tensorflow).
+    """
 
     def __init__(self, stream: IO[bytes], start: int, size: int) -> None:
         self._stream, self._start, self._size = stream, start, size
 
     def at(self, place: int) -> str:
-        """Return the name that begins there; empty where there is none, or one longer than a file's name can be."""
+        """Return the name at an offset, or "".
+
+        It is empty if it is missing, or longer than a file's name can be.
+        """
         if place >= self._size:
             return ""
         self._stream.seek(self._start + place)
@@ -104,7 +113,10 @@ def _search_path(elf: ELFFile, stream: IO[bytes]) -> SearchPath | None:
 
 
 def _tags(structs: Any, stream: IO[bytes], segments: list[Any]) -> Iterator[tuple[str, int]]:
-    """Yield (kind, value) of the dynamic segment, to its end or `MOST_TAGS`."""
+    """Yield (kind, value) of the dynamic segment.
+
+    There are at most `MOST_TAGS`.
+    """
     for segment in segments:
         if segment["p_type"] == "PT_DYNAMIC":
             stream.seek(segment["p_offset"])
@@ -117,10 +129,10 @@ def _tags(structs: Any, stream: IO[bytes], segments: list[Any]) -> Iterator[tupl
 
 
 def _place(address: int, segments: list[Any]) -> int:
-    """Return where in the file the byte of an address stands.
+    """Return the file offset of an address.
 
     Raises:
-        ValueError: in no segment.
+        ValueError: no segment holds it.
     """
     for segment in segments:
         if segment["p_type"] == "PT_LOAD" and 0 <= address - segment["p_vaddr"] < segment["p_filesz"]:
@@ -129,7 +141,10 @@ def _place(address: int, segments: list[Any]) -> int:
 
 
 def _versions(structs: Any, stream: IO[bytes], at: int, strings: _Strings) -> Iterator[str]:
-    """Yield the versions of symbols that it needs, as the lists are linked; for ever where one leads into itself."""
+    """Yield the required symbol versions in their linked order.
+
+    It never ends if a list leads into itself.
+    """
     while True:
         file = struct_parse(structs.Elf_Verneed, stream, at)
         below = at + file["vn_aux"]
@@ -140,7 +155,7 @@ def _versions(structs: Any, stream: IO[bytes], at: int, strings: _Strings) -> It
                 break
             below += one["vna_next"]
         else:
-            yield ""  # so that a list of nothing ends, too
+            yield ""  # so that an empty list ends, too
         if not file["vn_next"]:
             return
         at += file["vn_next"]

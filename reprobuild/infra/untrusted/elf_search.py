@@ -1,8 +1,9 @@
-"""A search path for libraries, given to a program that has none, or too short a one.
+"""A library search path, added to an existing program.
 
-The new string goes into the zeros that a linker leaves between two segments, where the loader maps it with the page
-before it; the tag takes one of the spare entries at the end of the dynamic segment. No other byte of the file moves.
-Format: https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.pheader.html
+The program has none, or too short a one. The new string goes into the zeros that a linker leaves between two
+segments, where the loader maps it with the page before it; the tag takes one of the spare entries at the end
+of the dynamic segment. No other byte of the file moves. Format:
+https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.pheader.html
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from msgspec import Struct
 
 from reprobuild.infra.untrusted.elf import MOST_SEGMENTS, MOST_TAGS
 
-_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian: both machines that images are made for
+_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian: both machines of our images
 _LOAD, _DYNAMIC = 1, 2
 _NULL, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 0, 5, 10, 15, 29
-_PAGE = 4096  # the smallest of any machine: what is in the same page of the file is mapped with it
+_PAGE = 4096  # the smallest of any machine: bytes in the same page of the file are mapped together
 
 
 class _Segment(Struct, frozen=True):
@@ -28,11 +29,13 @@ class _Segment(Struct, frozen=True):
 
 
 def with_search_path(data: bytes, text: bytes) -> bytes | None:
-    """Return a program that has the loader look in these folders; None where the file has no room, or is damaged.
+    """Return a program with a library search path, or None.
+
+    None means that the file has no room for it, or is damaged.
 
     Args:
-        data: the whole file.
-        text: the folders, as DT_RUNPATH has them.
+        data: the complete file.
+        text: the directories, in the form of DT_RUNPATH.
     """
     try:
         return _written(data, text)
@@ -59,7 +62,7 @@ def _written(data: bytes, text: bytes) -> bytes | None:
     )  # fmt: skip
     place, length = holder.place + holder.size, len(text) + 1
     after = [one.place for one in segments if one.kind == _LOAD and one.place >= place]
-    if not after:  # what follows is no padding: sections that are not loaded
+    if not after:  # the next bytes are no padding: sections that are not loaded
         return None
     if place + length > min([-(-place // _PAGE) * _PAGE, len(data), *after]) or any(
         data[place : place + length]

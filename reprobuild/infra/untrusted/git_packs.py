@@ -1,7 +1,8 @@
-"""What the objects of a git pack unpack to, read of the pack before git holds one: a few bytes can state gigabytes.
+"""Bounds on the unpacked objects of a git pack.
 
-https://git-scm.com/docs/pack-format. Git streams large files, and holds every other object and each result of a delta
-in memory. It makes no delta of a file above `core.bigFileThreshold`, 512 MiB.
+The pack is checked before git unpacks it: a few bytes can state gigabytes.
+https://git-scm.com/docs/pack-format. Git streams large files, and holds every other object and each result of
+a delta in memory. It makes no delta of a file above `core.bigFileThreshold`, 512 MiB.
 """
 
 from __future__ import annotations
@@ -10,28 +11,31 @@ import struct
 import zlib
 
 LARGEST = 512 << 20
-# Git makes some 200 MB of objects in a second, and a delta of a few bytes may copy 512 MiB. Histories of text unpack to
-# 10 to 60 times their pack; many versions of large files unpack to more, and a small pack may be one of them.
+# Git makes some 200 MB of objects in a second, and a delta of a few bytes may copy 512 MiB. Histories of text
+# unpack to 10 to 60 times their pack; many versions of large files unpack to more, and a small pack may be
+# one of them.
 ALLOWANCE = 4 << 30
 RATIO = 400
 _HEAD = struct.Struct(">4sII")
 _FILE, _BY_OFFSET, _BY_NAME = 3, 6, 7
-_MOST_BITS = 63  # of a number in a header; git refuses what does not fit into 64
+_MOST_BITS = 63  # of a number in a header; git refuses more than 64
 _START = 20  # bytes of a delta's two sizes, seven bits in each
 _PIECE = 64 << 10
 _UNPACKED = 1 << 20
 
 
 def check_pack(pack: bytes, id_size: int) -> None:
-    """Refuse a pack of which git would hold a huge object in memory, or make objects for minutes.
+    """Refuse a pack with huge objects or too much work.
+
+    Git would hold such an object in memory, or make objects for minutes.
 
     Args:
         pack: without the header of a bundle.
         id_size: bytes of an object's id, 20 or 32.
 
     Raises:
-        ValueError: an object or the result of a delta has more than `LARGEST` bytes, all together have more than
-            `most_objects`, or the pack is damaged.
+        ValueError: an object or the result of a delta has more than `LARGEST` bytes, all together have more
+            than `most_objects`, or the pack is damaged.
     """
     total = _Total(len(pack))
     try:
@@ -44,12 +48,18 @@ def check_pack(pack: bytes, id_size: int) -> None:
 
 
 def most_objects(packed: int) -> int:
-    """Return how many bytes the objects of a pack of `packed` bytes may have together."""
+    """Return the byte limit on a pack's objects together.
+
+    `packed` is the number of bytes of the pack.
+    """
     return max(ALLOWANCE, RATIO * packed)
 
 
 class _Total:
-    """The bytes that git makes of a pack of `packed` bytes: objects, deltas and their results."""
+    """The bytes that git makes of a pack.
+
+    `packed` is the number of bytes of the pack. They are objects, deltas and their results.
+    """
 
     def __init__(self, packed: int) -> None:
         self._packed, self._most = packed, most_objects(packed)
@@ -62,7 +72,7 @@ class _Total:
 
 
 def _check_object(pack: bytes, at: int, id_size: int, total: _Total) -> int:
-    """Check the object at a place, and return the place of the next one."""
+    """Check an object, and return the offset of the next."""
     kind, size = pack[at] >> 4 & 7, pack[at] & 15
     shift = 4
     while pack[at] & 128:
@@ -92,14 +102,17 @@ def _check_object(pack: bytes, at: int, id_size: int, total: _Total) -> int:
 
 
 def _skip(pack: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """Unpack one object in pieces; return its first bytes and the place behind it."""
+    """Unpack one object in pieces, without keeping it.
+
+    Return its first bytes and the offset after it.
+    """
     unpack, start, total = zlib.decompressobj(), b"", 0
     while not unpack.eof:
         piece = pack[at : at + _PIECE]
         if not piece:
             raise ValueError("its pack is cut short")
         content = unpack.decompress(piece, _UNPACKED)
-        # Behind the end of the data zlib gives the rest as unused, and can give it as the tail, too.
+        # After the end of the data zlib returns the rest as unused, and may return it as the tail, too.
         at += len(piece) - len(unpack.unused_data or unpack.unconsumed_tail)
         total += len(content)
         if total > size:
@@ -114,7 +127,9 @@ def _limit(size: int) -> None:
 
 
 def read_number(data: bytes) -> tuple[int, bytes]:
-    """Return a number of a delta's header and the bytes behind it; the lowest seven bits come first.
+    """Return a number of a delta's header, and the rest.
+
+    The lowest seven bits come first.
 
     Raises:
         ValueError: it has no end.

@@ -1,7 +1,7 @@
-"""JSON of images, read as every engine reads it, or refused.
+"""JSON of images, read as by every engine, or refused.
 
-Engines read it by Go's `encoding/json`, which takes keys without regard to case, and lets a key that stands twice add
-to what the first said: https://pkg.go.dev/encoding/json#Unmarshal.
+Engines read it by Go's `encoding/json`, which ignores the case of keys, and lets a repeated key extend the
+first one: https://pkg.go.dev/encoding/json#Unmarshal.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ SAVED = _fields("Config RepoTags Layers Parent LayerSources")
 
 
 def parse_image_json(raw: bytes, fields: Fields) -> Any:
-    """Read a JSON document of an image.
+    """Return the value of an image's JSON document.
 
     Args:
         raw: its bytes, in UTF-8.
         fields: the fields of its objects, as one of the constants here; keys elsewhere are free.
 
     Raises:
-        ValueError: it is no JSON, or readers would disagree; `RecursionError` where it is too deep.
+        ValueError: it is not JSON, or readers would disagree; `RecursionError` if it is too deep.
     """
     value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant)
     _check_places(value)
@@ -80,7 +80,10 @@ def _refuse_constant(text: str) -> Any:
 
 
 def _check_places(value: Any) -> None:
-    """Refuse long keys above many values: the place of each repeats them."""
+    """Refuse long keys above many values.
+
+    The place of each value repeats these keys.
+    """
     left, total = [(value, 0)], 0
     while left:
         item, length = left.pop()

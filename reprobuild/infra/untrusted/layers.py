@@ -1,8 +1,9 @@
-"""Layers of images, read as every engine reads them, or refused.
+"""Layers of images, read as by every engine, or refused.
 
-Python's `tarfile` and Go's `archive/tar`, which Docker, Podman and containerd use, take some headers for different
-members: one tree digest would then stand for two images. A header is refused here unless both read the same from it.
-https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, https://pkg.go.dev/archive/tar
+Python's `tarfile` and Go's `archive/tar`, which Docker, Podman and containerd use, read some headers as
+different members: one tree digest would then stand for two images. A header is refused here unless both read
+the same from it. https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html,
+https://pkg.go.dev/archive/tar
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _BUFFER = 1 << 18
 _KINDS = frozenset(b"0123456\0")
 _SPARSE = "GNU.sparse."
 _XATTR = "SCHILY.xattr."
-# What overlayfs, fuse-overlayfs and Podman keep of their own in a layer's folder: a member could make a folder opaque,
-# lead it elsewhere, or state another mode and owner.
+# Own attributes of overlayfs, fuse-overlayfs and Podman in a layer's directory: a member could make a
+# directory opaque, redirect it, or state another mode and owner.
 _OVERLAY = tuple(
     f"{_XATTR}{name}."
     for name in (
@@ -33,22 +34,24 @@ _OVERLAY = tuple(
         "user.containers",
     )
 )  # fmt: skip
-# Engines set them on folders while they unpack: what a folder gets later takes other rights than its header says.
+# Engines set them on directories while they unpack: files added later get other permissions than their
+# headers state.
 _ACL = f"{_XATTR}system.posix_acl_"
-_ATTRIBUTE = 200  # bytes of the objects that Python has for the shortest
-# Names of AUFS: containerd and moby skip `.wh..wh.*` at the root, and find hard links into `.wh..wh.plnk` elsewhere.
+_ATTRIBUTE = 200  # bytes of Python's objects for the shortest
+# Names of AUFS: containerd and moby skip `.wh..wh.*` at the root, and find hard links into `.wh..wh.plnk`
+# elsewhere.
 _AUFS = ".wh..wh."
 _OPAQUE = ".wh..wh..opq"
-# Kernel overlays and fuse-overlayfs differ on what a folder of such a name hides.
+# Kernel overlays and fuse-overlayfs differ on the files that a directory with such a name hides.
 _WHITEOUT = ".wh."
 _NO_WHITEOUTS = frozenset((".wh.", ".wh..", ".wh..."))  # of "", "." and ".."
-# A slash in front, `./`, and a slash behind are no part of the path.
+# A leading slash, `./`, and a trailing slash are not part of the path.
 _LONGEST_NAME = LONGEST_PATH + 4
 _EXTENSIONS = {tarfile.XHDTYPE: "pax", tarfile.GNUTYPE_LONGNAME: "name", tarfile.GNUTYPE_LONGLINK: "link"}
 
 
 class _Raw(io.RawIOBase):
-    """A stream with `read` alone, for `io.BufferedReader`."""
+    """A stream with only `read`, for `io.BufferedReader`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -56,14 +59,14 @@ class _Raw(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what BufferedReader gives
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the buffer of BufferedReader
         piece = self._stream.read(len(buffer))
         buffer[: len(piece)] = piece
         return len(piece)
 
 
 class _Content:
-    """The content of one member, to be read before the next member is taken."""
+    """The content of one member, read before the next member."""
 
     def __init__(self, source: _Source, size: int) -> None:
         self._source = source
@@ -76,10 +79,11 @@ class _Content:
 
 
 class _Source:
-    """A tar from its beginning; files are sought in, and streams are read."""
+    """A tar from its beginning; files are seeked, streams read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        # A packed stream can seek, by unpacking all before the place; what it reads of may not be able to.
+        # A compressed stream can seek, by unpacking everything before the offset; its own source may not be
+        # able to.
         packed = isinstance(stream, gzip.GzipFile)
         self._seeks = not packed and hasattr(stream, "seekable") and stream.seekable()
         self._end = stream.seek(0, io.SEEK_END) if self._seeks else 0
@@ -89,7 +93,7 @@ class _Source:
         self.place = 0
 
     def block(self) -> bytes:
-        """Return the next block, less where the tar ends."""
+        """Return the next block, shorter at the tar's end."""
         found = self._stream.read(BLOCK)
         self.place += len(found)
         return found
@@ -115,16 +119,18 @@ class _Source:
 def layer_members(
     stream: IO[bytes], origin: str, allowance: Allowance | None = None
 ) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield each member of a layer with its content, for a file, to be read before the next is taken.
+    """Yield each member of a layer with its content.
+
+    The content of a file must be read before the next member is taken.
 
     Args:
-        stream: the uncompressed tar; a file that can seek is read from its beginning.
-        origin: what the user knows it by.
-        allowance: of the image; the layer has one of its own without.
+        stream: the uncompressed tar; a seekable file is read from its beginning.
+        origin: the layer's name for the user.
+        allowance: of the image; without it the layer has one of its own.
 
     Raises:
         BuildError: it holds too much, or a sparse file.
-        tarfile.TarError: it is damaged, or readers of tar would disagree on what it holds.
+        tarfile.TarError: it is damaged, or readers of tar would disagree on its contents.
     """
     source, spent, count = _Source(stream), allowance or Allowance(), 0
     while (info := _next(source, origin)) is not None:
@@ -139,7 +145,10 @@ def layer_members(
 
 
 def _text_of(info: tarfile.TarInfo) -> int:
-    """Return the length of what is kept of a member, in memory for attributes."""
+    """Return the size of a member's kept text.
+
+    For attributes it is their size in memory.
+    """
     attributes = sum(
         _ATTRIBUTE + len(k) + len(v) for k, v in info.pax_headers.items() if k.startswith(_XATTR)
     )
@@ -147,7 +156,10 @@ def _text_of(info: tarfile.TarInfo) -> int:
 
 
 def _next(source: _Source, origin: str) -> tarfile.TarInfo | None:
-    """Return the next member, without its content; None at the end."""
+    """Return the next member without content, or None.
+
+    None means the end of the tar.
+    """
     extensions: dict[str, bytes] = {}
     while block := source.block():
         if len(block) < BLOCK:
@@ -180,7 +192,10 @@ def _check_end(source: _Source, extensions: dict[str, bytes]) -> None:
 
 
 def _check_global(header: Header, content: bytes, start: bool) -> None:
-    """Let through what `git archive` writes; engines ignore any other global header, or take it for a member."""
+    """Allow the global header of `git archive`, and refuse others.
+
+    Engines ignore any other global header, or take it for a member.
+    """
     if not start or header.name != b"pax_global_header" or set(parse_pax(content)) - {"comment"}:
         raise tarfile.ReadError("a global header describes members, which engines do not read")
 
@@ -225,7 +240,10 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
 
 
 def _check_meaning(name: str, pax: Pax, origin: str, *, is_folder: bool) -> None:
-    """Refuse names and attributes that stand for more than themselves, but whiteouts of files and opaque folders."""
+    """Refuse names and attributes with a special meaning.
+
+    Whiteouts of files and opaque directories are allowed.
+    """
     if ".wh." in name:
         parts = name.rstrip("/").split("/")
         last = len(parts) if is_folder else len(parts) - 1
@@ -250,7 +268,7 @@ def _check_meaning(name: str, pax: Pax, origin: str, *, is_folder: bool) -> None
 
 
 def _one_of(plain: bytes, key: str, kind: str, pax: Pax, extensions: dict[str, bytes]) -> str:
-    """Return a text that a header states, or one extension."""
+    """Return a text from a header, or from one extension."""
     if key in pax and kind in extensions:
         raise tarfile.ReadError(f"two headers state the {kind} of one member")
     text = pax[key] if key in pax else parse_text(extensions.get(kind, plain))
@@ -260,7 +278,10 @@ def _one_of(plain: bytes, key: str, kind: str, pax: Pax, extensions: dict[str, b
 
 
 def _kind(header: Header, name: str, *, renamed: bool) -> bytes:
-    """Return the type of a member, a folder where an old tar says so by a slash."""
+    """Return the type of a member.
+
+    An old tar marks a directory by a slash.
+    """
     slash = name.endswith("/")
     if header.kind == tarfile.AREGTYPE and renamed and (slash or header.name.endswith(b"/")):
         raise tarfile.ReadError(f"{name!r} is a file to some readers and a directory to others")

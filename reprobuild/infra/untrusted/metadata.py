@@ -1,4 +1,7 @@
-"""The metadata of a distribution: https://packaging.python.org/en/latest/specifications/core-metadata/."""
+"""The metadata of a distribution.
+
+https://packaging.python.org/en/latest/specifications/core-metadata/.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,13 @@ _END = re.compile(rb"\r?\n\r?\n")
 
 
 def read_metadata(text: bytes, origin: str) -> RawMetadata:
-    """Return the fields of a METADATA or PKG-INFO that are understood; nothing is validated.
+    """Return the known fields of a METADATA or PKG-INFO.
+
+    They are not validated.
 
     Args:
         text: the file.
-        origin: the distribution, as the user knows it.
+        origin: the distribution's name for the user.
 
     Raises:
         BuildError: it has too many kinds of fields.

@@ -1,4 +1,7 @@
-"""Names that stay in their folder on every system, and sizes that a disk can hold."""
+"""Checks of member names, and of unpacked sizes.
+
+Names must stay in their directory on every system, and sizes must fit a disk.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,19 @@ HOSTILE = (
     "the file is damaged or made to harm; get it from where it was published, or leave it out with `--drop`"
 )
 MOST_MEMBERS = 1_000_000
-# Real wheels and packages unpack to 2 to 20 times their size; small ones may hold much of the same.
+# Real wheels and packages unpack to 2 to 20 times their size; small ones may hold very repetitive data.
 RATIO = 200
 ALLOWANCE = 256 << 20
 
 
 def check_name(path: str, origin: str) -> None:
-    """Refuse a member name that would leave its folder, or that no Linux file system can hold.
+    """Refuse a name that leaves its directory, or is impossible.
+
+    An impossible name fits no Linux file system.
 
     Raises:
-        BuildError: the name is absolute, not in its shortest form, or is too long. A backslash is a character
-            like others: systemd has units named so.
+        BuildError: the name is absolute, not in its shortest form, or is too long. A backslash is an ordinary
+            character: systemd has units with it.
     """
     if len(path) > LONGEST_PATH // 4:  # shorter ones cannot be too long in bytes
         size = len(path.encode("utf-8", "surrogateescape"))
@@ -41,10 +46,13 @@ def check_name(path: str, origin: str) -> None:
 
 
 def check_path(path: str, origin: str) -> None:
-    """Refuse a member name as `check_name` does, and one that engines read as a deletion.
+    """Refuse a name by `check_name`, or a whiteout's name.
+
+    Engines read the latter as a deletion.
 
     Raises:
-        BuildError: see `check_name`; or it begins with the whiteout mark of the OCI image specification (`.wh.`).
+        BuildError: see `check_name`; or it begins with the whiteout mark of the OCI image specification
+            (`.wh.`).
     """
     check_name(path, origin)
     if _WHITEOUT.search(path):
@@ -52,7 +60,9 @@ def check_path(path: str, origin: str) -> None:
 
 
 def check_target(target: str, path: str, origin: str) -> None:
-    """Refuse the text of a symbolic link that no Linux file system can hold; where it leads is not asked.
+    """Refuse the text of an impossible symbolic link.
+
+    No Linux file system can hold such a text; its target does not matter.
 
     Raises:
         BuildError: it is empty, too long, or holds a NUL.
@@ -62,7 +72,10 @@ def check_target(target: str, path: str, origin: str) -> None:
 
 
 def most_bytes(packed: int) -> int:
-    """Return how many bytes an archive of `packed` bytes may unpack to."""
+    """Return the byte limit of an unpacked archive.
+
+    `packed` is the number of bytes of the archive.
+    """
     return ALLOWANCE + RATIO * packed
 
 
@@ -70,7 +83,7 @@ def check_total(total: int, packed: int, origin: str) -> None:
     """Refuse an archive that unpacks to more than `most_bytes`.
 
     Raises:
-        BuildError: it is a bomb.
+        BuildError: it is a decompression bomb.
     """
     if total > most_bytes(packed):
         raise BuildError(

@@ -1,4 +1,7 @@
-"""Files of others, opened without waiting: what stands there may be a pipe, a device, a link out, or anything."""
+"""Untrusted paths of files, opened without blocking.
+
+The path may be a pipe, a device, a link to another place, or anything else.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
-    """Return a plain file, open, and its size.
+    """Return an open regular file, and its size.
 
     Args:
-        path: where it stands.
-        links: whether a link may lead to it.
+        path: its path.
+        links: whether it may be reached by a link.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: it cannot be read, or is not a regular file.
     """
     try:
         number = os.open(path, _READ if links else _READ | os.O_NOFOLLOW)
@@ -30,14 +33,16 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
 
 
 def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:
-    """Return a plain file below a directory, open, and its size; no step from the directory to it may be a link.
+    """Return an open regular file below a directory.
+
+    Its size is returned, too. No step from the directory to it may be a link.
 
     Args:
-        top: the directory, to which links may lead.
+        top: the directory, which links may reach.
         path: relative.
 
     Raises:
-        OSError: as `open_plain` does; or the path is none below the directory.
+        OSError: as `open_plain` does; or the path is not below the directory.
     """
     *above, last = steps = path.split("/")
     if not {"", ".", ".."}.isdisjoint(steps) or "\0" in path:
@@ -58,7 +63,10 @@ def _no_path() -> OSError:
 
 
 def _checked(number: int) -> tuple[IO[bytes], int]:
-    """Return the plain file of a descriptor, and its size; a descriptor of anything else is closed."""
+    """Return the regular file of a descriptor, and its size.
+
+    A descriptor of anything else is closed.
+    """
     found = os.fstat(number)
     if stat.S_ISREG(found.st_mode):
         return os.fdopen(number, "rb"), found.st_size
@@ -69,20 +77,20 @@ def _checked(number: int) -> tuple[IO[bytes], int]:
 
 
 def read_plain(path: Path, largest: int) -> bytes:
-    """Return the content of a plain file, to which links may lead.
+    """Return the content of a regular file, following links.
 
     Args:
-        path: where it stands; what never ends (a device, a pipe) is not read.
-        largest: how many bytes it may have.
+        path: its path; endless files (a device, a pipe) are not read.
+        largest: the maximum number of bytes.
 
     Raises:
-        OSError: it cannot be read, is no plain file, or has more bytes.
+        OSError: it cannot be read, is not a regular file, or has more bytes.
     """
     stream, size = open_plain(path, links=True)
     with stream:
         data = stream.read(min(size, largest) + 1)
         while len(data) > size and len(data) <= largest and (more := stream.read(_PIECE)):
-            data += more  # it grew, or is a file of /proc, which has no size
+            data += more  # it grew, or is a file of /proc without a size
     if len(data) > largest:
         bound = f"{largest >> 20} MB" if largest >= 1 << 20 else f"{largest} bytes"
         raise OSError(errno.EFBIG, f"it has more than {bound}")
@@ -90,7 +98,10 @@ def read_plain(path: Path, largest: int) -> bytes:
 
 
 def holds(path: Path, content: bytes) -> bool:
-    """Tell whether a plain file has this content; one of another size is not read, and no link is followed."""
+    """Return whether a regular file has this content.
+
+    A file of another size is not read, and no link is followed.
+    """
     try:
         stream, size = open_plain(path, links=False)
     except OSError:
@@ -100,12 +111,13 @@ def holds(path: Path, content: bytes) -> bool:
 
 
 def is_unlinked(top: Path, path: str) -> bool:
-    """Tell whether nothing on the way to a path below a folder is a link, its last step among them.
+    """Return whether a path below a directory has no links.
 
-    What is not there is no link. The answer holds while nobody else writes there: ask when the sandbox has ended.
+    Its last step counts, too; a missing file is not a link. The answer is valid as long as no other process
+    writes there: call it after the end of the sandbox.
 
     Args:
-        top: a folder that programs of others could write to, but not replace.
+        top: a directory that untrusted programs could write to, but not replace.
         path: relative; one with `..`, or with an empty step, is never right.
     """
     place = top
@@ -117,9 +129,9 @@ def is_unlinked(top: Path, path: str) -> bool:
 
 
 def real_place(top: Path, path: str) -> Path | None:
-    """Return where a path below a folder leads when its links are followed, None where that is not below the folder.
+    """Return a path after following links, or None.
 
-    What is not there yet has a place, too. Args: see `is_unlinked`.
+    None means that it is not below the directory. A missing file has a path, too. Args: see `is_unlinked`.
     """
     if path.startswith("/") or ".." in path.split("/"):
         return None

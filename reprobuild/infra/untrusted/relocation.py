@@ -1,4 +1,7 @@
-"""An interpreter that was built for one folder and stands in another: what names the old one, and its new form."""
+"""An interpreter moved from its original prefix to another.
+
+The module finds the texts that name the old prefix, and converts them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import re
 from reprobuild.infra.untrusted.elf import SearchPath
 from reprobuild.infra.untrusted.elf_search import with_search_path
 
-_OF_ITSELF = (b"$ORIGIN", b"${ORIGIN}")  # ld.so(8): the folder of the file
-# What `sysconfig` and pkg-config may have around a path, or the option of a compiler before it.
+_OF_ITSELF = (b"$ORIGIN", b"${ORIGIN}")  # ld.so(8): the directory of the file
+# The characters around a path in `sysconfig` and pkg-config, or the option of a compiler before it.
 _BEFORE = r"(?:(?<![\w./-])|(?<=-[IL]))"
 _AFTER = r"(?![\w.-])"
 _PREFIX = re.compile(
@@ -17,33 +20,42 @@ _PREFIX = re.compile(
 
 
 def built_for(sysconfig: str) -> str:
-    """Return the prefix that a module of `sysconfig` names; empty where it names none that can be told in a text."""
+    """Return the prefix in a module of `sysconfig`, or "".
+
+    It is empty if no prefix can be identified in the text.
+    """
     found = _PREFIX.search(sysconfig)
     return found[1] if found else ""
 
 
 def moved_text(text: str, old: str, new: str) -> str:
-    """Return a text with one folder in the place of another; names that only begin alike stay."""
+    """Return a text with one directory replaced by another.
+
+    Names that only share its beginning stay.
+    """
     return re.sub(_BEFORE + re.escape(old) + _AFTER, lambda _: new, text)
 
 
 def moved_search_path(text: bytes, old: str, new: str) -> bytes | None:
-    """Return a search path of the loader with one folder in the place of another, at the length that it had.
+    """Return a loader search path with one directory replaced.
 
-    NULs fill the rest, so that nothing else in the file moves. None where the new path has no room.
+    It keeps its length: NULs fill the rest, so that no other byte of the file moves. None means that the new
+    path does not fit.
     """
     moved = _moved(text, old, new)
     return moved.ljust(len(text), b"\0") if len(moved) <= len(text) else None
 
 
 def moved_program(data: bytes, search: SearchPath | None, old: str, new: str) -> bytes | None:
-    """Return a program that finds the libraries of its own installation in another folder; None where it cannot.
+    """Return a program that finds its libraries elsewhere, or None.
+
+    The libraries are those of its own installation, in another directory.
 
     Args:
-        data: the whole file.
-        search: where it has the loader look.
-        old: the prefix that it was built for; empty where that is not known.
-        new: the one that it is moved to.
+        data: the complete file.
+        search: its search path, if any.
+        old: its original prefix; empty if unknown.
+        new: its new prefix.
     """
     text = search.text if search else b""
     if any(mark in text for mark in _OF_ITSELF):

@@ -1,7 +1,7 @@
-"""Archives of sources: sdists, and archives of whole repositories, read before anything of them is unpacked.
+"""Source archives: sdists and complete repositories, read without unpacking.
 
-https://packaging.python.org/en/latest/specifications/source-distribution-format/ has one form, `NAME-VERSION.tar.gz`;
-older ones may be any of these.
+https://packaging.python.org/en/latest/specifications/source-distribution-format/ has one form,
+`NAME-VERSION.tar.gz`; older ones may be any of these.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _UNREADABLE = (*tars.UNREADABLE, *zips.UNREADABLE, zlib.error, LZMAError, OSErro
 
 
 class SdistMember(Struct, frozen=True, kw_only=True):
-    """One file or link of an archive, by its path below the only folder at the archive's top.
+    """A file or link of an archive.
 
-    `open` may be called before the next member is asked for, and its stream read until then; of a link `target` is
-    what it says.
+    `path` is below the only directory at the archive's top. `open` may be called before the next member is
+    taken, and its stream read until then; for a link `target` is its text.
     """
 
     path: str
@@ -42,16 +42,16 @@ class SdistMember(Struct, frozen=True, kw_only=True):
 
 
 def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[SdistMember]:
-    """Give every file and symbolic link of an archive of sources.
+    """Yield every file and symbolic link of a source archive.
 
     Args:
         path: the archive, under any name.
-        filename: its own name, which tells what it is.
-        subdirectory: the project's folder below the archive's only folder; what is elsewhere is left out.
+        filename: its own name, which determines its format.
+        subdirectory: the project's directory below the archive's only directory; other files are left out.
 
     Raises:
-        BuildError: it is of no known kind or damaged; it holds unsafe paths, other things than files, folders and
-            links, more than one folder at its top, or unpacks to too much.
+        BuildError: it is of an unknown kind or damaged; it holds unsafe paths, other members than files,
+            directories and links, more than one directory at its top, or unpacks to too much.
     """
     mode = next((mode for ending, mode in _MODES.items() if filename.lower().endswith(ending)), None)
     if mode is None:

@@ -1,7 +1,8 @@
-r"""String types of documents that other people hand over, each with its grammar.
+r"""String types of untrusted documents, each with its grammar.
 
-A document model has no plain `str`: each field names one of these types, and msgspec checks the grammar while it reads.
-`tests/guard/test_strings.py` walks the models. The patterns end in `\Z`, because `$` also matches before a line break.
+A document model has no plain `str`: each field names one of these types, and msgspec checks the grammar while
+it reads. `tests/guard/test_strings.py` walks the models. The patterns end in `\Z`, because `$` also matches
+before a line break.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _NAME, _PATH = 255, 4095
 _LINE, _TEXT = 1 << 16, 1 << 20
 # One component of a path: neither `.` nor `..`, no backslash, no control character, no line separator.
 _COMPONENT = r"(?!\.{1,2}(?:/|\Z))[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]+"
-# Inside of an image a backslash is a character like others: systemd has units named so.
+# Inside an image a backslash is an ordinary character: systemd has units with it.
 _LINUX_COMPONENT = _COMPONENT.replace(r"\\", "")
 _LINE_OF = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
 
@@ -261,7 +262,7 @@ Epoch: TypeAlias = Annotated[int, Meta(ge=0, le=253402300799)]
 
 
 def is_valid(value: object, kind: Any) -> bool:
-    """Tell whether a value is one of a type of this module.
+    """Return whether a value is valid for a type here.
 
     Args:
         value: any value.

@@ -1,4 +1,7 @@
-"""Headers of tar: the block of 512 bytes, and pax records; a value that readers read differently is refused."""
+"""Headers of tar: blocks of 512 bytes, and pax records.
+
+A value that readers read differently is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from msgspec import Struct
 
 BLOCK = tarfile.BLOCKSIZE
 _POSIX, _GNU, _STAR = b"ustar\0", b"ustar  \0", b"tar\0"
-# Some readers take what follows leading zeros for the number, and others do not.
+# Some readers take the text after leading zeros as the number, and others do not.
 _OCTAL = re.compile(rb" *([0-7]+) *(?:\0.*)?|[ \0]*", re.DOTALL)
 _CHECKSUM = slice(148, 156)
 _PREFIX = slice(345, 500)
@@ -24,7 +27,7 @@ _TIMES = ("atime", "ctime", "mtime")
 
 
 class Header(Struct, frozen=True, gc=False):
-    """What a block says by itself."""
+    """The fields of one header block."""
 
     name: bytes
     kind: bytes
@@ -40,13 +43,13 @@ class Header(Struct, frozen=True, gc=False):
 
 
 class Pax(dict[str, str]):
-    """Records of a pax header."""
+    """The records of a pax header."""
 
     def number(self, key: str, plain: int) -> int:
-        """Return a number that is stated here, else `plain`.
+        """Return a stated number, else `plain`.
 
         Raises:
-            tarfile.ReadError: it is no number that all readers take.
+            tarfile.ReadError: it is not a number for all readers.
         """
         text = self.get(key)
         if text is None:
@@ -61,7 +64,7 @@ class Pax(dict[str, str]):
         """Return the time of the content, else `plain`.
 
         Raises:
-            tarfile.ReadError: a time is none that all readers take.
+            tarfile.ReadError: a time is not valid for all readers.
         """
         for key in _TIMES:
             text = self.get(key)
@@ -71,7 +74,7 @@ class Pax(dict[str, str]):
 
 
 def parse_header(block: bytes) -> Header:
-    """Read a block.
+    """Return the header in a block.
 
     Raises:
         tarfile.ReadError: it is damaged, or readers would disagree.
@@ -125,7 +128,7 @@ def _count(field: bytes, what: str) -> int:
 
 
 def parse_pax(content: bytes) -> Pax:
-    """Read the records of a pax header.
+    """Return the records of a pax header.
 
     Raises:
         tarfile.ReadError: a record is damaged, or readers would disagree.
@@ -152,5 +155,8 @@ def parse_pax(content: bytes) -> Pax:
 
 
 def parse_text(field: bytes) -> str:
-    """Return a text that ends at a NUL; bytes that are not UTF-8 become surrogates."""
+    """Return the text of a field, up to a NUL.
+
+    Bytes that are not UTF-8 become surrogates.
+    """
     return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")

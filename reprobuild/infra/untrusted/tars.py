@@ -1,8 +1,8 @@
-"""Tar archives of others, member by member, in bounded time and memory.
+"""Untrusted tar archives, read in bounded time and memory.
 
 `tarfile` ends silently at a damaged header, reads extension headers of any size into memory, follows negative
-sizes backwards, takes years to skip what is not there, and recurses for each extension header; none of it happens
-here.
+sizes backwards, takes years to skip missing data, and recurses for each extension header. This module
+prevents all of that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO, cast
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS, check_total
 
-# What reading a damaged tar can raise, from tarfile and the decompressors below it.
+# Errors of a damaged tar, from tarfile and the decompressors below it.
 UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionError, EOFError)
 
 # Two longest paths and the longest extended attribute.
@@ -29,7 +29,7 @@ _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 
 
 class _Again:
-    """A file whose last piece can be read once more."""
+    """A file whose last piece can be read again."""
 
     def __init__(self, piece: bytes, stream: IO[bytes]) -> None:
         self._piece = piece
@@ -44,7 +44,10 @@ class _Again:
 
 
 class CarefulInfo(tarfile.TarInfo):
-    """A member's header that refuses to be misread. For `tarinfo=` of `tarfile.open`."""
+    """A member's header that is never misread silently.
+
+    It is for `tarinfo=` of `tarfile.open`.
+    """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> CarefulInfo:
@@ -53,13 +56,14 @@ class CarefulInfo(tarfile.TarInfo):
 
     @classmethod
     def _frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str, **more: bool) -> CarefulInfo:
-        # What reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in its deb12u6.
+        # The method that reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in
+        # its deb12u6.
         with _aloud(buf):
             info: CarefulInfo = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
             return info
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        # The entry point for subclasses, as a comment in tarfile.py names it.
+        # The entry point for subclasses, according to a comment in tarfile.py.
         if self.size < 0:
             raise tarfile.ReadError("a member has a negative size")
         if self.type in _EXTENSIONS and self.size > LONGEST_HEADER:
@@ -84,7 +88,10 @@ class CarefulInfo(tarfile.TarInfo):
 
 @contextlib.contextmanager
 def _aloud(buf: bytes | bytearray) -> Iterator[None]:
-    """Let an empty block, and nothing at all, end an archive; all else would end it as silently."""
+    """Raise an error for a header that would end silently.
+
+    An empty block, and the end of the file, still end an archive.
+    """
     try:
         yield
     except tarfile.HeaderError as err:
@@ -94,7 +101,10 @@ def _aloud(buf: bytes | bytearray) -> Iterator[None]:
 
 
 def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
-    """Open a tar that is read once, from its beginning; names that are not UTF-8 keep their bytes."""
+    """Open a tar for one reading from its beginning.
+
+    Names that are not UTF-8 keep their bytes.
+    """
     tar: tarfile.TarFile = tarfile.open(  # type: ignore[call-overload]  # noqa: SIM115  # the mode is a variable; the caller closes it
         fileobj=stream, mode=mode, tarinfo=CarefulInfo, encoding="utf-8", errors="surrogateescape"
     )
@@ -102,12 +112,14 @@ def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
 
 
 def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a tar that was opened with `CarefulInfo`; their names are not checked here.
+    """Yield the members of a tar opened with `CarefulInfo`.
+
+    Their names are not checked here.
 
     Args:
         tar: an open tar.
-        origin: what the user knows it by.
-        packed: bytes of the compressed archive, where there is one: a bound for what it unpacks to.
+        origin: the tar's name for the user.
+        packed: bytes of the compressed archive, if there is one: a bound for the unpacked size.
 
     Raises:
         BuildError: it has too many members, unpacks to too much, or holds a sparse file.
@@ -132,7 +144,10 @@ def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> 
 
 
 def _skip(tar: tarfile.TarFile) -> None:
-    """Read to the next header. `tarfile` does so in as many steps as the size says, where nothing is left, too."""
+    """Read to the next header, and detect a missing rest.
+
+    `tarfile` would take as many steps as the size requires, even after the end.
+    """
     stream = tar.fileobj
     if hasattr(stream, "seekable"):  # a file: it seeks, and finds the end
         return

@@ -1,4 +1,7 @@
-"""Names of wheel files. A name of 200 letters can stand for 40,000 tags, so tags are counted before they are made."""
+"""Names of wheel files, with a bound on their tags.
+
+A name of 200 letters can stand for 40,000 tags, so tags are counted before they are made.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,18 @@ _PLAIN = "py3-none-any"
 
 
 def read_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag]:
-    """Return the project, the version and the build of a wheel, without making its tags.
+    """Return project, version and build of a wheel's name.
+
+    Its tags are not made.
 
     Raises:
-        InvalidWheelFilename: it is no name of a wheel, or stands for more than `MOST_TAGS` tags.
+        InvalidWheelFilename: it is not a wheel's name, or stands for more than `MOST_TAGS` tags.
     """
     if len(filename) > LONGEST_NAME:
         raise InvalidWheelFilename(f"Invalid wheel filename (too long): {filename[:60]!r}...")
     head, *tags = filename.removesuffix(".whl").rsplit("-", 3)
     if not filename.endswith(".whl") or len(tags) < 3:
-        return _parse(filename)[:3]  # which raises
+        return _parse(filename)[:3]  # it raises
     try:
         read = _parse(f"{head}-{_PLAIN}.whl")[:3]
     except InvalidWheelFilename as err:
@@ -36,7 +41,7 @@ def read_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTa
 
 
 def parse_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
-    """Return the project, the version, the build and the tags of a wheel.
+    """Return project, version, build and tags of a wheel's name.
 
     Raises:
         InvalidWheelFilename: see `read_wheel_filename`.
@@ -46,7 +51,10 @@ def parse_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildT
 
 
 def _check_tags(tags: list[list[str]], filename: str) -> None:
-    """Refuse the parts of a compressed tag set that packaging refuses, and too many of them."""
+    """Refuse invalid tag parts, and too many of them.
+
+    The rules for parts of a compressed tag set are packaging's.
+    """
     empty = any("" in parts for parts in tags)
     if empty or not all(interpreter.isidentifier() for interpreter in tags[0]):
         raise InvalidWheelFilename(f"Invalid wheel filename (invalid tag component): {filename!r}")

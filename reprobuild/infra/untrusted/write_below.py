@@ -1,7 +1,8 @@
-"""Files below a directory, written by names of others: no name and no link leads out of the directory.
+"""Untrusted names of files, written safely below a directory.
 
-Each directory on the way is opened from the one above it, and never through a link (openat(2), O_NOFOLLOW). What
-stands at a name already is never written through: it may be a link, or another name of a file of the store.
+No name and no link leads out of the directory. Each directory on the way is opened from its parent, and never
+through a link (openat(2), O_NOFOLLOW). An existing file is never written through: it may be a link, or
+another name of a file of the store.
 """
 
 from __future__ import annotations
@@ -21,21 +22,24 @@ from reprobuild.infra.untrusted.names import HOSTILE, check_name
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-# The kernel's words for a link or a file where a directory is asked for.
+# The kernel's errors for a link or a file in place of a directory.
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
 
 @contextlib.contextmanager
 def directory_of(top: Path, name: str, mode: int | None = None) -> Iterator[tuple[int, str]]:
-    """Give the directory of a name below `top`, as a descriptor, and the last component of the name.
+    """Yield a name's directory below `top`, and last component.
+
+    The directory is an open descriptor.
 
     Args:
-        top: a directory that is there.
+        top: an existing directory.
         name: a relative path; missing directories on its way are made.
         mode: of the directories that are made, whatever the umask; else the umask decides.
 
     Raises:
-        BuildError: the name is absolute, has `..`, `.` or an empty component, or a link or a file is on its way.
+        BuildError: the name is absolute, has `..`, `.` or an empty component, or a link or a file is on its
+            way.
     """
     check_name(name, str(top))
     *above, last = name.split("/")
@@ -61,7 +65,7 @@ def open_below(top: Path, name: str, *, replace: bool = False, mode: int | None 
 
     Raises:
         BuildError: as `directory_of` does.
-        FileExistsError: something is there already.
+        FileExistsError: the name exists already.
     """
     with directory_of(top, name, mode) as (number, last):
         if replace:
@@ -71,13 +75,18 @@ def open_below(top: Path, name: str, *, replace: bool = False, mode: int | None 
 
 
 def write_below(top: Path, name: str, content: bytes, *, replace: bool = False) -> None:
-    """Write a new file below a directory; arguments and errors are those of `open_below`."""
+    """Write a new file below a directory.
+
+    Arguments and errors are those of `open_below`.
+    """
     with open_below(top, name, replace=replace) as stream:
         stream.write(content)
 
 
 def link_below(source: Path, top: Path, name: str) -> None:
-    """Give a file a second name below a directory, or copy it with its mode where that cannot be.
+    """Link or copy a file below a directory.
+
+    A copy has the mode of the file.
 
     Args:
         source: the file.
@@ -86,7 +95,7 @@ def link_below(source: Path, top: Path, name: str) -> None:
 
     Raises:
         BuildError: as `directory_of` does.
-        FileExistsError: something is there already.
+        FileExistsError: the name exists already.
     """
     with directory_of(top, name) as (number, last):
         try:
@@ -103,17 +112,19 @@ def link_below(source: Path, top: Path, name: str) -> None:
 
 
 def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> None:
-    """Move a file to a name below a directory, also from another file system; a former one of that name goes.
+    """Move a file below a directory, replacing a former one.
+
+    It may come from another file system.
 
     Args:
         source: the name of the file in its directory.
         top: as in `directory_of`.
         name: as in `directory_of`.
         above: the descriptor of the file's directory.
-        file: the descriptor of the file; another that took its place meanwhile is not moved.
+        file: the descriptor of the file; a file that replaced it meanwhile is not moved.
 
     Raises:
-        BuildError: as `directory_of` does, or another file took its place.
+        BuildError: as `directory_of` does, or another file replaced it.
     """
     with directory_of(top, name) as (number, last):
         try:
@@ -132,13 +143,18 @@ def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> N
 
 
 def make_below(top: Path, name: str, *, mode: int | None = None) -> None:
-    """Make a directory below another one, if it is not there yet; arguments and errors are those of `directory_of`."""
+    """Make a directory below another one, if it is missing.
+
+    Arguments and errors are those of `directory_of`.
+    """
     with directory_of(top, name, mode) as (number, last):
         os.close(_enter(number, last, name, mode))
 
 
 def touch_below(top: Path, name: str, *, mode: int) -> None:
-    """Make an empty file below a directory, unless one is there, and give it a mode.
+    """Make a file below a directory, and set its mode.
+
+    A missing file is made empty; an existing one keeps its content.
 
     Args:
         top: as in `directory_of`.
@@ -162,24 +178,29 @@ def touch_below(top: Path, name: str, *, mode: int) -> None:
 
 
 def symlink_below(text: str, top: Path, name: str, *, mode: int | None = None) -> None:
-    """Make a symbolic link below a directory; its text is not followed here.
+    """Make a symbolic link below a directory.
+
+    Its text is not followed here.
 
     Args:
-        text: what the link says.
+        text: the text of the link.
         top: as in `directory_of`.
         name: as in `directory_of`.
         mode: of directories, as in `directory_of`.
 
     Raises:
         BuildError: as `directory_of` does.
-        FileExistsError: something is there already.
+        FileExistsError: the name exists already.
     """
     with directory_of(top, name, mode) as (number, last):
         os.symlink(text, last, dir_fd=number)
 
 
 def _enter(number: int, step: str, name: str, mode: int | None) -> int:
-    """Return the descriptor of a directory in an open one; it is made where it is missing."""
+    """Return the descriptor of a directory in an open one.
+
+    A missing directory is made.
+    """
     with contextlib.suppress(FileExistsError):
         os.mkdir(step, dir_fd=number)
         if mode is not None:

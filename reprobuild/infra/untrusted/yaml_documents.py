@@ -1,8 +1,8 @@
-"""YAML of others, in bounded time and memory.
+"""Untrusted YAML, read in bounded time and memory.
 
-An alias repeats what its anchor holds, so some hundred bytes stand for billions of items
-(https://en.wikipedia.org/wiki/Billion_laughs_attack). An explicit tag makes PyYAML's constructors fail in ways of
-their own.
+An alias repeats the contents of its anchor, so some hundred bytes stand for billions of items
+(https://en.wikipedia.org/wiki/Billion_laughs_attack). An explicit tag makes PyYAML's constructors fail in
+ways of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEEPEST = 32
 _LONGEST_NUMBER = 400  # PyYAML reads `1:1:1` as a number of base 60, in quadratic time
 _HALF = re.compile(
     "[\ud800-\udfff]"
-)  # an escape can name a surrogate, which no text that is written can hold
+)  # an escape can name a surrogate, which no encoded text can ever contain
 _REFUSALS = (
     yaml.YAMLError,
     ValueError,
@@ -32,11 +32,14 @@ _REFUSALS = (
 
 
 class StrictLoader(yaml.SafeLoader):
-    """A loader that refuses aliases, explicit tags, deep nesting, too many nodes, and a key that stands twice."""
+    """A loader that refuses risky YAML.
+
+    It refuses aliases, explicit tags, deep nesting, too many nodes, and repeated keys.
+    """
 
     deepest = DEEPEST
     tags = False
-    repeats = False  # whether a key may stand twice
+    repeats = False  # whether a key may be repeated
     nodes = 0
     depth = 0
 
@@ -56,7 +59,7 @@ class StrictLoader(yaml.SafeLoader):
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         seen: set[str] = set()
         for key in () if self.repeats else keys:
-            # PyYAML takes the last one without a word; in YAML 1.2.2 (3.2.1.1) all keys differ.
+            # PyYAML silently takes the last one; in YAML 1.2.2 (3.2.1.1) all keys differ.
             if key.value in seen:
                 raise yaml.composer.ComposerError(None, None, f"a second {key.value[:60]!r}", key.start_mark)
             seen.add(key.value)
@@ -69,7 +72,7 @@ class StrictLoader(yaml.SafeLoader):
         return float(super().construct_yaml_float(_short(node)))
 
     def refusal(self, event: Any) -> str:
-        """Return why the node that an event begins is refused, empty where it is not."""
+        """Return why an event's node is refused, or ""."""
         if isinstance(event, yaml.AliasEvent):
             return "an alias"
         if not self.tags and getattr(event, "tag", None) not in (None, "!"):
@@ -85,7 +88,10 @@ class StrictLoader(yaml.SafeLoader):
 
 
 class BoundedLoader(StrictLoader):
-    """A loader for the user's own files, with aliases within the bound, and with keys that stand twice."""
+    """A loader for the user's own files.
+
+    It allows aliases within the bound, and repeated keys.
+    """
 
     repeats = True
 
@@ -114,21 +120,21 @@ def _short(node: yaml.ScalarNode) -> yaml.ScalarNode:
     return node
 
 
-for _kind in ("int", "float"):  # the table of constructors holds functions, and no names of methods
+for _kind in ("int", "float"):  # the table of constructors holds functions, and not names of methods
     StrictLoader.add_constructor(
         f"tag:yaml.org,2002:{_kind}", getattr(StrictLoader, f"construct_yaml_{_kind}")
     )
 
 
 def load_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
-    """Return what a document holds.
+    """Return the value of a YAML document.
 
     Args:
-        text: the document; its size is the caller's to bound.
-        loader: what it may use: see the two classes.
+        text: the document; the caller bounds its size.
+        loader: its permitted features: see the two classes.
 
     Raises:
-        ValueError: it is not YAML, or uses what the loader refuses; the message names the place.
+        ValueError: it is not YAML, or the loader refuses it; the message names the position.
     """
     try:
         return yaml.load(text, Loader=loader)  # noqa: S506  # a SafeLoader, see above

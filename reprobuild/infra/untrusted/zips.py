@@ -1,4 +1,7 @@
-"""Zip archives of others: what their two descriptions of each member say must agree, before a byte is used."""
+"""Untrusted zip archives, checked before a byte is used.
+
+The two descriptions of each member must agree.
+"""
 
 from __future__ import annotations
 
@@ -16,41 +19,42 @@ from typing import IO
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS, check_path, check_total
 
-# What reading a damaged zip file can raise, from zipfile and zlib.
+# Errors of a damaged zip file, from zipfile and zlib.
 UNREADABLE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, TypeError, ValueError, OverflowError,
     NotImplementedError, RuntimeError,
 )  # fmt: skip
-# The longest text of a wheel (RECORD, a script) that is taken into memory; torch's RECORD has 1 MB.
+# The longest text of a wheel (RECORD, a script) that is read into memory; torch's RECORD has 1 MB.
 LONGEST_TEXT = 32 << 20
 
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 _DRIVE = re.compile("[A-Za-z]:")
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
-_DESCRIPTOR = 0x8  # sizes and CRC stand behind the content, not in the local header
+_DESCRIPTOR = 0x8  # sizes and CRC are after the content, not in the local header
 _UTF8 = 0x800
 _UNICODE_PATH = 0x7075  # an extra field that gives some readers another name
 _LOCAL = struct.Struct("<4s5H3L2H")
-_PIECE = 512  # of the archive, in which a local header mostly ends
-_WIDE = 0xFFFFFFFF  # the size stands in the extra field of zip64
+_PIECE = 512  # of the archive, enough for most local headers
+_WIDE = 0xFFFFFFFF  # the size is in the extra field of zip64
 
 Members = dict[str, zipfile.ZipInfo]
 
 
 @contextlib.contextmanager
 def open_zip(path: Path, origin: str) -> Iterator[tuple[zipfile.ZipFile, Members]]:
-    """Give an archive and its files by name; directories create nothing and are left out.
+    """Yield an archive and its files by name.
 
-    Format: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+    Directories create no files and are left out. Format:
+    https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 
     Args:
         path: the file, under any name.
-        origin: what the user knows it by.
+        origin: the archive's name for the user.
 
     Raises:
-        BuildError: it is no zip; a name is unsafe or there twice; a member is encrypted, a link, sets an owner's
-            rights or is packed in an uncommon way; members overlap; or the local header of one says
-            something else than the central directory.
+        BuildError: it is not a zip; a name is unsafe or repeated; a member is encrypted, a link, sets an
+            owner's rights or is compressed in an uncommon way; members overlap; or a local header differs
+            from the central directory.
     """
     try:
         archive = zipfile.ZipFile(path)
@@ -70,7 +74,7 @@ def open_zip(path: Path, origin: str) -> Iterator[tuple[zipfile.ZipFile, Members
 
 
 def read_text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, origin: str) -> bytes:
-    """Return the content of a member that is meant to be small.
+    """Return the content of a small member.
 
     Raises:
         BuildError: it is longer than `LONGEST_TEXT`.
@@ -90,7 +94,7 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
         raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
     for info in infos:
         name = info.filename
-        # Where a backslash separates folders, such a name leads elsewhere.
+        # On a system with backslashes as separators, such a name leads to another place.
         if _CONTROL.search(info.orig_filename) or _DRIVE.match(name) or "\\" in name:
             raise BuildError(f"{origin} holds the unsafe path {info.orig_filename!r}", hint=HOSTILE)
         check_path(name.removesuffix("/"), origin)
@@ -129,7 +133,7 @@ def _check_kind(info: zipfile.ZipInfo, origin: str) -> None:
 
 
 def _check_places(archive: zipfile.ZipFile, stream: IO[bytes], origin: str) -> None:
-    """Compare the local header of each member with the directory, and see that no two share bytes."""
+    """Compare local headers with the directory, and refuse overlaps."""
     end, number = 0, stream.fileno()
     for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
         if info.header_offset < end:
@@ -165,7 +169,10 @@ def _disagree(info: zipfile.ZipInfo, origin: str) -> BuildError:
 
 
 def _extra(field: bytes) -> dict[int, bytes]:
-    """Return the parts of an extra field by their kind; what is cut off is left out."""
+    """Return the parts of an extra field by their kind.
+
+    An incomplete part is left out.
+    """
     found: dict[int, bytes] = {}
     while len(field) >= 4:
         kind, size = struct.unpack_from("<2H", field)

@@ -1,4 +1,7 @@
-"""Why an image that was made again from its lock is another one, in words; what is not known is said as such."""
+"""Reasons for a rebuilt image to differ.
+
+Unknown reasons are reported as unknown.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ _RUNTIME = "runtime package"
 def reasons(
     differing: Sequence[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
 ) -> tuple[str, ...]:
-    """Return what explains the digests that differ, none where none does.
+    """Return reasons for the digests that differ, if known.
 
     Args:
         differing: names of digests: "tree", "config", "manifest", "sif", "sqsh".
-        inputs: what both locks say differently.
-        recipe: files of the recipe that are written differently.
-        unread: why the two images could not be compared file by file, empty where they were.
+        inputs: the differences of the two locks.
+        recipe: files of the recipe that differ.
+        unread: why the two images could not be compared file by file; empty if they were compared.
     """
     return tuple(_reasons(set(differing), inputs, recipe, unread))
 

@@ -1,4 +1,4 @@
-"""Whether the bytes of an output directory are those that its digests state."""
+"""Comparison of an output directory's bytes with its stated digests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from reprobuild.infra.untrusted.regular_files import open_plain
 
 
 class Integrity(Struct, frozen=True, kw_only=True):
-    """What reading an output directory showed.
+    """The result of reading an output directory.
 
-    `damage` has the reason by the name of each digest whose bytes are others, `absent` the names of the digests of
-    which there are no bytes.
+    `damage` has the reason by the name of each digest that does not match its bytes, `absent` the names of the digests
+    without bytes.
     """
 
     damage: dict[str, str]
@@ -27,13 +27,13 @@ class Integrity(Struct, frozen=True, kw_only=True):
 
 
 def read_integrity(out: Path, image: Image) -> Integrity:
-    """Hash the layout and the single files of an output directory, as streams.
+    """Hash an output directory's layout and single files, as streams.
 
-    A layer that is damaged counts against the tree: no other digest of an image states more than the name of a layer.
+    A damaged layer counts against the tree: the other digests of an image cover only the name of a layer.
 
     Args:
         out: the directory.
-        image: what its image.json states.
+        image: the record in its image.json.
 
     Raises:
         BuildError: index, manifest or configuration are damaged; see `layout.read_layout`.
@@ -64,7 +64,10 @@ def _of_layout(folder: Path, image: Image) -> Iterator[tuple[str, str]]:
 
 
 def _of_file(path: Path, name: str, stated: str) -> dict[str, str]:
-    """Return {name: reason} where a file cannot be read or has another sha256; else nothing."""
+    """Return {name: reason} if a file does not match its sha256.
+
+    The result is empty if it does match.
+    """
     digest = hashlib.sha256()
     try:
         stream, _ = open_plain(path, links=True)

@@ -1,4 +1,7 @@
-"""rebuild: the image of a folder of results is made again from its lock, and compared with what the folder says."""
+"""The command `rebuild`: make an image again and compare it.
+
+The image of an output directory is made again from its lock and compared with the digests stated there.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +35,18 @@ from reprobuild.store.roots import keeping
 from reprobuild.store.salvage import take_context
 
 Level = Literal["tree", "config", "manifest", "all"]
-# From where on two images count as equal: what programs see, also the configuration, the packing, the single files.
+# Levels at which two images count as equal: the tree for programs, then the configuration, the packing, the files.
 ACCEPTED: tuple[Level, ...] = ("tree", "config", "manifest", "all")
 SUFFIX = "-rebuilt"
 _LARGEST_TEXT = 64 << 20  # of a recipe that was just rendered
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One digest: as the folder of results says it, and as it came out now; empty for what was not made.
+    """One digest, as stated and as rebuilt.
 
-    `damage` says why the folder's own bytes are not of the digest that it states; such a digest is never the same.
+    `now` is empty if the form was not made.
+
+    `damage` is the reason if the directory's own bytes do not match the stated digest; such a digest always differs.
     """
 
     name: str
@@ -51,17 +56,17 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Return whether the folder's bytes are others than those that came out, or than those that it states."""
+        """Whether the stated digest differs from the new one or its bytes."""
         return bool(self.damage) or (self.now != "" and self.then != self.now)
 
 
 class RebuildResult(Struct, frozen=True, kw_only=True):
-    """What became of a rebuild.
+    """The result of a rebuild.
 
     `rows` are the digests of `tree`, `config`, `manifest` and the single files; `lock` is that of the sealed lock.
-    `inputs` are what the two locks say differently, `recipe` the files of the recipe that are written differently,
-    `reasons` the whole in words, and `explanation` what differs file by file, where both images could be read.
-    `not_made` says of a single file why there is none, `absent` of which digests the folder of results has no bytes.
+    `inputs` are the differences of the two locks, `recipe` the recipe files that differ, `reasons` a summary in words,
+    and `explanation` the differences file by file, if both images could be read. `not_made` has the reason for each
+    single file that was not made, `absent` the digests without bytes in the output directory.
     """
 
     out: str
@@ -80,32 +85,40 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
         return self.rows if level == "all" else self.rows[: LEVELS.index(level)]
 
     def same(self, level: Level = "all") -> bool:
-        """Return whether nothing up to a level differs, as far as it was made."""
+        """Return whether all digests up to a level are equal.
+
+        Digests of forms that were not made are ignored.
+        """
         return not any(row.differs for row in self.counted(level))
 
     def exit_code(self, level: Level = "all") -> int:
-        """Return 0 where nothing up to a level differs, 1 where something does, and 9 where some was not made."""
+        """Return the exit code for the digests up to a level.
+
+        It is 0 if all are equal, 1 if one differs, and 9 if one was not made.
+        """
         if not self.same(level):
             return 1
         return 0 if all(row.now for row in self.counted(level)) else InconclusiveError.exit_code
 
 
 def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | None = None) -> RebuildResult:
-    """Make the image of a folder of results again from its lock, in a fresh folder, and compare the digests.
+    """Rebuild an image from its lock and compare the digests.
 
-    Files that the store lacks are taken from the folder's own context, and fetched only where that lacks them, too.
-    What was realised is taken as it is kept, and made again where it is kept nowhere. Each layer is laid out and packed
-    again: one that the store remembers would be compared with itself.
+    The rebuild takes place in a fresh directory.
+
+    Files that the store lacks are taken from the directory's own context, and fetched only if the context also lacks
+    them. Realised outputs are used if they are kept, else made again. Each layer is laid out and packed again: one that
+    the store remembers would be compared with itself.
 
     Args:
-        out: the folder of results; nothing in it is changed.
-        target: the new folder; None for one beside it. Where this rebuild was interrupted in it, it goes on.
+        out: the output directory; it is not changed.
+        target: the new directory; None for one beside it. An interrupted rebuild in it is resumed.
         session: its net decides whether anything may be fetched.
-        builder: what makes the image; None for what made the first one.
+        builder: the program that makes the image; None for the one that made the first image.
 
     Raises:
-        UsageError: the folder holds no image, or the new folder has something else in it.
-        FetchError: an input is gone.
+        UsageError: the directory holds no image, or the new directory has other contents.
+        FetchError: an input is no longer available.
         BuildError, EngineError: see `pipeline.build`.
     """
     lock, image = read_image(out)
@@ -122,7 +135,10 @@ def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | 
 def _make(
     out: Path, new: Path, before: tuple[Lock, Image], session: RunContext, builder: str | None
 ) -> tuple[Lock, Image, tuple[str, ...]]:
-    """Make the image again; return the sealed lock, the image, and which single files were not made, and why."""
+    """Rebuild the image and its single files.
+
+    Return the sealed lock, the image, and a reason for each single file that was not made.
+    """
     lock, image = before
     if taken := take_context(out, lock, session.store):
         session.say(f"{taken} files that the store lacks were taken from {out / 'context'}")
@@ -147,12 +163,15 @@ def _say_what_is_needed(lock: Lock, session: RunContext) -> None:
 
 
 def _own_name(image: Image, lock: Lock) -> str | None:
-    """Return the name of the image where somebody chose it; another follows from the lock."""
+    """Return the image's name if the user chose it.
+
+    Return None for a name that follows from the lock.
+    """
     return None if image.reference == own_name(lock.digest) else image.reference
 
 
 def _singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """Return the single files to make, and why others cannot be made here."""
+    """Return the single files to make, and reasons against the others."""
     wanted = tuple(kind for kind in KINDS if getattr(image, kind))
     try:
         if wanted:
@@ -163,7 +182,7 @@ def _singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tu
 
 
 def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
-    """Return what compressed the folder's own files, as far as one is there to be read."""
+    """Return the compressor of the directory's own single files."""
     found = [compressor_of(out / filename(kind)) for kind in kinds if (out / filename(kind)).is_file()]
     return next((one for one in found if one), "zstd")
 
@@ -171,7 +190,10 @@ def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
 def _compare(
     folders: tuple[Path, Path], locks: tuple[Lock, Lock], images: tuple[Image, Image], integrity: Integrity
 ) -> RebuildResult:
-    """Return the digests of both images, and of what was read of the first one."""
+    """Compare the digests of both images.
+
+    `integrity` is the result of reading the first one.
+    """
     names = [*LEVELS[1:], *(kind for kind in KINDS if getattr(images[0], kind))]
     then, now = images
     rows = tuple(
@@ -188,14 +210,17 @@ def _compare(
 
 
 def _explained(found: RebuildResult, session: RunContext) -> RebuildResult:
-    """Return a comparison with the reasons for what differs; a first image that is damaged is not read again."""
+    """Add the reasons for all differences to a comparison.
+
+    A first image that is damaged is not read again.
+    """
     explanation, why = None, ""
     if any(row.damage for row in found.rows if row.name == "tree"):
         why = f"the image in {found.out} is damaged"
     elif not found.same("manifest"):
         try:
             explanation = explain(found.out, found.rebuilt, session.env, session.say)
-        except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be gone
+        except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be missing
             why = str(err)
     if explanation:
         found = msgspec.structs.replace(found, rows=_read_rows(found.rows, explanation.one.tree))
@@ -210,7 +235,7 @@ def _explained(found: RebuildResult, session: RunContext) -> RebuildResult:
 
 
 def _read_rows(rows: tuple[Row, ...], tree: str) -> tuple[Row, ...]:
-    """Return the rows, held against the tree that the layers of the first image really hold."""
+    """Compare the rows with the tree in the first image's layers."""
     damage = f"the layers hold the tree {tree}, and image.json states another"
     return tuple(
         msgspec.structs.replace(row, damage=damage) if row.name == "tree" and row.then != tree else row
@@ -219,14 +244,17 @@ def _read_rows(rows: tuple[Row, ...], tree: str) -> tuple[Row, ...]:
 
 
 def _unread_rows(rows: tuple[Row, ...], why: str) -> tuple[Row, ...]:
-    """Return the rows; the tree of an image that could not be read is only claimed."""
+    """Mark the tree of an unreadable image as unverified."""
     return tuple(
         msgspec.structs.replace(row, damage=row.damage or why) if row.name == "tree" else row for row in rows
     )
 
 
 def _other_recipe(out: Path, new: Path) -> tuple[str, ...]:
-    """Return the files of the recipe that are not the same in both folders; one that is not there is not compared."""
+    """Return the recipe files that differ between two directories.
+
+    A file that is missing in the first one is not compared.
+    """
     return tuple(
         name for name in RECIPE
         if (out / name).is_file() and not holds(out / name, read_plain(new / name, _LARGEST_TEXT))

@@ -1,7 +1,7 @@
-"""The new folder of a rebuild: fresh, or what an earlier run of the same rebuild left when it was interrupted.
+"""The directory of a rebuild: fresh, or left by an interrupted run.
 
-As long as it is not finished, a file in it says so, whose lock its process holds. Nothing in a folder is ever removed
-but that file.
+Until the rebuild is finished, the directory has a marker file, which the process locks. Only that file is ever removed
+from it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _ANOTHER = "name another folder with -o, or remove that one if nobody needs it"
 
 @contextlib.contextmanager
 def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None]:
-    """Have a folder to rebuild the image of a lock in; when the block ends well, it counts as finished.
+    """Prepare a directory for a rebuild; mark it finished at the end.
 
     Args:
-        folder: the new folder.
-        lock: whose image is rebuilt.
-        links: whether the folder may be a link, as one may that the user named.
+        folder: the new directory.
+        lock: the lock of the image.
+        links: whether the directory may be a link, as one that the user named may be.
 
     Raises:
-        UsageError: it is a link, something else is there, or another rebuild is at work in it.
+        UsageError: it is a link, it has other contents, or another rebuild is at work in it.
         OSError: it cannot be written to.
     """
     words = f"The image of the lock sha256:{lock.digest} is being rebuilt here. The same command goes on.\n"
@@ -43,7 +43,7 @@ def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None
     mark = folder / MARK
     number = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        # Some file systems have no locks: what is there could be another's, who is at work.
+        # Some file systems have no locks, so the contents could belong to a process that is still at work.
         if not locked(number, fcntl.LOCK_EX | fcntl.LOCK_NB) and (before or os.fstat(number).st_size):
             raise UsageError(
                 f"another rebuild is at work in {folder}, or its disk has no locks to tell", hint=_ANOTHER
@@ -60,10 +60,12 @@ def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None
 
 
 def _begun(folder: Path, words: bytes) -> bool:
-    """Return whether an earlier run of the same rebuild began here; else the folder is empty, or not there.
+    """Return whether an earlier run of the same rebuild began here.
+
+    If not, the directory is empty or absent.
 
     Raises:
-        UsageError: neither is so.
+        UsageError: the directory has other contents.
     """
     names = set()
     if folder.is_dir():
@@ -73,14 +75,14 @@ def _begun(folder: Path, words: bytes) -> bool:
     if not names:
         return False
     with contextlib.suppress(OSError), open_plain(folder / MARK, links=False)[0] as stream:
-        # One that was killed, or had no room, before it had written its words has written nothing else.
+        # A run that was killed or had no space before it wrote its marker has written no other file.
         if stream.read(len(words) + 1) == words or names == {MARK}:
             return True
     raise UsageError(f"{folder} is there already, and a rebuild needs a fresh folder", hint=_ANOTHER)
 
 
 def _tidy(folder: Path, *, made: bool) -> None:
-    """Leave nothing behind where nothing was made yet."""
+    """Remove the marker and the new directory after an early failure."""
     with contextlib.suppress(OSError):
         if [path.name for path in folder.iterdir()] == [MARK]:
             (folder / MARK).unlink()

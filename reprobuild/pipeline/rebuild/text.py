@@ -1,4 +1,4 @@
-"""What a person reads after a rebuild."""
+"""Report of a rebuild for a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reprobuild.report.difference import render_explanation, safe
 
 
 def render_rebuilt(found: RebuildResult, level: Level, *, everything: bool = False) -> str:
-    """Return the digests, then and now, why any differs, and how to check what the new image computes."""
+    """Return the digests, reasons for differences, and next steps."""
     return "\n".join(_lines(found, level, everything))
 
 

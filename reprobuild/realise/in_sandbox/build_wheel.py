@@ -1,12 +1,14 @@
-"""Builds one wheel through the project's own backend. Runs inside the sandbox, standard library only.
+"""A script that builds one wheel by the project's own backend.
+
+It runs inside the sandbox, with the standard library only.
 
     ENVIRONMENT/bin/python build_wheel.py PROJECT OUT editable|plain compiles|pure
 
-The environment of the interpreter holds the build requirements, PROJECT is the project's folder. OUT receives the
-wheel, and `answer.json`: {"requires": [what the backend asks for], "editable": whether it was built as such,
-"tools": [the versions of compilers, and the flags of this Python]}. Hooks: https://peps.python.org/pep-0517/,
-pep-0660. A backend without `build_editable` builds a plain wheel, and so does one whose editables compile again
-when they are imported, which an image cannot.
+The environment of the interpreter holds the build requirements, PROJECT is the project's directory. OUT receives the
+wheel, and `answer.json`: {"requires": [the requirements of the backend], "editable": whether it was built as such,
+"tools": [the versions of compilers, and the flags of this Python]}. Hooks: https://peps.python.org/pep-0517/, pep-0660.
+A backend without `build_editable` builds a plain wheel, and so does one whose editables compile again when they are
+imported, because an image has no compiler.
 """
 
 import json
@@ -26,11 +28,14 @@ COMPILES_AT_IMPORT = ("mesonpy",)
 
 
 def build_system(project: str) -> "Tuple[str, List[str]]":
-    """Return (backend, backend-path) of the project's pyproject.toml, or what PEP 517 says in its absence."""
+    """Return the backend and backend-path of pyproject.toml.
+
+    Without the file, return the defaults of PEP 517.
+    """
     path = os.path.join(project, "pyproject.toml")
     table: "Dict[str, Any]" = {}
     if os.path.exists(path):
-        # Before Python 3.11 the build requirements bring tomli.
+        # Before Python 3.11 the build requirements include tomli.
         reader = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
         with open(path, "rb") as stream:
             table = reader.load(stream).get("build-system", {})
@@ -38,7 +43,7 @@ def build_system(project: str) -> "Tuple[str, List[str]]":
 
 
 def hooks_of(backend: str, project: str, local: "List[str]") -> "Any":
-    """Return the backend's object, which has its hooks as attributes."""
+    """Return the backend's object, with its hooks as attributes."""
     sys.path[:0] = [os.path.join(project, folder) for folder in local]
     module, _, attribute = backend.partition(":")
     hooks: "Any" = import_module(module)
@@ -48,7 +53,10 @@ def hooks_of(backend: str, project: str, local: "List[str]") -> "Any":
 
 
 def tools() -> "List[str]":
-    """Return the first line of what each compiler says of itself, and the flags that Python was built with."""
+    """Return the compilers' version lines and Python's build flags.
+
+    A version line is the first line of `--version`.
+    """
     found = []
     for name in COMPILERS:
         with os.popen(name + " --version 2>&1") as answer:
@@ -60,9 +68,9 @@ def tools() -> "List[str]":
 
 
 def main() -> None:
-    """Ask the backend what it needs, write that down, and build."""
+    """Write the backend's requirements, and build."""
     project, out, mode, compiles = sys.argv[1:]
-    sys.path.pop(0)  # the folder of this script
+    sys.path.pop(0)  # the directory of this script
     os.chdir(project)  # noqa: TID251  # PEP 517: hooks run in the project's folder
     backend, local = build_system(project)
     hooks = hooks_of(backend, project, local)

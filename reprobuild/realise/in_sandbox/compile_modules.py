@@ -1,12 +1,14 @@
-"""Compiles modules to bytecode that depends on their source and place alone. Runs inside the sandbox.
+"""A compiler to bytecode that depends on source and path only.
+
+It runs inside the sandbox.
 
     python -I -S compile_modules.py < JOBS
 
-JOBS is a JSON list of {"from": folder, "to": folder, "place": path in the image}. Each job is done by a
-process of its own, and its modules in one order: what marshal writes depends on what the process compiled before
-(https://github.com/python/cpython/issues/129724). Modules that do not compile with this interpreter are left out
-(torch ships some), as pip leaves them out.
-Format: https://peps.python.org/pep-0552/, unchecked hash-based, so that no file time matters.
+JOBS is a JSON list of {"from": directory, "to": directory, "place": path in the image}. Each job is done by a process
+of its own, and its modules in one order: the output of marshal depends on what the process compiled before
+(https://github.com/python/cpython/issues/129724). Modules that do not compile with this interpreter are left out (torch
+ships some), as pip leaves them out. Format: https://peps.python.org/pep-0552/, unchecked hash-based, so that no file
+time matters.
 """
 
 import importlib.util
@@ -20,7 +22,10 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 
 
 def compile_tree(source: str, target: str, place: str) -> None:
-    """Compile every module below `source` to `target`, as if it stood at `place`."""
+    """Compile each module below `source` to `target`.
+
+    The code's file name has `place` instead of `source`.
+    """
     warnings.simplefilter("ignore")
     for folder, folders, names in os.walk(source):
         folders.sort()

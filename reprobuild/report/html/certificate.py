@@ -1,4 +1,7 @@
-"""What else the certificate says: your own work, an earlier check, the identity of the image, how long it lasts."""
+"""Further sections of a verdict's page.
+
+They are the workload, an earlier check, the identity of the image, and the availability of inputs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from reprobuild.verify.verdict import Against, Verdict
 
 
 def remarks(found: Sequence[Note], *, fleet: bool) -> Section:
-    """Return what to know, each with a link to the section that has more, and what the check cannot cover."""
+    """Return the section of remarks and limits of the check.
+
+    Each remark links to the section that has more.
+    """
     items = [
         tag("li", remark.said, " ", tag("a", "More", href=f"#{remark.section}", aria_label=f"More: {remark.section}"),
             class_=f"tone {remark.tone}")
@@ -28,7 +34,7 @@ def remarks(found: Sequence[Note], *, fleet: bool) -> Section:
 
 
 def work(verdict: Verdict) -> Section:
-    """Return how the runs of the user's own work compare."""
+    """Return the section that compares the workload's runs."""
     rows = [
         (c.name, chip(c.verdict), join((c.detail, *([bullets(c.details)] if c.details else []))))
         for c in verdict.comparisons
@@ -45,7 +51,7 @@ def work(verdict: Verdict) -> Section:
 
 
 def against(found: Against) -> Section:
-    """Return the comparison with an earlier certificate."""
+    """Return the section that compares with an earlier verdict."""
     lists = (
         ("failed", found.failed), ("platform", found.platform), ("expected there", found.other),
         ("other mounts", found.mounts), ("not comparable", found.unmatched), ("changes no result", found.beside),
@@ -71,7 +77,7 @@ def _then(value: str | None) -> Html:
 
 
 def identity(lock: Lock, image: Image, verdict: Verdict) -> Section:
-    """Return by what image, lock and check are known."""
+    """Return the section that identifies image, lock and check."""
     pairs: list[tuple[str, str]] = [
         ("reference", code(image.reference)), ("tree", code(image.tree)), ("manifest", code(image.manifest)),
         ("config", code(image.config)), ("lock", code(f"sha256:{lock.digest}")),

@@ -1,4 +1,7 @@
-"""What came of a check on many nodes: who is not as the others, who did not answer, and the groups."""
+"""The section on a check of many nodes.
+
+It lists differing nodes, silent nodes, and the groups.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from reprobuild.report.html.markup import Html, join, tag
 
 
 class OutlierRow(Struct, frozen=True, kw_only=True):
-    """A node of which there is something to say: what, and the answers that it is about."""
+    """A node with a remark, and the answers that it is about."""
 
     node: str
     said: str
@@ -20,7 +23,7 @@ class OutlierRow(Struct, frozen=True, kw_only=True):
 
 
 class Peers(Struct, frozen=True, kw_only=True):
-    """The nodes of one platform, and how many answers of theirs were compared."""
+    """The nodes of one platform, and their number of compared answers."""
 
     device: str
     title: str
@@ -30,7 +33,10 @@ class Peers(Struct, frozen=True, kw_only=True):
 
 
 class Met(Struct, frozen=True, kw_only=True):
-    """Collectives between nodes: between whom, what came of them in a word, and what else there is to say."""
+    """Collectives between nodes.
+
+    They have a title with the nodes, a verdict in a word, and further remarks.
+    """
 
     title: str
     verdict: str
@@ -40,10 +46,9 @@ class Met(Struct, frozen=True, kw_only=True):
 class Nodes(Struct, frozen=True, kw_only=True):
     """A check on many nodes.
 
-    `wrong` are nodes that drift, or answer otherwise than others of their platform; `lacking` those that lack answers
-    which others of their platform have; `silent` those without any; `notes` is what else there is to say;
-    `collectives` are those between nodes, or that they were not run; `made` is when it was gathered, and `folder` where
-    from.
+    `wrong` are nodes that drift, or differ from others of their platform; `lacking` those that lack answers which
+    others of their platform have; `silent` those without any; `notes` are further remarks; `collectives` are those
+    between nodes, or a note that they were not run; `made` is the time of gathering, and `folder` the source directory.
     """
 
     verdict: Literal["same", "differ", "inconclusive"]

@@ -1,4 +1,7 @@
-"""What every section of the page is made of: headings, tables, facts, folds, and a word for an answer."""
+"""Components of the page's sections.
+
+They are headings, tables, facts, folds, and words for answers.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from msgspec import Struct
 
 from reprobuild.report.html.markup import Html, join, tag
 
-# Rows of one table; the files beside the page have all.
+# Most rows of one table; the files beside the page have all.
 MOST_ROWS = 2000
-BRIEF = 12  # characters of a digest, which tell it from others
+BRIEF = 12  # characters of a digest, which identify it
 Tone = Literal["good", "note", "bad", "open", "none"]
-# What an answer means for the reader; the page never says it by colour alone.
+# The meaning of an answer for the reader; the page never shows it by colour alone.
 TONES: dict[str, Tone] = {
     "identical": "good", "exact": "good", "explained": "good", "effective": "good", "same": "good", "pinned": "good",
     "in base": "good", "told apart": "good", "refused": "note", "informational": "none", "not-applicable": "none",
@@ -24,7 +27,7 @@ TONES: dict[str, Tone] = {
 
 
 class Section(Struct, frozen=True, kw_only=True):
-    """One section: the id by which it is reached, its heading, a lead of one sentence, and what stands in it."""
+    """One section: its id, heading, lead of one sentence, and parts."""
 
     id: str
     title: str
@@ -33,7 +36,7 @@ class Section(Struct, frozen=True, kw_only=True):
     note: str = ""
 
     def render(self) -> Html:
-        """Return the section; one without parts says that there is nothing."""
+        """Return the section; one without parts shows its note."""
         body = self.parts or (tag("p", self.note or "Nothing.", class_="muted"),)
         lead = (tag("p", self.lead, class_="lead"),) if self.lead else ()
         return tag(
@@ -43,18 +46,18 @@ class Section(Struct, frozen=True, kw_only=True):
 
 
 def chip(word: str) -> Html:
-    """Return an answer as a word with the tone of what it means."""
+    """Return an answer as a word with a tone for its meaning."""
     tone = TONES.get(word)
     return tag("span", word, class_=f"chip {tone}") if tone else tag("span", word)
 
 
 def code(value: str) -> Html:
-    """Return a value as it stands in a file or a command."""
+    """Return a value in the form of a file or a command."""
     return tag("code", value)
 
 
 def digest(value: str) -> Html:
-    """Return the beginning of a digest, which tells it from others."""
+    """Return the beginning of a digest, which identifies it."""
     kind, _, number = value.rpartition(":")
     return (
         tag("code", number[:BRIEF], title=value)
@@ -64,13 +67,16 @@ def digest(value: str) -> Html:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Return names with their values."""
+    """Return a list of names with their values."""
     rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs]
     return tag("dl", *rows, class_="facts")
 
 
 def fold(summary: str, *parts: Html, count: int | None = None, open_: bool = False, id_: str = "") -> Html:
-    """Return what is shown when its summary is chosen; `count` says how much it is."""
+    """Return parts that a reader unfolds by their summary.
+
+    `count` is the number of their items.
+    """
     number = (tag("span", f"{count:,}", class_="count"),) if count is not None else ()
     more = ({"open": ""} if open_ else {}) | ({"id": id_} if id_ else {})
     return tag("details", tag("summary", summary, *number), tag("div", *parts, class_="fold"), **more)
@@ -79,10 +85,12 @@ def fold(summary: str, *parts: Html, count: int | None = None, open_: bool = Fal
 def table(
     caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, shown: bool = False, kind: str = ""
 ) -> Html:
-    """Return a table that a keyboard can scroll, the first cell of each row its heading.
+    """Return a table that a keyboard can scroll.
+
+    The first cell of each row is its heading.
 
     Args:
-        caption: what the table tells, for those who do not see it.
+        caption: the content of the table, for readers who do not see it.
         head: headings of columns.
         rows: cells, text or `Html`; those beyond `MOST_ROWS` are counted.
         shown: show the caption to all.
@@ -102,7 +110,7 @@ def table(
         "table", tag("caption", caption, **({} if shown else {"class_": "hidden"})), tag("thead", headings),
         tag("tbody", join(body, "\n")), **({"class_": kind} if kind else {}),
     )  # fmt: skip
-    # Columns of packages always fit; a stop for the keyboard at each letter would only be in the way.
+    # Columns of packages always fit; a keyboard stop at each letter would only be in the way.
     reach = {} if kind == "packages" else {"tabindex": "0", "role": "group", "aria_label": caption}
     return join((tag("div", inner, class_="scroll", **reach), *more))
 

@@ -1,4 +1,7 @@
-"""Markup from values: what is not `Html` is text, and is escaped; no value can become markup."""
+"""Markup from values.
+
+Every value that is not `Html` is text, and is escaped; no value can become markup.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ from html import escape
 
 from reprobuild.infra.display import UNSEEN
 
-# Characters of one value that are shown: the beginning, and the end, which says more in a path or an error.
+# Characters to show of one value: the beginning, and the end, which is more useful in a path or an error.
 LONGEST, HEAD, TAIL = 600, 420, 140
 # Marks over one letter; more of them would be painted over other lines.
 MARKS = 3
-_MARKS = ("Mn", "Me")  # over, under and around; those of Mc take room of their own
-_AS_EMOJI = "\ufe0f"  # after a symbol this is seen, and ordinary
-# Elements without an end tag, and those of SVG that close themselves, as HTML wants it of them.
+_MARKS = ("Mn", "Me")  # over, under and around; those of Mc take space of their own
+_AS_EMOJI = "\ufe0f"  # after a symbol this is visible, and ordinary
+# Elements without an end tag, and those of SVG that close themselves, as HTML requires.
 EMPTY = frozenset({"meta", "link", "input"})
 SHAPES = frozenset({"rect", "circle", "path"})
 
 
 class Html(str):
-    """Text that is markup already; only functions of this package make it."""
+    """Text that is markup; only functions of this package make it."""
 
     __slots__ = ()
 
@@ -45,16 +48,18 @@ def tag(name: str, /, *children: str, **attributes: str) -> Html:
 
 
 def join(children: Iterable[str], between: str = "") -> Html:
-    """Return children one after another; what is no markup is escaped."""
+    """Return the children joined; text is escaped."""
     return Html(between.join(child if isinstance(child, Html) else text(child) for child in children))
 
 
 def text(value: str, longest: int | None = LONGEST) -> Html:
-    """Return a value as people can read it: nothing acts, what does not print is written out and marked as such.
+    """Return a value as readable, inert markup.
+
+    Unprintable characters are written out and marked as such.
 
     Args:
         value: anything.
-        longest: how many characters are shown; None for all.
+        longest: the most characters to show; None for all.
     """
     parts, shown = [], ""
     for piece, is_escape in _pieces(value if longest is None else shortened(value)):
@@ -67,22 +72,25 @@ def text(value: str, longest: int | None = LONGEST) -> Html:
 
 
 def plain(value: str) -> str:
-    """Return a value for an attribute: shortened, and what does not print is written out."""
+    """Return a value for an attribute.
+
+    It is shortened, and unprintable characters are written out.
+    """
     return "".join(piece for piece, _ in _pieces(shortened(value)))
 
 
 def shortened(value: str) -> str:
-    """Return a value without its middle where it is long, and how long it was."""
+    """Return a long value without its middle, but with its length."""
     if len(value) <= LONGEST:
         return value
     return f"{value[:HEAD]} [... {len(value):,} characters ...] {value[-TAIL:]}"
 
 
 def _pieces(value: str) -> Iterable[tuple[str, bool]]:
-    """Yield (characters, whether they stand for one that cannot be shown).
+    """Yield (characters, whether they represent an unprintable one).
 
-    `str.isprintable` is false for controls, for what changes the direction of writing or has no width, and for lone
-    surrogates: https://docs.python.org/3/library/stdtypes.html#str.isprintable.
+    `str.isprintable` is false for controls, for characters that change the direction of writing or have no width, and
+    for lone surrogates: https://docs.python.org/3/library/stdtypes.html#str.isprintable.
     """
     marks, before = 0, ""
     for character in value:

@@ -1,4 +1,7 @@
-"""What is in the image: distributions, sources, conda's and system packages, to be found by letter or by search."""
+"""The section on the image's contents.
+
+It has distributions, sources, conda's and system packages, with an index of letters and a search.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from reprobuild.lock.system import Base
 from reprobuild.report.html.components import Section, code, digest, fold, table
 from reprobuild.report.html.markup import Html, join, tag
 
-# Below this many a list needs no letters.
+# A list below this length needs no letters.
 LETTERS_FROM = 30
 _OF = {"Python": "Python", "Conda": "conda", "System": "the system"}
 HEAD = ("name", "version", "from", "sha256")
 
 
 class PackageRow(Struct, frozen=True, kw_only=True):
-    """One row: `origin` says what kind of file it came from."""
+    """One row of the table; `origin` is the kind of its file."""
 
     name: str
     version: str
@@ -27,7 +30,7 @@ class PackageRow(Struct, frozen=True, kw_only=True):
 
     @property
     def letter(self) -> str:
-        """The letter below which it stands: a to z, or `0` for all others."""
+        """The letter of its group: a to z, or `0` for all others."""
         first = self.name[:1].lower()
         return first if first.isascii() and first.isalpha() else "0"
 
@@ -83,14 +86,17 @@ def _sources(lock: Lock) -> Html:
 
 
 def _search() -> Html:
-    """Return the field that the script shows; without it, letters and the browser's own search do."""
+    """Return the search field, which the script shows.
+
+    Without the script, the letters and the browser's own search are enough.
+    """
     label = tag("label", "Find a package", for_="find")
     field = tag("input", id="find", type="search", autocomplete="off", spellcheck="false")
     return tag("p", label, " ", field, " ", tag("output", id="found", for_="find"), id="search", hidden="")
 
 
 def _list(name: str, found: Sequence[PackageRow]) -> Html:
-    """Return one list, with a heading for each letter where it is long."""
+    """Return one list, with a heading for each letter if it is long."""
     id_ = f"packages-{name.lower()}"
     if len(found) < LETTERS_FROM:
         return fold(f"{name} packages", _rows(f"{name} packages", found), count=len(found), id_=id_)

@@ -1,4 +1,7 @@
-"""The page that people read: one file that asks nobody for anything, and is whole without its script."""
+"""The report as one HTML page.
+
+It makes no requests, and is complete without its script.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,15 @@ _ICONS = {
 
 
 def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None = None) -> str:
-    """Return the report as one HTML page; every value is escaped, cut where it is long, and cannot act.
+    """Return the report as one HTML page.
+
+    Every value is escaped, shortened if it is long, and cannot act.
 
     Args:
-        lock: what the image was made of, and what became of each captured line.
-        image: the image, as `image.json` has it.
+        lock: the inputs of the image, and the resolution of each captured line.
+        image: the record in `image.json`.
         verdict: of the check.
-        fleet: what came of many nodes, where they were asked.
+        fleet: the result of a check of many nodes, if there was one.
     """
     known, remarks = to_know(lock, verdict, fleet)
     answers = (same_environment(lock, verdict), computes_the_same(verdict, fleet), known)
@@ -65,7 +70,9 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None 
 
 
 def policy() -> str:
-    """Return what a browser may do with the page: use its own style and script, known by their hashes, and no more.
+    """Return the page's content security policy.
+
+    A browser may use the page's own style and script, known by their hashes, and no more.
 
     https://www.w3.org/TR/CSP3/#grammardef-hash-source
     """
@@ -127,7 +134,10 @@ def _contents(sections: Sequence[Section]) -> Html:
 
 @cache
 def _raw(name: str) -> Html:
-    """Return a file of this package: ours, so no value is in it."""
+    """Return a file of this package as markup.
+
+    It is ours, so no value is in it.
+    """
     return Html(files("reprobuild.report.html").joinpath(name).read_text(encoding="utf-8"))
 
 

@@ -1,7 +1,7 @@
-"""Pictures in SVG: what each probe did in each mode, and what became of the captured lines.
+"""Pictures in SVG: results of probes, and outcomes of lines.
 
-Nothing is told by colour alone: each answer has a shape of its own, each picture a title, a description, and a table
-beside it. Attributes place things, classes paint them, so that no style needs to be allowed.
+Colour alone never carries information: each answer has a shape of its own, each picture a title, a description, and a
+table beside it. Attributes set positions and classes set colours, so that no style needs to be allowed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reprobuild.verify.determinism.document import ModeName, Seen
 from reprobuild.verify.verdict import ProbeVerdict
 
 MODES: tuple[ModeName, ...] = ("default", "profile", "strict", "warn")
-# What a mode saw, in words, in the order of the legend.
+# Results of a mode in words, in the order of the legend.
 SEEN: dict[Seen, str] = {
     "IDENTICAL": "identical", "DRIFT": "drift", "REFUSED": "refused", "ERROR": "error", "SKIPPED": "not run",
 }  # fmt: skip
@@ -27,7 +27,10 @@ OUTCOMES: tuple[Outcome, ...] = ("pinned", "in base", "excluded", "replaced", "u
 
 
 def plot_probes(probes: Sequence[ProbeVerdict], id_: str) -> Html:
-    """Return a picture for each kind of probes: a column for each probe, a mark for each mode; `id_` is unique."""
+    """Return a picture for each kind of probes.
+
+    It has a column for each probe, and a mark for each mode; `id_` is unique.
+    """
     kinds: dict[str, list[ProbeVerdict]] = {}
     for probe in probes:
         kinds.setdefault(probe.kind or "other", []).append(probe)
@@ -82,7 +85,7 @@ def _probe(probe: ProbeVerdict, left: int, top: int) -> Html:
 
 
 def _mark(seen: Seen, x: int, y: int) -> Html:
-    """Return the mark of what was seen, around a point."""
+    """Return the mark of a result, around a point."""
     if seen == "IDENTICAL":
         return tag("circle", cx=str(x), cy=str(y), r="3", class_="m-same")
     if seen == "DRIFT":
@@ -95,7 +98,7 @@ def _mark(seen: Seen, x: int, y: int) -> Html:
 
 
 def _described(probes: Sequence[ProbeVerdict]) -> str:
-    """Return in words what the picture of one kind shows."""
+    """Describe the picture of one kind in words."""
     odd: dict[str, Counter[Seen]] = {}
     for probe in probes:
         for name, mode in probe.modes.items():
@@ -115,7 +118,7 @@ def _counted(counts: Counter[Seen]) -> str:
 
 
 def plot_outcomes(counts: Counter[Outcome], id_: str) -> Html:
-    """Return a bar of what became of the lines of one captured file."""
+    """Return a bar of the outcomes of a captured file's lines."""
     total, begun = sum(counts.values()), 0
     bars = []
     for number, outcome in enumerate(OUTCOMES):

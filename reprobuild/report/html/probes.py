@@ -1,4 +1,7 @@
-"""The smoke test of each device: a picture, what was not the same, and tables of all that was seen."""
+"""The section on the determinism tests of each device.
+
+It has a picture, the differences, and tables of all results.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ ARRAYS_LEGEND = (
 
 
 def probes(verdict: Verdict) -> Section:
-    """Return what the smoke test showed, and with which controls."""
+    """Return the section on the determinism tests and their controls."""
     parts = [part for number, smoke in enumerate(verdict.smoke) for part in _device(smoke, f"smoke-{number}")]
     lead = (
         "Small computations that are known to differ from run to run where something is wrong, each done again and "
@@ -137,7 +140,10 @@ def _cell(mode: Mode | None) -> Html:
 
 
 def _told(mode: Mode) -> tuple[str, str]:
-    """Return the answer, and the number of runs in how many processes with their bound, or the reason."""
+    """Return the answer and its details.
+
+    They are the number of runs in how many processes with their bound, or the reason.
+    """
     runs = f"N = {mode.runs} in {mode.processes}"
     if mode.verdict == "IDENTICAL":
         return SEEN[mode.verdict], f"{runs}, < {mode.upper:.1%}"

@@ -1,4 +1,7 @@
-"""Is it the same environment: round trip, deviations, variables, every captured line, unmet requirements."""
+"""Sections on the round trip.
+
+They are deviations, variables, every captured line, and unmet requirements.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ CODES: dict[Code, str] = {
 
 
 def round_trip(verdict: Verdict) -> Section:
-    """Return each captured line that the image does not repeat, by the reason for it."""
+    """Return the captured lines that the image does not repeat.
+
+    They are grouped by reason.
+    """
     by_code: dict[Code, list[RoundTripDifference]] = {}
     for difference in verdict.differences:
         by_code.setdefault(difference.code, []).append(difference)
@@ -54,7 +60,7 @@ def round_trip(verdict: Verdict) -> Section:
 
 
 def deviations(lock: Lock) -> Section:
-    """Return what is not as it was captured, and was accepted; many of them by kind."""
+    """Return the accepted deviations; many of them by kind."""
     groups: dict[str, list[Resolution]] = {}
     for ruling in lock.deviations:
         groups.setdefault(f"{ruling.outcome}: {ruling.kind}", []).append(ruling)
@@ -71,7 +77,7 @@ def deviations(lock: Lock) -> Section:
 
 
 def environment(lock: Lock) -> Section:
-    """Return which variables the image sets, which were left out and why, and what the user decided."""
+    """Return the image's variables, omitted variables, and overrides."""
     about = [
         ruling
         for ruling in lock.rulings
@@ -116,7 +122,10 @@ def _written(value: object) -> str:
 
 
 def captured_lines(lock: Lock) -> Section:
-    """Return what became of every captured line, file by file, with a bar for each."""
+    """Return the resolution of each captured line, by file.
+
+    Each file has a bar.
+    """
     files: dict[str, list[Resolution]] = {}
     for ruling in lock.rulings:
         files.setdefault(ruling.file, []).append(ruling)
@@ -136,7 +145,7 @@ def _file(number: int, name: str, found: Sequence[Resolution]) -> Iterator[Html]
 
 
 def unmet(lock: Lock) -> Section:
-    """Return requirements of the packages that the packages do not meet."""
+    """Return the unmet requirements of the packages."""
     found = conflicts(lock)
     lead = "What ran with a conflict runs with it again: a freeze is taken as it is."
     made = (bullets(found),) if found else ()

@@ -1,4 +1,7 @@
-"""How to run this image: commands that work as they stand, in the folder that this page lies in."""
+"""The section on running the image.
+
+Its commands work unchanged in the directory of this page.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from reprobuild.report.html.markup import Html, tag, text
 from reprobuild.verify.verdict import Verdict
 
 SEED = 7
-# What each engine needs so that a container gets the GPUs (docs/gpus.md).
+# The options that each engine needs so that a container gets the GPUs (docs/gpus.md).
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all"), "apptainer": ("--nv",)}
 
 
 def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
-    """Return commands for each engine, with this image's name and the captured job's own command."""
+    """Return commands for each engine.
+
+    They have this image's name and the captured job's own command.
+    """
     with_gpu = verdict.determinism.gpu != "not-applicable"
     parts = [
         part
@@ -45,14 +51,17 @@ def own_command(lock: Lock) -> str:
 
 
 def docker_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
-    """Return what loads and runs the image with Docker."""
+    """Return commands that load and run the image with Docker."""
     words = ["docker", "run", "--rm", "--network", "none", *(_GPUS["docker"] if gpu else ())]
     words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job(lock)]
     return f"tar -C {shlex.quote(image.layout)} -cf - . | docker load\n{shlex.join(words)}"
 
 
 def podman_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
-    """Return what loads and runs the image with podman, which knows it by its id until it has a name."""
+    """Return commands that load and run the image with podman.
+
+    podman knows the image by its id until it has a name.
+    """
     words = ["podman", "run", "--rm", "--network", "none", *(_GPUS["podman"] if gpu else ())]
     words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job(lock)]
     pull = f'podman tag "$(podman pull --quiet {shlex.quote("oci:" + image.layout)})"'
@@ -60,7 +69,10 @@ def podman_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
 
 
 def apptainer_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
-    """Return what runs the image with Apptainer, from the SIF where there is one."""
+    """Return commands that run the image with Apptainer.
+
+    They use the SIF if there is one.
+    """
     words = ["apptainer", "run", "--containall", "--net", "--network", "none"]
     words += [
         *(_GPUS["apptainer"] if gpu else ()),
@@ -74,7 +86,10 @@ def apptainer_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
 
 
 def job(lock: Lock) -> tuple[str, ...]:
-    """Return the captured job's own command where it is known, else one that shows what is in the image."""
+    """Return the captured job's own command, or an example.
+
+    The example shows the image's contents.
+    """
     if lock.workload:
         return tuple(word.replace("{out}", "/tmp") for word in lock.workload.command)
     torch = "torch" in distributions(lock)
@@ -88,6 +103,9 @@ def _sif_said(image: Image) -> str:
 
 
 def _block(commands: str, name: str) -> Html:
-    """Return commands as they are to be typed: never cut, and a long line goes on below."""
+    """Return commands in the form for typing.
+
+    They are never shortened, and a long line wraps.
+    """
     lines = [tag("code", text(line, longest=None)) for line in commands.split("\n")]
     return tag("pre", *lines, aria_label=f"Commands for {name}", role="group")

@@ -1,4 +1,4 @@
-"""The three answers on top of the page, each in one sentence, and what the reader should know."""
+"""The three answers and the remarks on top of the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEVER = (
 
 
 class ReportAnswer(Struct, frozen=True, kw_only=True):
-    """One answer: the question, how it came out, in a word and in a sentence."""
+    """One answer: the question, a word, and a sentence."""
 
     question: str
     tone: Tone
@@ -41,7 +41,7 @@ class ReportAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """One thing to know, the section that has more on it, and a few words for the sentence on top."""
+    """One remark, with its section and a short form."""
 
     tone: Tone
     said: str
@@ -50,7 +50,7 @@ class Note(Struct, frozen=True, kw_only=True):
 
 
 def same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
-    """Answer whether the image is the environment that was captured."""
+    """Answer whether the image is the captured environment."""
     if verdict.round_trip == "not-run":
         said = "The image was not compared with everything that was captured."
         return ReportAnswer(question=SAME, tone="open", word="Not known", sentence=said)
@@ -76,7 +76,7 @@ def same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
 
 
 def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> ReportAnswer:
-    """Answer whether two runs of the image on one machine gave the same bytes."""
+    """Answer whether two runs on one machine gave equal bytes."""
     tone, word, said = _computes(verdict)
     if fleet and fleet.verdict == "differ" and word != "No":
         tone, word = "bad", "Not on every node"
@@ -123,12 +123,12 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
 def to_know(
     lock: Lock, verdict: Verdict, fleet: Nodes | None = None
 ) -> tuple[ReportAnswer, tuple[Note, ...]]:
-    """Answer what the reader should know, in a sentence, and as remarks that lead to the sections."""
+    """Summarise the remarks in an answer, and return both."""
     remarks = (*_of_nodes(fleet), *_remarks(lock, verdict))
     if not remarks:
         said = "The check covered all that a check on one machine can cover."
         return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=said), ()
-    # What is wrong comes first, then what drifts with the image's own profile: its jobs run with that.
+    # Errors come first, then drift with the image's own profile: its jobs run with that.
     briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
     if loose := _loose(verdict):
         verb = "drifts" if len(loose) == 1 else "drift"
@@ -143,7 +143,7 @@ def to_know(
 
 
 def _remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
-    """Yield what to know, what weighs most first."""
+    """Yield the remarks, the most important first."""
     yield from _doubts(verdict)
     if found := conflicts(lock):
         brief = f"{count(len(found), 'requirement')} {_is(len(found))} not met"
@@ -161,7 +161,7 @@ def _remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
 
 
 def _of_nodes(fleet: Nodes | None) -> Iterator[Note]:
-    """Yield what to know of many nodes."""
+    """Yield the remarks on many nodes."""
     if fleet is None:
         return
     if number := len({one.node for one in fleet.wrong}):
@@ -187,7 +187,7 @@ def _of_nodes(fleet: Nodes | None) -> Iterator[Note]:
 
 
 def _doubts(verdict: Verdict) -> Iterator[Note]:
-    """Yield what the check itself leaves to be known."""
+    """Yield the remarks on doubts that the check leaves."""
     drifts = [probe.name for smoke in verdict.smoke for probe in smoke.probes if probe.verdict == "drift"]
     if drifts:
         how = "" if any(smoke.libraries for smoke in verdict.smoke) else " in strict mode"
@@ -244,7 +244,7 @@ def _was(number: int) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first of some names, and the number of the others."""
     more = len(names) - NAMED
     return _listed([*names[:NAMED], f"{more} more"] if more > 0 else names)
 
@@ -255,7 +255,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def covered(smoke: Smoke) -> str:
-    """Return in a sentence what the smoke test of one device did."""
+    """Describe the determinism tests of one device in a sentence."""
     if not smoke.probes:
         return "No probe answered."
     least = min(

@@ -1,1 +1,1 @@
-"""What projects need to be built, and the base in which they are compiled."""
+"""Build requirements of projects, and the base for compiling."""

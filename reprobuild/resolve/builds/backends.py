@@ -1,4 +1,7 @@
-"""What a project asks for to be built: its own words, its back end's, and the user's."""
+"""Build requirements of a project.
+
+They are its own, its back end's, and the user's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ DEFAULT = ("setuptools>=40.8.0", "wheel")  # https://peps.python.org/pep-0518/#b
 
 
 class BackendRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of `backends.toml`; see there."""
+    """One line of `backends.toml`, which documents the fields."""
 
     backend: str
     source: str
@@ -28,13 +31,15 @@ class BackendRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @cache
 def rules() -> tuple[BackendRule, ...]:
-    """Return the table of what back ends ask for."""
+    """Return the table of the back ends' requirements."""
     text = (files("reprobuild.resolve.builds") / "backends.toml").read_bytes()
     return msgspec.toml.decode(text, type=dict[str, tuple[BackendRule, ...]])["rule"]
 
 
 def requirements_of(project: Project) -> list[Requirement]:
-    """Return `build-system.requires` or PEP 518's default, what the back end's own tables and setup.py ask for.
+    """Return the build requirements in a project's own files.
+
+    They are `build-system.requires` or PEP 518's default, those in the back end's own tables, and those of setup.py.
 
     Raises:
         LockError: one of them cannot be read.
@@ -48,11 +53,11 @@ def requirements_of(project: Project) -> list[Requirement]:
 
 
 def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirement]:
-    """Return what the back end asks for beyond that, by the table.
+    """Return the back end's further requirements, by the table.
 
     Args:
-        project: what is built.
-        chosen: the versions of what was chosen so far, by project.
+        project: the project to build.
+        chosen: the versions chosen so far, by project.
     """
     found: list[str] = []
     for rule in rules():
@@ -64,10 +69,10 @@ def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirem
 
 
 def parse(text: Any, asker: str) -> Requirement:
-    """Return a requirement that `asker` names.
+    """Parse a requirement that `asker` names.
 
     Raises:
-        LockError: it is none.
+        LockError: it is not valid.
     """
     try:
         return Requirement(text)
@@ -78,7 +83,10 @@ def parse(text: Any, asker: str) -> Requirement:
 
 
 def _of_hatch(project: Project) -> list[Any]:
-    """Return the dependencies of hatchling's hooks: https://hatch.pypa.io/latest/config/build/#dependencies."""
+    """Return the dependencies of hatchling's hooks.
+
+    https://hatch.pypa.io/latest/config/build/#dependencies
+    """
     build = project.table("tool", "hatch", "build")
     tables = [build, project.table("tool", "hatch", "build", "targets", "wheel")]
     tables += [hook for table in list(tables) for hook in _values(table.get("hooks"))]

@@ -1,9 +1,9 @@
-"""What is built once: each project with the wheels that its own build imports, locked.
+"""Resolution of build requirements: locked wheels for each project.
 
-No freeze names them, so each is a choice, made once and kept in the lock: the version that was captured where that
-fits, because a build links and compiles against it, else the newest that all of one build's requirements allow. Of
-what conda brings that is the wheel of the same version, or with `environment` conda's own.
-Two projects may choose two versions of one.
+A freeze does not name them, so each is a choice, made once and kept in the lock: the captured version if it fits,
+because a build links and compiles against it, else the newest that all requirements of the build allow. For a project
+of conda, it is the wheel of the same version, or with `environment` conda's own. Two projects may choose two versions
+of one.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ from reprobuild.resolve.builds.projects import Project, read_project
 from reprobuild.resolve.builds.variables import build_variables
 from reprobuild.store.store import Store
 
-# Rounds of choosing until nothing changes; each chain of needs takes one for each of its links.
+# Rounds of choosing until the result is stable; each chain of needs takes one for each of its links.
 _ROUNDS = 60
 
 
 class ResolvedBuilds(Struct, frozen=True, kw_only=True):
-    """Sources and archives that know how they are built, and the wheels of role `build` that they name.
+    """Sources and archives with their builds, and the build wheels.
 
-    `packages` are those of the system that compiling needs, each with who asks; empty where nothing compiles.
-    `rulings` are on projects whose CUDA sources nothing compiles.
+    The wheels have the role `build`.
+
+    `packages` are system packages that compiling needs, each with the asking project; empty if no project compiles.
+    `rulings` are on projects with CUDA sources that cannot be compiled.
     """
 
     sources: tuple[Source, ...]
@@ -57,16 +59,16 @@ class ResolvedBuilds(Struct, frozen=True, kw_only=True):
 
 
 class BuildWheelSource:
-    """Where wheels for builds come from: the captured ones first, then the machine's indexes.
+    """A source of build wheels: captured ones first, then indexes.
 
     Args:
         files: the indexes.
-        target: what a wheel must fit.
+        target: the target that a wheel must fit.
         store: has every wheel that was chosen.
-        fetch: brings one file into the store, so that its own needs can be read.
+        fetch: fetches one file into the store, so that its own needs can be read.
         captured: wheels of the environment.
-        toolkit: what there is to compile CUDA with.
-        linked: {project: version} of what conda's packages bring into the environment.
+        toolkit: the toolkit for compiling CUDA.
+        linked: {project: version} of distributions from conda's packages.
     """
 
     def __init__(
@@ -82,9 +84,9 @@ class BuildWheelSource:
         self._needs: dict[str, list[Requirement]] = {}
 
     def pick(self, name: str, allowed: SpecifierSet) -> Wheel | None:
-        """Return the wheel of the captured version of a project where that is allowed, else of the newest.
+        """Return a project's wheel: the captured or newest allowed version.
 
-        None where there is none.
+        The result is None if there is no such wheel.
         """
         known = self.captured.get(name)
         if known is not None and allowed.contains(known.version, prereleases=True):
@@ -100,12 +102,12 @@ class BuildWheelSource:
         return self._newest[key]
 
     def pinned(self, name: str, allowed: SpecifierSet) -> bool:
-        """Tell whether conda brings a version of a project that is allowed."""
+        """Return whether conda has an allowed version of a project."""
         version = self.linked.get(name, "")
         return is_valid(version) and allowed.contains(version, prereleases=True)
 
     def needs(self, wheel: Wheel) -> list[Requirement]:
-        """Return what the metadata of a wheel requires, with its markers."""
+        """Return the requirements of a wheel's metadata, with markers."""
         if wheel.file.sha256 not in self._needs:
             self.fetch(wheel.file)
             self._needs[wheel.file.sha256] = [
@@ -120,17 +122,19 @@ def resolve_buildings(
     decided: Mapping[str, BuildDecision],
     shelf: BuildWheelSource,
 ) -> ResolvedBuilds:
-    """Lock the wheels that each project's build needs, and those that these need.
+    """Lock the wheels that each project's build needs.
+
+    The requirements of these wheels are locked, too.
 
     Args:
         sources: trees in the store.
         sdists: archives that are locked.
-        decided: the user's own word, by project.
-        shelf: where wheels come from.
+        decided: the user's overrides, by project.
+        shelf: the source of wheels.
 
     Raises:
-        LockError: a requirement cannot be read or met, or a decision is for no project.
-        BuildError: an archive or a wheel is hostile or damaged.
+        LockError: a requirement cannot be read or met, or a decision does not match a project.
+        BuildError: an archive or a wheel is malicious or damaged.
     """
     choices = {str(canonicalize_name(name)): choice for name, choice in decided.items()}
     wheels: dict[str, Wheel] = {}
@@ -173,7 +177,7 @@ def resolve_buildings(
 
 
 def _close(project: Project, choice: BuildDecision, shelf: BuildWheelSource) -> dict[str, Wheel]:
-    """Choose wheels for all that a project's build needs, until every choice fits every requirement."""
+    """Choose wheels until each fits all requirements of a build."""
     roots = [*requirements_of(project), *(parse(text, "`build`") for text in choice.requires)]
     chosen: dict[str, Wheel] = {}
     for _ in range(_ROUNDS):
@@ -198,7 +202,10 @@ _Demands = dict[str, list[tuple[Requirement, str]]]
 def _demands(
     asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: BuildWheelSource
 ) -> _Demands:
-    """Return every requirement that holds, with who asks, by project: of the roots, and of what was chosen."""
+    """Return all requirements that hold, with their askers, by project.
+
+    They are those of the roots, and of the chosen wheels.
+    """
     found: _Demands = {}
     markers = environment_of(shelf.target.python, shelf.target.machine)
     waiting = [(root, asker, "") for root in roots]
@@ -249,7 +256,7 @@ def _choose(
 def _requires(wheel: Wheel, store: Store) -> list[str]:
     origin = f"the wheel {wheel.file.filename}"
     with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
-        # Below them may be others': setuptools has those of what it vendors.
+        # Deeper ones may belong to other projects: setuptools has those of its vendored ones.
         found = [info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         try:
             raw = read_metadata(zips.read_text(archive, found[0], origin), origin)

@@ -1,4 +1,4 @@
-"""Whether a project compiles something, and what that needs beside the image's own packages."""
+"""Detection of compiled projects, and the packages that they need."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 from reprobuild.resolve.builds.extensions import is_on_request
 from reprobuild.resolve.builds.projects import Project, suffixes
 
-# What compiles C and C++, and what setuptools, make and CMake look for beside it.
+# The compilers of C and C++, and the tools that setuptools, make and CMake look for.
 PACKAGES = ("gcc", "g++", "libc6-dev", "make", "pkg-config")
-# A language by the suffixes of its sources, and the system's packages that it needs beyond `PACKAGES`.
+# A language by the suffixes of its sources, and the system packages that it needs beyond `PACKAGES`.
 _LANGUAGES = {
     "C": ({".c", ".pyx", ".pxd"}, ()),
     "C++": ({".cc", ".cpp", ".cxx", ".hpp"}, ()),
@@ -19,7 +19,7 @@ _LANGUAGES = {
     "Rust": ({".rs"}, ("cargo", "rustc")),
     "CUDA": ({".cu", ".cuh"}, ()),
 }
-# Back ends that compile whatever they build, by the first part of their name.
+# Back ends that compile every project, by the first part of their name.
 _COMPILERS = {
     "maturin": "Rust",
     "mesonpy": "C",
@@ -37,7 +37,7 @@ _NVCC = re.compile(rb"(?i)nvcc|CUDA_HOME|CUDA_PATH|CUDACXX|cmake|skbuild|cupy_bu
 
 
 class CompiledLanguages(Struct, frozen=True):
-    """What a project compiles: the languages, the packages that they need, and how that is known."""
+    """The languages that a project compiles, packages, and evidence."""
 
     languages: frozenset[str]
     packages: tuple[str, ...]
@@ -45,10 +45,10 @@ class CompiledLanguages(Struct, frozen=True):
 
 
 def compiled(project: Project) -> CompiledLanguages | None:
-    """Return what a project compiles, None where it is Python alone.
+    """Return the compiled parts of a project; None for pure Python.
 
-    A project with sources of such a language may need no compiler (tests, samples): a back end that compiles nothing
-    by itself, and no word of extensions, settle that.
+    A project with sources of such a language may need no compiler (tests, samples): a back end that compiles no sources
+    by itself, and no mention of extensions, decide that.
     """
     found = {name for name, (endings, _) in _LANGUAGES.items() if endings & suffixes(project)}
     if not _compiles_cuda(project):
@@ -63,7 +63,10 @@ def compiled(project: Project) -> CompiledLanguages | None:
 
 
 def _compiles_cuda(project: Project) -> bool:
-    """Tell whether a build compiles CUDA sources without being asked to: setuptools alone knows no nvcc."""
+    """Return whether a build compiles CUDA sources by default.
+
+    setuptools alone does not know nvcc.
+    """
     texts = project.texts.values()
     if is_on_request(project.name):
         return False
@@ -75,7 +78,7 @@ def _compiles_cuda(project: Project) -> bool:
 
 
 def _evidence(project: Project, found: set[str]) -> str | None:
-    """Return why a project is taken to compile something, None where it does not."""
+    """Return the evidence that a project compiles, or None."""
     backend = project.backend.partition(".")[0]
     if backend in _COMPILERS:
         return f"its back end is {backend}"
@@ -100,7 +103,10 @@ def _evidence(project: Project, found: set[str]) -> str | None:
 
 
 def _script(project: Project) -> bool:
-    """Tell whether poetry is told a build script by its name alone, or hatchling hooks for wheels alone."""
+    """Return whether a build script is known by another setting.
+
+    poetry may have it by its name alone, or hatchling hooks for wheels alone.
+    """
     poetry = project.table("tool", "poetry").get("build")
     return isinstance(poetry, str) or bool(
         project.table("tool", "hatch", "build", "targets", "wheel", "hooks")

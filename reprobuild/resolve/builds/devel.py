@@ -1,4 +1,4 @@
-"""The base in which projects are compiled: never in the image."""
+"""The base for compiling projects, which is never in the image."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def devel_base(
     subject: ResolveRequest, system: BaseProvider, base: Base, interpreter: Interpreter, packages: Mapping[str, str],
     around: ResolveContext,
 ) -> Base | None:  # fmt: skip
-    """Return what projects are compiled in; None where nothing compiles.
+    """Return the base for compiling; None if no project compiles.
 
-    It is the image's own packages with compilers from the same archives, or the image that `devel` names with what
-    it lacks of them.
+    It has the image's own packages with compilers from the same archives, or is the image that `devel` names, with the
+    packages that it lacks.
 
     Args:
-        subject: what is resolved.
-        system: where the base comes from.
+        subject: the input of the resolution.
+        system: the source of the base.
         base: the image's own.
-        interpreter: the image's, whose headers are needed where it is the system's.
-        packages: what compiling needs, each with who asks.
-        around: what resolving may touch.
+        interpreter: the image's; its headers are needed if it is the system's.
+        packages: the packages for compiling, each with the asking project.
+        around: the context of the resolution.
 
     Raises:
-        LockError: a package is nowhere, or the image has a newer glibc than the base.
+        LockError: a package is unavailable, or the image has a newer glibc than the base.
     """
     if not packages:
         return None
@@ -46,7 +46,7 @@ def devel_base(
         return system.pin(dict.fromkeys(base.installed, "the base") | wanted)[0]
     decisions = replace(subject.decisions, base=subject.decisions.devel)
     image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=())
-    # What was captured is the base's business.
+    # Captured packages matter only for the base.
     bare = replace(subject.snapshot, packages=())
     found = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(wanted)[0]
     check_glibc(found, base)
@@ -54,10 +54,12 @@ def devel_base(
 
 
 def check_glibc(devel: Base, base: Base) -> None:
-    """See that what is compiled in one base runs on another: symbols of a newer glibc are not there.
+    """Check that files compiled in one base run on another.
+
+    The other one lacks the symbols of a newer glibc.
 
     Raises:
-        LockError: the first has a newer one, or one of them tells none.
+        LockError: the first has a newer glibc, or the version of one is unknown.
     """
     there, here = (glibc_of(one.installed.get("libc6", "")) for one in (devel, base))
     if there is None or here is None or there > here:

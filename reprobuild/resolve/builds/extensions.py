@@ -1,4 +1,4 @@
-"""Extensions that are compiled against the environment's own torch, and against CUDA."""
+"""Extensions compiled against the environment's torch and CUDA."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.lock.model import Resolution
 
-# What brings nvcc, among the system's packages: of NVIDIA's own archive, and of Debian and Ubuntu.
+# The system packages with nvcc: of NVIDIA's own archive, and of Debian and Ubuntu.
 _NVCC = re.compile(r"cuda-nvcc(-\d+)*|cuda-toolkit(-\d+)*|cuda-compiler(-\d+)*|nvidia-cuda-toolkit")
 
 
 class _Extension(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of `extensions.toml`; see there."""
+    """One line of `extensions.toml`, which documents the fields."""
 
     name: str
     requires: tuple[str, ...]
@@ -28,9 +28,11 @@ class _Extension(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Toolkit(Struct, frozen=True, kw_only=True):
-    """What there is to compile CUDA with: the environment's `version` (empty for none), and the base's packages.
+    """The toolkit for compiling CUDA.
 
-    `image` tells whether an image to compile in was decided, which has its own.
+    It has the environment's `version` (empty without CUDA), and the base's packages.
+
+    `image` is set if the user chose an image for compiling, which has its own toolkit.
     """
 
     version: str = ""
@@ -47,7 +49,10 @@ def _known() -> dict[str, _Extension]:
 
 
 def with_known(name: str, choice: BuildDecision) -> BuildDecision:
-    """Return the decision on a project with what is known of it where nothing was decided."""
+    """Add known settings to the user's override of a build.
+
+    Settings of the user stay.
+    """
     known = _known().get(name)
     if known is None:
         return choice
@@ -57,21 +62,23 @@ def with_known(name: str, choice: BuildDecision) -> BuildDecision:
 
 
 def is_on_request(name: str) -> bool:
-    """Tell whether a project is known to compile its CUDA sources on request alone."""
+    """Return whether a project compiles CUDA sources on request alone."""
     known = _known().get(name)
     return known is not None and known.on_request
 
 
 def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> Resolution | None:
-    """Rule a project (`no-nvcc`) whose CUDA sources cannot be compiled, where the environment has CUDA.
+    """Return a resolution (`no-nvcc`) for uncompilable CUDA sources.
 
-    Where it has none, such projects leave their CUDA sources out.
+    It is needed only if the environment has CUDA.
+
+    Without CUDA in the environment, such projects leave their CUDA sources out.
 
     Args:
         name: of the project.
         file: the name of its archive.
-        choice: the user's decision on its build.
-        toolkit: what there is to compile with.
+        choice: the user's override of its build.
+        toolkit: the toolkit for compiling.
     """
     packages = toolkit.packages | {*choice.packages}
     if not toolkit.version or toolkit.image or any(_NVCC.fullmatch(package) for package in packages):

@@ -1,7 +1,9 @@
-"""A known prebuilt wheel first: files of a release that are on no index, for one torch, CUDA and C++ ABI each.
+"""Known prebuilt wheels, which are on no index.
 
-The project's own setup.py takes such a file in place of building, so it is mostly what was captured. Nobody publishes
-its hash: it is locked as it stood there when it was first asked for, and from then on the store has it.
+They are files of a release, one for each torch, CUDA and C++ ABI.
+
+The project's own setup.py uses such a file instead of building, so it was mostly the captured one. Its hash is not
+published: it is locked on the first request, and kept in the store from then on.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from reprobuild.store.store import Store
 
 
 class _Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One project of `prebuilt.toml`; see there."""
+    """One project of `prebuilt.toml`, which documents the fields."""
 
     name: str
     service: str
@@ -56,19 +58,19 @@ def with_prebuilt(
     found: ResolvedLines, names: Collection[str], target: WheelTarget, services: Mapping[str, Service],
     around: ResolveContext,
 ) -> ResolvedLines:  # fmt: skip
-    """Return the same with the publisher's wheel in place of a source, where there is one for the locked torch.
+    """Replace sources by their publisher's wheels for the locked torch.
 
-    The ruling of a line says what was looked for, and what was found.
+    The resolution of a line lists the addresses tried, and the result.
 
     Args:
-        found: what the lines of the freeze became.
-        names: the distributions whose sources may be replaced, as names of projects.
-        target: what a wheel must fit.
+        found: the resolution of the freeze's lines.
+        names: the distributions with replaceable sources, as names of projects.
+        target: the target that a wheel must fit.
         services: by name.
-        around: the network and the store, which has torch's wheel and what was found afterwards.
+        around: the network and the store, which has torch's wheel and the found files afterwards.
 
     Raises:
-        FetchError: the wheel of torch cannot be had. BuildError: it is hostile or damaged.
+        FetchError: the wheel of torch is unavailable. BuildError: it is malicious or damaged.
     """
     wanted = [one for one in found.sdists if one.name in _known() and one.name in names]
     torch = next((wheel for wheel in found.wheels if wheel.name == "torch"), None)
@@ -87,7 +89,7 @@ def with_prebuilt(
 
 
 def _with(found: ResolvedLines, sdist: Sdist, wheel: Wheel | None, told: str) -> ResolvedLines:
-    """Return the same with what was found of one source."""
+    """Return the resolution with the result for one source."""
 
     def said(reason: str) -> str:
         if wheel:
@@ -112,9 +114,9 @@ def _look(
     target: WheelTarget,
     where: tuple[Service, ResolveContext],
 ) -> tuple[Wheel | None, str]:
-    """Return the wheel for a torch, if there is one, and what is to be said."""
+    """Return the wheel for a torch, if any, and a message."""
     if not build.cuda or target.free_threaded:
-        return None, ""  # of these there are none
+        return None, ""  # these have no such wheels
     if build.cxx11 is None:
         return None, "no prebuilt wheel was looked for, as torch's wheel does not tell the C++ ABI"
     service, around = where
@@ -124,7 +126,7 @@ def _look(
     torch = ".".join(build.version.partition("+")[0].split(".")[:2])
     python = "cp" + "".join(target.python.split(".")[:2])
     why = f"torch {torch}, CUDA {major} and {'the C++11' if build.cxx11 else 'the older C++'} ABI"
-    # As setup.py names it, and pip then has it: the label is in the name of the release's file alone.
+    # The name that setup.py gives, and pip then has: the label is only in the name of the release's file.
     filename = f"{project.file.partition('-')[0]}-{version}-{python}-{python}-linux_{target.machine}.whl"
     asked = [
         project.file.format(
@@ -133,7 +135,7 @@ def _look(
         )
         for label in project.cuda.get(major, (major,))
     ]  # fmt: skip
-    # What was taken once is taken again, offline, too, whatever is asked for before it.
+    # A file that was fetched once is used again, even offline, and before others are requested.
     for name in sorted(asked, key=lambda one: _kept(f"{shown}/{one}", around.store) is None):
         try:
             file = _bring(f"{place}/{name}", filename, sdist, around)
@@ -155,7 +157,10 @@ def _look(
 
 
 def _bring(url: str, filename: str, sdist: Sdist, around: ResolveContext) -> Artefact:
-    """Return the file at an address: the one that was brought before, while the store has it."""
+    """Fetch the file at an address, or reuse an earlier one.
+
+    The earlier one is used while the store has it.
+    """
     clean = split_credentials(url)[0]
     if known := _kept(clean, around.store):
         return replace(known, filename=filename)
@@ -178,10 +183,12 @@ def _key(url: str) -> str:
 
 
 def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
-    """See that a file is a wheel of the line's name and version: a server may answer anything.
+    """Check that a file is a wheel of the line's name and version.
+
+    A server may return any file.
 
     Raises:
-        BuildError: it is none.
+        BuildError: it is not.
     """
     with zips.open_zip(store.verified(file.sha256, name), name) as (archive, members):
         found = [info for path, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path)]

@@ -1,4 +1,7 @@
-"""What is to be built: the names of a project's files, and the few that say how it is built."""
+"""The files of projects to build.
+
+They are all names, and the contents of files that configure the build.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from reprobuild.infra.untrusted.sdists import SdistMember, read_sdist
 from reprobuild.lock.python import Sdist, Source
 from reprobuild.store.store import Store
 
-# Those that say how a project is built, in the project's own folder.
+# The files that configure a build, in the project's own directory.
 _TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "meson.build")
 _LONGEST = 4 << 20
 _CMAKE = re.compile(r"(?:[^/]+/)?CMakeLists\.txt")  # those of other projects and of probes are deeper
@@ -34,10 +37,12 @@ _MEND = "pip could not build it either; mend it"
 
 
 class Project(Struct, frozen=True, kw_only=True):
-    """A project with its own folder read: `paths` are those of its files, `texts` the content of those that matter.
+    """The files of a project.
 
-    `cuda_option` is the path of a CMakeLists.txt whose option for CUDA is off; empty where there is none, or where one
-    of them needs CUDA.
+    `paths` are all of them, `texts` the contents of those that configure the build.
+
+    `cuda_option` is the path of a CMakeLists.txt with its option for CUDA off; empty if there is no such file, or if
+    one of them needs CUDA.
     """
 
     name: str
@@ -48,10 +53,10 @@ class Project(Struct, frozen=True, kw_only=True):
 
     @property
     def tables(self) -> dict[str, Any]:
-        """The tables of its pyproject.toml, empty where it has none.
+        """The tables of its pyproject.toml, empty without one.
 
         Raises:
-            LockError: it is no TOML.
+            LockError: it is not valid TOML.
         """
         try:
             tables: dict[str, Any] = msgspec.toml.decode(self.texts.get("pyproject.toml", b""))
@@ -61,12 +66,15 @@ class Project(Struct, frozen=True, kw_only=True):
 
     @property
     def backend(self) -> str:
-        """The module of its back end; what PEP 517 says where it names none."""
+        """The module of its back end; by default that of PEP 517."""
         named = self.table("build-system").get("build-backend")
         return named.partition(":")[0] if isinstance(named, str) else "setuptools.build_meta"
 
     def table(self, *names: str) -> dict[str, Any]:
-        """Return a table of its pyproject.toml, by the names that lead to it; empty where there is none."""
+        """Return a nested table of its pyproject.toml.
+
+        It is empty if it does not exist.
+        """
         found: Any = self.tables
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
@@ -74,11 +82,13 @@ class Project(Struct, frozen=True, kw_only=True):
 
 
 def read_project(one: Source | Sdist, store: Store) -> Project:
-    """Read the project of a source tree or of an archive that are in the store.
+    """Read a project from its source tree or archive.
+
+    Both are in the store.
 
     Raises:
-        LockError: a file that says how it is built is none, or is too long.
-        BuildError: the archive is hostile or damaged.
+        LockError: a configuration file is not valid, or is too long.
+        BuildError: the archive is malicious or damaged.
     """
     name, paths, texts = str(canonicalize_name(one.name)), [], {}
     options: list[str] = []
@@ -139,9 +149,12 @@ def suffixes(project: Project) -> set[str]:
 
 
 def setup_requires(project: Project) -> list[str]:
-    """Return what `setup_requires` names, in setup.cfg or as a plain list in setup.py, without running it.
+    """Return the requirements in `setup_requires`, without running code.
 
-    What setup.py computes is not found here: the back end is asked when the project is built, in the sandbox.
+    They are in setup.cfg, or a plain list in setup.py.
+
+    Values that setup.py computes are not found here: the back end reports them when the project is built, in the
+    sandbox.
     """
     found: list[str] = []
     config = configparser.ConfigParser(interpolation=None)

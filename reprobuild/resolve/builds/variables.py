@@ -1,4 +1,4 @@
-"""The variables that a decision sets for one build."""
+"""The variables that an override sets for one build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def build_variables(project: str, choice: BuildDecision) -> tuple[EnvVar, ...]:
     """Return the variables of a build, sorted by name.
 
     Raises:
-        UsageError: one is no variable, or looks like a secret, which would stay in the lock for ever.
+        UsageError: one is not a valid variable, or looks like a secret, which would stay in the lock for ever.
     """
     for name, value in choice.variables.items():
         if not NAME.fullmatch(name) or "\0" in value:

@@ -1,1 +1,1 @@
-"""conda's packages: which ones, from which channel, and what an environment of them sets."""
+"""Packages of conda: choice, channels, and the variables that they set."""

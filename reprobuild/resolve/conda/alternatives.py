@@ -1,4 +1,7 @@
-"""What could replace a package of conda's that is gone: other files of its channel, and files of earlier locks."""
+"""Alternatives to an unavailable package of conda.
+
+They are other files of its channel, and files of earlier locks.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,23 @@ from reprobuild.store.roots import kept_locks, place_of
 from reprobuild.store.store import Store
 
 _BUILDS = 3  # of one version
-_SAME = 5  # where the very version is there
+_SAME = 5  # if the exact version is there
 
 
 def told(package: CapturedCondaPackage) -> tuple[str, str, str]:
-    """Return name, version and build of a line; the build is empty where the line tells none."""
+    """Return name, version and build of a line.
+
+    The build is empty if the line does not have it.
+    """
     named = split_filename(package.url.rpartition("/")[2]) if package.url else None
     return named or (package.name, package.version, package.build or "")
 
 
 def near(package: CapturedCondaPackage, listed: Iterable[RepodataEntry]) -> str:
-    """Say what a channel has that is like a package; empty where it has nothing of that name."""
+    """Describe the closest packages of a channel.
+
+    The text is empty if it has no package of that name.
+    """
     _, version, build = told(package)
     others = sorted({(one.version, one.build, one.filename) for one in listed})
     if twins := [name for *both, name in others if both == [version, build]]:
@@ -43,7 +52,10 @@ def near(package: CapturedCondaPackage, listed: Iterable[RepodataEntry]) -> str:
 
 
 def _alike(builds: Iterable[str], wanted: str) -> list[str]:
-    """Return builds, first those that begin as the wanted one does: for the same Python, the same CUDA."""
+    """Return builds, the most similar to the wanted one first.
+
+    A common start means the same Python or the same CUDA.
+    """
     return sorted(set(builds), key=lambda one: (-_common(one, wanted), one))
 
 
@@ -52,7 +64,7 @@ def _common(one: str, other: str) -> int:
 
 
 class KeptCondaPackages:
-    """The packages of conda of kept locks that are in a store.
+    """The conda packages of kept locks in a store.
 
     Args:
         store: the store.
@@ -63,16 +75,18 @@ class KeptCondaPackages:
         self._guard = threading.Lock()
 
     def __call__(self, package: CapturedCondaPackage, places: Sequence[Channel]) -> str:
-        """Return what can be said of a package that is gone, empty where no lock had it.
+        """Describe a locked file for an unavailable package.
+
+        The text is empty if no lock had it.
 
         Args:
-            package: the line; with a hash of its own nothing else stands for it.
-            places: the channels that it was looked for in.
+            package: the line; a hash of its own rules out other files.
+            places: the channels that were searched.
         """
         if package.sha256 or package.md5 or not places:
             return ""
         name, version, build = told(package)
-        with self._guard:  # read once, and only where something is missing
+        with self._guard:  # read once, and only if a package is missing
             known = self._packages.get((name, version), [])
         for filename, found, sha256, lock in known:
             if build in ("", found):
@@ -86,7 +100,7 @@ class KeptCondaPackages:
     def _subdir(self, filename: str, sha256: str) -> str:
         try:
             return read_facts(self._store.blob(sha256), filename).index.subdir or "noarch"
-        except ReproError:  # damaged: whoever takes it is told
+        except ReproError:  # damaged: its user is told
             return "noarch"
 
     @cached_property
@@ -94,7 +108,7 @@ class KeptCondaPackages:
         packages: dict[tuple[str, str], list[tuple[str, str, str, str]]] = {}
         try:
             records = kept_locks(self._store)
-        except FetchError:  # `store gc` says which record is damaged
+        except FetchError:  # `store gc` reports the damaged record
             return {}
         for _, record in records:
             for sha256, named in record.files.items():

@@ -1,4 +1,4 @@
-"""Variables of an activated conda environment, as they are in the image."""
+"""Variables of an activated conda environment in the image."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from reprobuild.resolve.environment.environment import rules
 from reprobuild.resolve.environment.triage import EnvDecision
 from reprobuild.snapshot.model import Snapshot, Variable
 
-# What else `conda activate` sets (the name and the depth of shells) is the session's.
+# The other variables of `conda activate` (the name and the depth of shells) belong to the session.
 _OWN = "CONDA_PREFIX"
-# Of the table's paths, single folders: what else is there are lists, which the image has its own of.
+# Of the table's paths, single directories: the others are lists, and the image has lists of its own.
 _FOLDERS = ("_HOME", "_ROOT")
 
 
 def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, str]) -> EnvDecision:
-    """Return a triage with what was set when conda's environment was activated.
+    """Return a triage with the variables of conda's activation.
 
-    CONDA_PREFIX, which libraries look at, becomes the image's. A variable that a package's own script sets is taken
-    with its captured value, the captured prefix replaced in it; one that was not captured was not set. What the user
-    decided stays, and what the table of variables has a rule for (PATH and other lists of folders): such a script adds
-    to what the host has there. A value with a path outside of the prefix is of the captured machine, and is left out.
+    CONDA_PREFIX, which libraries read, becomes the image's. A variable that a package's own script sets is used with
+    its captured value, with the captured prefix replaced in it; one that was not captured was not set. The user's
+    overrides stay, and so do variables with a rule in the table (PATH and other lists of directories): such a script
+    adds to the host's list. A value with a path outside of the prefix belongs to the captured machine, and is left out.
 
     Args:
-        triage: what was decided without knowing of conda.
+        triage: the decisions without knowledge of conda.
         snapshot: its variables.
         activated: {variable: the package whose script sets it}.
     """
@@ -56,13 +56,19 @@ def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, s
 
 
 def _is_free(name: str) -> bool:
-    """Tell whether a script of a package may set a variable, because nothing else decides what the image has there."""
+    """Return whether a package's script may set a variable.
+
+    It may if no other rule decides the image's value.
+    """
     rule = next(rule for pattern, rule in rules() if pattern.fullmatch(name))
     return rule.kind == "unknown" or (rule.kind == "path" and name.endswith(_FOLDERS))
 
 
 def _moved(value: str, prefix: str) -> str | None:
-    """Return a value with the image's prefix; None where it names a path outside of the captured one."""
+    """Return a value with the image's prefix.
+
+    Return None if it names a path outside of the captured one.
+    """
     parts = re.split(r"([:;,\s]+)", value)
     moved = [PREFIX + part[len(prefix) :] if _is_below(part, prefix) else part for part in parts]
     return (

@@ -1,4 +1,7 @@
-"""From a line of conda's lists to the very file: its name, its hash, and where this machine gets it."""
+"""Files of conda's packages.
+
+A line of conda's lists leads to a file: its name, its hash, and its address for this machine.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ SUBDIRS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
-    """The file of one package, the channel that it is of, and how it was found."""
+    """The file of one package, its channel, and the evidence."""
 
     file: Artefact
     channel: str
@@ -35,7 +38,10 @@ class Chosen(Struct, frozen=True, kw_only=True):
 
 
 class CondaRefusedError(Exception):
-    """A package cannot be had as it was captured. `kind` is what `accept` may name."""
+    """A package is unavailable as captured.
+
+    `kind` is its name for `accept`.
+    """
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -43,14 +49,14 @@ class CondaRefusedError(Exception):
 
 
 class CondaFiles:
-    """Finds the files of packages.
+    """A finder of package files.
 
     Args:
-        meaning: what names of channels mean here.
+        meaning: the addresses of channel names here.
         platform: of the image.
         repodata: the lists of channels.
-        net: how files come whose hash only they themselves tell.
-        store: where those go.
+        net: downloads files with a hash that only they themselves have.
+        store: receives those files.
     """
 
     def __init__(
@@ -62,9 +68,11 @@ class CondaFiles:
         self._unreached: dict[str, UnreachedError] = {}  # by scheme and host
 
     def prepare(self, packages: Iterable[CapturedCondaPackage]) -> None:
-        """Look up all packages whose channels must be asked, each list of a channel once.
+        """Look up all packages in their channels' lists.
 
-        A channel that gives no list is an error of each package that `find` looks for there.
+        Each list of a channel is read once.
+
+        A channel without a list is an error of each package that `find` looks for there.
         """
         wanted: dict[tuple[str, str], set[str]] = {}
         for one in packages:
@@ -84,7 +92,7 @@ class CondaFiles:
         """Return the file of a package.
 
         Raises:
-            CondaRefusedError: it cannot be had, or is not the captured one.
+            CondaRefusedError: it is unavailable, or is not the captured one.
             FetchError: a channel does not answer.
         """
         if package.url and _filename(package.url) is None:
@@ -103,7 +111,10 @@ class CondaFiles:
         return self._meaning.of(package.channel, package.among or ())
 
     def _at_address(self, package: CapturedCondaPackage) -> Chosen:
-        """Return the file of a line that tells address and hash: no list of a channel need be asked."""
+        """Return the file of a line with address and hash.
+
+        No list of a channel is needed.
+        """
         filename, subdir = _filename(package.url or "") or "", self._subdir(package.url or "")
         places = self._places(package)
         for place in places:
@@ -117,7 +128,7 @@ class CondaFiles:
         raise CondaRefusedError("conda-package", gone + near(package, self._named(package, places)))
 
     def _listed(self, package: CapturedCondaPackage) -> Chosen:
-        """Return the file that the lists of channels have for a line that does not tell all."""
+        """Return the file for an incomplete line, from channel lists."""
         places = self._places(package)
         found, others = self._search(package, places)
         if not found:
@@ -159,7 +170,7 @@ class CondaFiles:
     def _search(
         self, package: CapturedCondaPackage, places: Sequence[Channel]
     ) -> tuple[list[tuple[Channel, str, RepodataEntry]], list[RepodataEntry]]:
-        """Return what the channels list that fits, and what else they have of that name."""
+        """Return the matching files, and others of the same name."""
         found: list[tuple[Channel, str, RepodataEntry]] = []
         others: list[RepodataEntry] = []
         for place in places:
@@ -172,7 +183,10 @@ class CondaFiles:
         return found, others
 
     def _named(self, package: CapturedCondaPackage, places: Sequence[Channel]) -> list[RepodataEntry]:
-        """Return all that channels have of a package that is gone; nothing of a channel without a list."""
+        """Return all files of an unavailable package's name.
+
+        A channel without a list is skipped.
+        """
         found: list[RepodataEntry] = []
         for place in places:
             for subdir in self._subdirs:
@@ -192,7 +206,10 @@ class CondaFiles:
                 )
 
     def _bring(self, filename: str, url: str, package: CapturedCondaPackage, md5: str = "") -> Artefact:
-        """Return a file by its hash: captured, remembered, or computed here once and compared with its md5."""
+        """Return a file by its hash.
+
+        The hash is captured, remembered, or computed here once after a comparison with its md5.
+        """
         if package.sha256:
             return self._by_sha256(filename, url, package.sha256)
         md5 = package.md5 or md5
@@ -230,7 +247,7 @@ class CondaFiles:
         return Artefact(filename=filename, sha256=sha256, size=size, url=url)
 
     def _download(self, url: str, part: Path) -> str:
-        """Download a file, unless its host could not be reached for another one."""
+        """Download a file, unless its host was unreachable before."""
         host = _host(url)
         if host in self._unreached:
             raise self._unreached[host]
@@ -277,7 +294,7 @@ def _several(places: Sequence[Channel]) -> str:
 
 
 def _withheld(folders: Sequence[str]) -> str:
-    """Say that folders are not read, and how they are."""
+    """Describe the channels in unread directories, and their option."""
     named = " ".join(f"--channel {shlex.quote(escaped(one))}" for one in folders)
     return f"a snapshot opens no folder of this machine as a channel; name it with {named}"
 

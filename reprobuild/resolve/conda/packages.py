@@ -1,4 +1,7 @@
-"""conda's packages of a snapshot: each line to the very package, and the lines of the freeze that it answers."""
+"""Resolution of a snapshot's conda packages.
+
+Each line leads to its exact package, and to the lines of the freeze that it covers.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,13 @@ Glibc = tuple[int, int]
 
 
 class Conda(Struct, frozen=True, kw_only=True):
-    """What conda brings into the image, and what is left for wheels.
+    """The conda packages of the image, and the lines left for wheels.
 
     `rulings` has one for each package of conda's lists, and one for each line of the freeze that a package of conda
-    answers; `lines` are the others. `needs` is the oldest glibc that each package runs with, by its place, where it
-    says one. `activated` are {variable: package} that scripts of packages set when the environment is activated.
-    `distributions` are {project: version} of what the packages bring and no line of `lines` replaces. `lost` has an
-    error for each channel or file that cannot be had; then `packages` is empty.
+    covers; `lines` are the others. `needs` is the oldest glibc for each package, by its place, if it states one.
+    `activated` are {variable: package} that scripts of packages set when the environment is activated. `distributions`
+    are {project: version} of the packages' projects that no line of `lines` replaces. `lost` has an error for each
+    unavailable channel or file; then `packages` is empty.
     """
 
     packages: tuple[CondaPackage, ...]
@@ -57,7 +60,10 @@ class Conda(Struct, frozen=True, kw_only=True):
     lost: tuple[FetchError, ...] = ()
 
     def too_new(self, glibc: Glibc) -> Iterator[Resolution]:
-        """Yield a ruling for each package that a base with this glibc is too old for."""
+        """Yield a resolution for each package that needs a newer glibc.
+
+        `glibc` is that of the base.
+        """
         for place, (name, needed) in self.needs.items():
             if needed > glibc:
                 reason = f"it needs glibc {needed[0]}.{needed[1]}, and the base has {glibc[0]}.{glibc[1]}"
@@ -65,7 +71,7 @@ class Conda(Struct, frozen=True, kw_only=True):
 
     @property
     def glibc(self) -> tuple[Glibc, str]:
-        """The oldest glibc that all packages run with, and what tells it."""
+        """The oldest glibc for all packages, and the evidence."""
         found = ((needed, f"conda's {name}, {place}") for place, (name, needed) in self.needs.items())
         return max(found, default=((0, 0), "nothing tells one"))
 
@@ -77,18 +83,20 @@ def resolve_conda(
     lines: Sequence[Requirement],
     around: ResolveContext,
 ) -> Conda | None:
-    """Find the packages of a conda environment; None where the image is to have none.
+    """Resolve the packages of a conda environment.
+
+    Return None if the image is to have none.
 
     Args:
-        snapshot: what was captured.
-        decisions: `channels` come before those of the machine; what `drop` names stays out.
+        snapshot: the captured environment.
+        decisions: `channels` come before those of the machine; packages in `drop` stay out.
         platform: of the image.
-        lines: those of the freeze, without what was dropped.
+        lines: those of the freeze, without the dropped ones.
         around: the network and the store, which has all packages afterwards.
 
     Raises:
-        LockError: there is a package of Python that is not one, or a file of settings cannot be read.
-        FetchError: the network is forbidden, or a file cannot be had. BuildError: a package is hostile or damaged.
+        LockError: a package of Python is not valid, or a file of settings cannot be read.
+        FetchError: the network is forbidden, or a file is unavailable. BuildError: a package is malicious or damaged.
     """
     python = python_of_conda(snapshot, decisions)
     if python is None:
@@ -146,7 +154,10 @@ def _interpreter(
     chosen: Chosen | None,
     listed: Sequence[model.CapturedCondaPackage],
 ) -> Interpreter:
-    """Return conda's interpreter; where the list tells no build, the file that was found does."""
+    """Return conda's interpreter.
+
+    If the list has no build, the found file decides.
+    """
     evidence = f"conda's python {python.version} {python.build or ''}".rstrip() + f", {python.place}"
     names = split_filename(chosen.file.filename) if chosen else None
     built = bool(names and FREE_THREADED.search(names[2]))
@@ -172,7 +183,10 @@ def _choose(
     platform: str,
     around: ResolveContext,
 ) -> tuple[dict[SourceLocation, Chosen], dict[SourceLocation, Resolution], tuple[FetchError, ...]]:
-    """Return the files, the rulings of packages without one, and an error for each place that gives no answer."""
+    """Return files, resolutions of refused packages, and errors.
+
+    There is an error for each place that does not answer.
+    """
     chosen: dict[SourceLocation, Chosen] = {}
     refused: dict[SourceLocation, Resolution] = {}
     lost: dict[str, FetchError] = {}
@@ -215,7 +229,10 @@ def _package(one: model.CapturedCondaPackage, chosen: Chosen, facts: Facts) -> C
 
 
 def _projects(names: Iterable[str]) -> set[str]:
-    """Return the names of projects; a folder of metadata can have a name that no project has."""
+    """Return the valid project names.
+
+    A metadata directory can have a name that is not valid for a project.
+    """
     return {str(canonicalize_name(name)) for name in names if is_valid(name, ProjectName)}
 
 
@@ -235,7 +252,10 @@ def _activated(
 
 
 def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement]:
-    """Yield what pip installed by conda's lists alone: all where there is no freeze, else what no freeze lists."""
+    """Yield pip's packages that only conda's lists have.
+
+    Without a freeze, these are all of them.
+    """
     seen = _frozen(snapshot)
     for one in snapshot.conda:
         name = canonicalize_name(one.name)
@@ -251,7 +271,10 @@ def _frozen(snapshot: Snapshot) -> set[str]:
 
 
 class _Answered:
-    """Which lines of the freeze conda's packages answer, and which pip's own wheels do (`others`)."""
+    """The lines of the freeze that conda's packages cover.
+
+    `others` are covered by pip's own wheels.
+    """
 
     def __init__(
         self, brought: dict[SourceLocation, dict[str, str]], listed: Sequence[model.CapturedCondaPackage],
@@ -279,7 +302,7 @@ class _Answered:
                 self.answers.append((line, one))
 
     def rulings(self, chosen: dict[SourceLocation, Chosen]) -> Iterator[Resolution]:
-        """Yield one for each line of the freeze that a package of conda answers."""
+        """Yield a resolution for each line covered by a conda package."""
         for line, one in self.answers:
             reason = f"of conda: {chosen[one.place].file.filename} ({one.place})"
             yield Resolution(
@@ -289,7 +312,10 @@ class _Answered:
 
 
 def _same(line: Requirement, version: str) -> bool:
-    """Tell whether a line is of what conda brings: its own build path says so whatever conda calls the version."""
+    """Return whether a line belongs to a conda package.
+
+    A build path of conda shows it, even if conda's version differs.
+    """
     return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
@@ -305,7 +331,10 @@ def _pinned(one: model.CapturedCondaPackage, chosen: Chosen, facts: Facts, answe
 
 
 def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Resolution]:
-    """Yield the rulings of packages that conda's lists name and pip installed, and of those that were dropped."""
+    """Yield the resolutions of pip's and dropped packages.
+
+    They are packages in conda's lists.
+    """
     frozen = _frozen(snapshot)
     for one in snapshot.conda:
         if is_named(one.name, drop):

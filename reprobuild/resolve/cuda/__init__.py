@@ -1,1 +1,1 @@
-"""Which CUDA the environment had, by evidence, and what torch was compiled for."""
+"""The CUDA of an environment, by evidence, and of torch's build."""

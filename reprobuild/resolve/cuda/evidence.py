@@ -1,9 +1,11 @@
-"""Which CUDA an environment had: all that a snapshot tells of it, strongest first, and where that disagrees.
+"""Evidence for the CUDA of an environment, strongest first.
 
-The wheel of torch itself says what it was compiled with. Then: torch's local version (`+cu121`), NVIDIA's own wheels,
-plugins of other frameworks, what a report of torch said, the modules of a cluster, conda's packages, the system's, the
-variable of NVIDIA's images. The driver tells the newest CUDA that it knows, and nothing of the environment's.
-docs/cuda.md has the reasons.
+Contradictions are reported.
+
+The wheel of torch itself states its CUDA. Then: torch's local version (`+cu121`), NVIDIA's own wheels, plugins of other
+frameworks, a report of torch, the modules of a cluster, conda's packages, the system's, the variable of NVIDIA's
+images. The driver shows the newest CUDA that it supports, and not that of the environment. docs/cuda.md has the
+reasons.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ _BESIDE = {"NVIDIA_REQUIRE_CUDA", "NVARCH", "NVIDIA_BUILD_ID", "CUDA_PKG_VERSION
 
 
 class CudaEvidence(Struct, frozen=True, kw_only=True):
-    """One thing that tells of CUDA. `version` is `12.4`, or `12` where no more is told; `place` is `FILE:LINE`.
+    """One piece of evidence for CUDA.
 
-    `bound` marks the newest version that a driver knows; `brings` what has CUDA's libraries in it.
+    `version` is `12.4`, or `12` if no more is known; `place` is `FILE:LINE`.
+
+    `bound` marks the newest version that a driver supports; `brings` marks packages with CUDA's libraries.
     """
 
     what: str
@@ -53,7 +57,10 @@ class CudaEvidence(Struct, frozen=True, kw_only=True):
 
 
 class Cuda(Struct, frozen=True, kw_only=True):
-    """The answer. `version` is that of the strongest evidence; `base` is the base's package of CUDA, if it has one."""
+    """The result of weighing the evidence.
+
+    `version` is that of the strongest evidence; `base` is the base's package of CUDA, if any.
+    """
 
     version: str
     evidence: tuple[CudaEvidence, ...]
@@ -62,11 +69,14 @@ class Cuda(Struct, frozen=True, kw_only=True):
 
     @property
     def brought(self) -> bool:
-        """Whether something in the environment has CUDA's libraries, so that no base needs them."""
+        """Whether the environment itself has CUDA's libraries.
+
+        If so, the base does not need them.
+        """
         return any(one.brings for one in self.evidence)
 
     def lines(self) -> Iterator[str]:
-        """Yield what a person reads: the answer, each piece of evidence, each conflict."""
+        """Yield the report lines: the answer, the evidence, the conflicts."""
         needs = "nothing captured brings it: what needs it needs a base image that has it (`--base IMAGE`)"
         if self.brought:
             needs = "the environment brings it; no base image with CUDA is needed"
@@ -78,11 +88,11 @@ class Cuda(Struct, frozen=True, kw_only=True):
 
 
 def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") -> Cuda | None:
-    """Return which CUDA the captured environment had, or None where nothing of it has to do with CUDA.
+    """Return the CUDA of a snapshot, or None without CUDA.
 
     Args:
-        snapshot: what was captured.
-        build: what the wheel of torch says, where it is at hand; `wheel` is its name.
+        snapshot: the captured environment.
+        build: the build facts of the wheel of torch, if available; `wheel` is its name.
     """
     torch = next((line for line in snapshot.requirements if canonicalize_name(line.name) == "torch"), None)
     without = bool(build and not build.cuda) or bool(
@@ -90,7 +100,7 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
     )
     found = [*_of_wheel(build, wheel), *_of_freeze(snapshot), *_of_reports(snapshot)]
     if without and not found:
-        return None  # a module that was loaded all the same has its own ruling
+        return None  # a module that was loaded nevertheless has its own resolution
     found += [*_of_modules(snapshot), *_of_conda(snapshot), *_of_system(snapshot), *_of_image(snapshot)]
     found += _of_driver(snapshot)
     telling = [one for one in found if not one.bound]
@@ -103,14 +113,14 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
 def rule_cuda(
     snapshot: Snapshot, wheels: Iterable[Wheel], base: Base, store: Store, say: Callable[[str], None]
 ) -> list[Resolution]:
-    """Return the ruling on CUDA, none where there is nothing to rule, and tell what disagrees.
+    """Return the resolution on CUDA, if any, and log conflicts.
 
     Args:
-        snapshot: what was captured.
+        snapshot: the captured environment.
         wheels: of the environment, in the store.
         base: of the image.
-        store: it remembers what a wheel of torch says of itself.
-        say: is told each conflict.
+        store: remembers the build facts of a wheel of torch.
+        say: logs each conflict.
 
     Raises:
         FetchError, BuildError: as `read_torch_build`.
@@ -127,7 +137,10 @@ def rule_cuda(
 
 
 def _ruling(cuda: Cuda) -> Resolution:
-    """Return the ruling of kind `cuda`: it stands for no captured line, but for what all of them tell."""
+    """Return the resolution of kind `cuda`.
+
+    It does not represent a captured line, but the evidence of all of them.
+    """
     strongest = cuda.evidence[0].place.rpartition(":")
     outcome: Outcome = "pinned" if cuda.brought else "in base" if cuda.base else "excluded"
     return Resolution(
@@ -137,7 +150,10 @@ def _ruling(cuda: Cuda) -> Resolution:
 
 
 def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
-    """Return what speaks against the captured machine having run this torch: a report of another machine, mostly."""
+    """Return evidence that the captured machine did not run this torch.
+
+    Mostly it is a report of another machine.
+    """
     compiled = CudaTarget(what=f"torch {build.version}", cuda=build.cuda, architectures=build.architectures)
     found = [
         finding.text
@@ -163,7 +179,10 @@ def _of_wheel(build: TorchBuild | None, wheel: str) -> Iterator[CudaEvidence]:
 
 
 def _of_freeze(snapshot: Snapshot) -> Iterator[CudaEvidence]:
-    """Yield what distributions tell: torch's label, NVIDIA's wheels (the runtime first), plugins."""
+    """Yield the evidence of distributions.
+
+    They are torch's label, NVIDIA's wheels (the runtime first), and plugins.
+    """
     lines = [
         (str(canonicalize_name(line.name)), line.version or "", line.place) for line in snapshot.requirements
     ]
@@ -210,7 +229,10 @@ def _of_conda(snapshot: Snapshot) -> Iterator[CudaEvidence]:
 
 
 def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
-    """Yield what the system's packages tell: the newest version, and those that are installed beside it."""
+    """Yield the evidence of system packages.
+
+    It has the newest version, and others installed beside it.
+    """
     found: dict[str, list[SystemPackage]] = {}
     for package in snapshot.packages:
         if version := cuda_of(package):
@@ -225,7 +247,10 @@ def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
 
 
 def _of_image(snapshot: Snapshot) -> Iterator[CudaEvidence]:
-    """Yield what CUDA_VERSION of an image tells; alone it may be anything's."""
+    """Yield the evidence of an image's CUDA_VERSION.
+
+    Alone, the variable may belong to any program.
+    """
     names = {variable.name for variable in snapshot.variables}
     for variable in snapshot.variables:
         number = _IMAGE.fullmatch(variable.value or "") if variable.name == "CUDA_VERSION" else None
@@ -255,7 +280,10 @@ def _disagreeing(telling: list[CudaEvidence]) -> Iterator[str]:
 
 
 def _beyond(found: Iterable[CudaEvidence]) -> Iterator[str]:
-    """Yield where a driver knows no CUDA of that major version; an older minor one is enough (`cuda_rules`)."""
+    """Yield conflicts with a driver's newest CUDA.
+
+    Only major versions count, because an older minor one is enough (`cuda_rules`).
+    """
     first, *others = found
     for one in others:
         if one.bound and _major(one.version) < _major(first.version):
@@ -263,7 +291,10 @@ def _beyond(found: Iterable[CudaEvidence]) -> Iterator[str]:
 
 
 def _cudnn(snapshot: Snapshot) -> Iterator[str]:
-    """Yield where a module of cuDNN is not the wheel's version, which is the one that torch loads."""
+    """Yield conflicts of cuDNN's module with the wheel.
+
+    torch loads the wheel's version.
+    """
     brought = [line for line in snapshot.requirements if _CUDNN.fullmatch(str(canonicalize_name(line.name)))]
     for module in snapshot.modules:
         match = _CUDNN_MODULE.fullmatch(f"{module.name}/{module.version or ''}")
@@ -277,13 +308,19 @@ def _cudnn(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _unlike(cuda: Cuda, package: str, version: str) -> Iterator[str]:
-    """Yield where the base has a CUDA of another major version than what was compiled for one."""
+    """Yield a conflict of the base's CUDA with compiled code.
+
+    Only major versions are compared.
+    """
     if _major(version) != _major(cuda.version):
         yield f"{package} of the base is CUDA {version}, and {_said(cuda.evidence[0])}"
 
 
 def _same(one: str, other: str) -> bool:
-    """Tell whether two versions agree as far as both go: `12` and `12.4` do."""
+    """Return whether two versions agree in their common parts.
+
+    `12` and `12.4` do.
+    """
     return all(a == b for a, b in zip(one.split("."), other.split("."), strict=False))
 
 

@@ -1,4 +1,7 @@
-"""CUDA among the captured system packages: NVIDIA's archive has its version in their names."""
+"""CUDA in captured system packages.
+
+NVIDIA's archive has its version in their names.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _LABEL = re.compile(r"\+cuda(\d{1,2})\.(\d)")
 
 
 def cuda_of(package: SystemPackage) -> str:
-    """Return the version of CUDA (`12.4`) that a system package is of; empty for any other package."""
+    """Return the CUDA version (`12.4`) of a system package.
+
+    It is empty for any other package.
+    """
     if package.mark == "residual":
         return ""
     match = _VERSIONED.fullmatch(package.name)
@@ -26,12 +32,18 @@ def cuda_of(package: SystemPackage) -> str:
 
 
 def is_cuda(name: str) -> bool:
-    """Tell whether a system package of this name is a part of CUDA, or of NVIDIA's libraries over it."""
+    """Return whether a system package belongs to CUDA, by its name.
+
+    NVIDIA's libraries over CUDA count, too.
+    """
     return bool(_VERSIONED.fullmatch(name) or _LABELLED.fullmatch(name))
 
 
 def cuda_packages(snapshot: Snapshot) -> dict[str, str]:
-    """Return {name: version} of the captured packages that have CUDA's version in their names."""
+    """Return {name: version} of captured CUDA packages.
+
+    They have CUDA's version in their names.
+    """
     return {
         package.name: package.version
         for package in snapshot.packages

@@ -1,4 +1,7 @@
-"""Whether what was compiled with CUDA runs with a driver and on a GPU: NVIDIA's rules, by one table (`cuda.toml`)."""
+"""NVIDIA's rules for CUDA code, drivers and GPUs.
+
+They are in one table (`cuda.toml`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _COMPAT = re.compile(r"cuda-compat-(\d{1,3})-(\d{1,3})")
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table; see there."""
+    """One line of the table, which documents the fields."""
 
     name: str
     capability: str
@@ -37,7 +40,10 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DriverGpu(Struct, frozen=True, kw_only=True):
-    """One GPU as its driver tells of it. `capability` (`8.6`) is empty where neither driver nor table know it."""
+    """One GPU as its driver reports it.
+
+    `capability` (`8.6`) is empty if neither driver nor table knows it.
+    """
 
     name: str
     capability: str = ""
@@ -46,9 +52,11 @@ class DriverGpu(Struct, frozen=True, kw_only=True):
 
 
 class CudaTarget(Struct, frozen=True, kw_only=True):
-    """What is to run. `what` names it; `cuda` is the version that it was compiled with, empty if not known.
+    """The code to run.
 
-    `architectures` are those that it was compiled for (`sm_80`, `compute_90`), none if not known; `compat` is the
+    `what` names it; `cuda` is the version that it was compiled with, empty if not known.
+
+    `architectures` are those that it was compiled for (`sm_80`, `compute_90`), empty if not known; `compat` is the
     package of the image for forward compatibility, or empty.
     """
 
@@ -59,32 +67,43 @@ class CudaTarget(Struct, frozen=True, kw_only=True):
 
 
 class CudaFinding(Struct, frozen=True, kw_only=True):
-    """One thing to say. `certain` means that it cannot run there."""
+    """One finding.
+
+    `certain` means that the code cannot run there.
+    """
 
     text: str
     certain: bool
 
 
 def capability_of(name: str) -> str:
-    """Return the compute capability of a GPU by its name, or nothing where the table does not know it."""
+    """Return a GPU's compute capability by name, empty if unknown."""
     return next((model.capability for model in _table().gpu if re.search(model.name, name)), "")
 
 
 def runtime_package(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return NVIDIA's package of CUDA's runtime library among system packages, and its version of CUDA, or None."""
+    """Return NVIDIA's CUDA runtime package and its CUDA version.
+
+    It is searched in system packages; return None if it is absent.
+    """
     found = map(_PACKAGE.fullmatch, sorted(names))
     return next(((match[0], f"{match[1]}.{match[2]}") for match in found if match), None)
 
 
 def compat_package(names: Iterable[str]) -> str:
-    """Return the newest of NVIDIA's packages for forward compatibility among system packages, or nothing."""
+    """Return NVIDIA's newest package for forward compatibility.
+
+    It is searched in system packages; return an empty string if it is absent.
+    """
     found = [match for match in map(_COMPAT.fullmatch, names) if match]
     newest = max(found, key=lambda match: (int(match[1]), int(match[2])), default=None)
     return newest[0] if newest else ""
 
 
 def minimum_driver(cuda: str) -> str:
-    """Return the oldest driver that runs what was compiled with a version of CUDA (`12.4`); empty if not known.
+    """Return the oldest driver for a CUDA version (`12.4`).
+
+    It is empty if not known.
 
     A toolkit runs on its own driver, which for CUDA 11.0 is older than that of its major version.
     """
@@ -94,7 +113,9 @@ def minimum_driver(cuda: str) -> str:
 
 
 def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx", "none"]:
-    """Return how a GPU runs code that was compiled for these architectures.
+    """Return the way in which a GPU runs compiled code.
+
+    The code is compiled for the given architectures.
 
     Binary code runs on GPUs of the same major version and the same or a newer minor one, but for Jetson boards; PTX is
     compiled for any newer GPU when it runs. `a` is for one GPU alone, `f` for its major version.
@@ -118,13 +139,15 @@ def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx
 
 
 def judge(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
-    """Yield what is to say of code, a GPU and a driver; nothing where all is well or too little is known.
+    """Yield findings on code, a GPU and a driver.
+
+    There are no findings if all is well, or if too little is known.
 
     Args:
         compiled: the code.
-        gpu: one GPU; its name may be empty where only the driver is known.
+        gpu: one GPU; its name may be empty if only the driver is known.
         driver: the version of the driver, empty if not known.
-        where: whose they are: "this machine", "the captured machine".
+        where: the machine in messages: "this machine", "the captured machine".
     """
     capability = gpu.capability or capability_of(gpu.name)
     if driver and compiled.cuda:
@@ -162,7 +185,9 @@ def _driver(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> It
 
 
 def _brings(compiled: CudaTarget, least: str) -> bool:
-    """Tell whether the image's package for forward compatibility stands for a driver that is new enough.
+    """Return whether the compatibility package replaces a new driver.
+
+    The package is that of the image.
 
     It is the driver of the toolkit that it is named after.
     """

@@ -1,4 +1,7 @@
-"""What a wheel of torch was compiled with and for, read from the wheel itself: no table knows each build."""
+"""Build facts of a torch wheel, read from the wheel itself.
+
+No table has each build.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip, read_text
 from reprobuild.lock.system import Artefact
 from reprobuild.store.store import CHUNK, Store
 
-VERSION = 2  # of what is remembered
+VERSION = 2  # of remembered facts
 _TEXT = "torch/version.py"
 # `torch._C._cuda_getArchFlags` returns a string that is compiled into the first, or (a static build) into the second.
 _LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/libtorch_cuda.so")
-# `c10::Error(SourceLocation, std::string)` of c10/util/Exception.h, which is exported: which std::string is the ABI
+# `c10::Error(SourceLocation, std::string)` of c10/util/Exception.h, which is exported: its std::string shows the ABI
 # (https://gcc.gnu.org/onlinedocs/libstdc++/manual/using_dual_abi.html).
 _LIBRARY_OF_ERROR = "torch/lib/libc10.so"
 _ERROR = re.compile(rb"_ZN3c105ErrorC1ENS_14SourceLocationE(?:(Ss)|NSt7__cxx1112basic_string)")
@@ -35,10 +38,12 @@ _Short = Annotated[str, Meta(max_length=60)]
 
 
 class TorchBuild(Struct, frozen=True, kw_only=True):
-    """One build. `version` has its local label (`2.6.0+cu124`), which the wheel's own name may lack.
+    """One build of torch.
 
-    `cuda` and `hip` are empty where it was built without; `architectures` are those of its CUDA code (`sm_80`). `cxx11`
-    tells whether it has the C++11 ABI of libstdc++, None where that is not known, or it was built without CUDA.
+    `version` has its local label (`2.6.0+cu124`), which the wheel's own name may lack.
+
+    `cuda` and `hip` are empty if it was built without; `architectures` are those of its CUDA code (`sm_80`). `cxx11`
+    states whether it has the C++11 ABI of libstdc++, None if that is not known, or if it was built without CUDA.
     """
 
     version: _Short = ""
@@ -49,7 +54,10 @@ class TorchBuild(Struct, frozen=True, kw_only=True):
 
 
 def known_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
-    """Return what is remembered of a wheel, or None; nothing is read."""
+    """Return the remembered facts of a wheel, or None.
+
+    The wheel is not read.
+    """
     try:
         return msgspec.convert(store.recall(_key(file)), type=TorchBuild)
     except msgspec.ValidationError:  # not there yet, or damaged
@@ -57,15 +65,17 @@ def known_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
 
 
 def read_torch_build(file: Artefact, store: Store) -> TorchBuild:
-    """Return what a wheel of torch says of itself; it is read once, in pieces, and remembered.
+    """Return the build facts of a torch wheel.
+
+    It is read once, in pieces, and the facts are remembered.
 
     Args:
         file: the wheel; of another project the answer is empty.
-        store: it holds the wheel, and remembers the answer.
+        store: has the wheel, and remembers the answer.
 
     Raises:
         FetchError: the wheel is not in the store.
-        BuildError: the wheel is hostile or damaged.
+        BuildError: the wheel is malicious or damaged.
     """
     known = known_torch_build(file, store)
     if known is not None:
@@ -99,7 +109,10 @@ def _read(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], orig
 
 
 def _windows(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
-    """Yield the pieces of a library, each with the end of the one before; nothing of what is none."""
+    """Yield the pieces of an ELF library, overlapping.
+
+    Each has the end of the one before. Other files yield no pieces.
+    """
     rest = b""
     with archive.open(info) as stream:
         if stream.read(len(MAGIC)) != MAGIC:
@@ -116,7 +129,7 @@ def _cxx11(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool | None:
 
 
 def _flags(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, ...]:
-    """Return the architectures in the longest string of a library that lists some."""
+    """Return the architectures in a library's longest list."""
     found = b""
     for window in _windows(archive, info):
         here = (match[0] for match in _FLAGS.finditer(window) if len(match[0]) <= _LONGEST)

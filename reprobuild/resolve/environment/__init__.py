@@ -1,1 +1,1 @@
-"""Captured variables and modules: which go into the image, and the folders that they name."""
+"""Captured variables and modules, and the directories that they name."""

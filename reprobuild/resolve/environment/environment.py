@@ -1,4 +1,4 @@
-"""Which captured variables go into the image: bake, drop or refuse, each with its reason."""
+"""Decisions on captured variables: bake, drop or refuse, with reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reprobuild.snapshot.model import Variable
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
-# Libraries that people preload, and the Debian packages that bring them.
+# Libraries that people preload, and their Debian packages.
 PRELOAD_PACKAGES = {
     "libjemalloc.so": "libjemalloc2",
     "libtcmalloc.so": "libgoogle-perftools4",
@@ -35,7 +35,10 @@ PRELOAD_PACKAGES = {
 
 
 class EnvironmentRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table: name patterns, treatment and reason; `values` restricts what may be baked."""
+    """One line of the table: name patterns, treatment and reason.
+
+    `values` restricts the values that may be baked.
+    """
 
     kind: str = msgspec.field(name="class")
     names: tuple[str, ...]
@@ -47,16 +50,18 @@ class EnvironmentRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @cache
 def rules() -> tuple[tuple[re.Pattern[str], EnvironmentRule], ...]:
-    """Return the table, each rule with one compiled pattern for its names."""
+    """Return the table, each rule with one compiled pattern."""
     raw = files("reprobuild.resolve.environment").joinpath("environment.toml").read_bytes()
     table = msgspec.toml.decode(raw, type=dict[str, tuple[EnvironmentRule, ...]])["rule"]
     return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
 
 
 class PathContext(Struct, frozen=True, kw_only=True):
-    """What paths in variables are judged by: where folders stand in the image, and the modules of the job.
+    """The context for judging paths in variables.
 
-    `in_base` tells that the base is an image, and the snapshot was taken inside such a one.
+    It has the image's directories, and the modules of the job.
+
+    `in_base` is set if the base is an image, and the snapshot was taken inside such an image.
     """
 
     places: PathMap = PathMap()
@@ -75,14 +80,14 @@ def resolve_environment(
 
     Args:
         variables: the captured ones.
-        bake: the user's own: name to value, or name or pattern (`MY_*`) to None for the captured value.
-        drop: names and patterns that the user does not want.
+        bake: the user's override: name to value, or name or pattern (`MY_*`) to None for the captured value.
+        drop: names and patterns that the user leaves out.
 
     Returns:
-        The settings of the image, and one ruling for each captured variable.
+        The settings of the image, and one resolution for each captured variable.
 
     Raises:
-        UsageError: `bake` names a secret, an unknown variable, or what cannot be a name.
+        UsageError: `bake` names a secret, an unknown variable, or an invalid name.
     """
     variables = tuple(variables)
     chosen = _chosen(bake, {variable.name: variable for variable in variables})
@@ -102,7 +107,7 @@ def resolve_environment(
 
 
 def preload_packages(settings: Iterable[EnvVar]) -> list[str]:
-    """Return the system packages that the libraries in `needs` come from, as far as the table knows them."""
+    """Return the known system packages of the libraries in `needs`."""
     return sorted(
         {
             package
@@ -122,7 +127,10 @@ def _ruling(variable: Variable, outcome: Outcome, reason: str, kind: str = "") -
 
 
 def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) -> list[EnvVar]:
-    """Return the user's own settings; a pattern takes what it finds, but no secret."""
+    """Return the user's own settings.
+
+    A pattern matches captured variables, but no secrets.
+    """
     found = []
     for name, value in bake.items():
         if not is_pattern(name):

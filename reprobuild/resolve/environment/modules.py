@@ -1,4 +1,4 @@
-"""Modules of a cluster: what stands in for each in the image, by one table (`modules.toml`)."""
+"""Replacements for a cluster's modules, by one table (`modules.toml`)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from packaging.utils import canonicalize_name
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.snapshot.model import Module, Requirement
 
-# Below the folder of a module: its own libraries, and not another product that was made with it.
+# Below the directory of a module: its own libraries, and not another product that was made with it.
 _LIBRARIES = re.compile(r"(/(lib|lib32|lib64|targets|compat|extras|nvvm)(/.*)?)?")
 EVIDENCE = "a module of the captured cluster; evidence only, the image has its own libraries"
 
 
 class ModuleFamily(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table; see there."""
+    """One line of the table, which documents the fields."""
 
     name: str
     modules: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class ModuleFamily(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ModuleReplacement(Struct, frozen=True, kw_only=True):
-    """What stands in for a module, or for a folder of libraries, in the image.
+    """The image's replacement for a module or library directory.
 
-    `reason` is empty where nothing does; `packages` are system packages that the base must have for it.
+    `reason` is empty if there is no replacement; `packages` are system packages that the base must have for it.
     """
 
     family: str
@@ -46,29 +46,32 @@ class ModuleReplacement(Struct, frozen=True, kw_only=True):
 
 
 class LoadedModules(Struct, frozen=True, kw_only=True):
-    """The modules of a job, and the distributions of its environment by canonical name, with their versions."""
+    """The modules of a job, and its distributions with versions.
+
+    The distributions have canonical names.
+    """
 
     modules: tuple[Module, ...] = ()
     distributions: Mapping[str, str] = {}
 
     def rulings(self) -> list[Resolution]:
-        """Return one ruling for each module."""
+        """Return one resolution for each module."""
         return [_ruling(module, self._of_module(module)) for module in self.modules]
 
     def packages(self) -> list[str]:
-        """Return the system packages that stand in for modules."""
+        """Return the system packages that replace modules."""
         found = [self._of_module(module) for module in self.modules]
         return sorted({package for one in found if one for package in one.packages})
 
     def of_folder(self, path: str) -> ModuleReplacement | None:
-        """Return what stands in for a folder of libraries, or None where nothing is known to."""
+        """Return the replacement for a library directory, or None."""
         for family in families():
             if any(re.fullmatch(folder, path) for folder in family.folders):
                 return self._counterpart(family, "")
         ends = [(end, module) for module in self.modules if (end := _end_in(module, path))]
         if not ends:
             return None
-        end, module = max(ends, key=lambda pair: pair[0])  # of `gcc/12.2/hdf5/1.14/lib` it is hdf5's
+        end, module = max(ends, key=lambda pair: pair[0])  # `gcc/12.2/hdf5/1.14/lib` belongs to hdf5
         return self._of_module(module) if _LIBRARIES.fullmatch(path, end) else None
 
     def _of_module(self, module: Module) -> ModuleReplacement | None:
@@ -120,7 +123,7 @@ def families() -> tuple[ModuleFamily, ...]:
 
 
 def find_loaded(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> LoadedModules:
-    """Return the modules with the environment that they are judged by."""
+    """Return the modules with their environment."""
     versions = {str(canonicalize_name(line.name)): line.version or "" for line in requirements}
     return LoadedModules(modules=modules, distributions=versions)
 
@@ -130,14 +133,20 @@ def _found(family: ModuleFamily, reason: str) -> ModuleReplacement:
 
 
 def _product(module: Module) -> tuple[str, str]:
-    """Return what a module is, in lower case, and its version: `compilers/GCC/12.2` is gcc, 12.2."""
+    """Return a module's product, in lower case, and its version.
+
+    `compilers/GCC/12.2` is gcc, 12.2.
+    """
     parts = [part for part in (*module.name.split("/"), *(module.version or "").split("/")) if part]
     first = next((n for n, part in enumerate(parts) if n and re.match(r"v?\d", part)), len(parts))
     return parts[first - 1].lower(), parts[first] if first < len(parts) else ""
 
 
 def _end_in(module: Module, path: str) -> int:
-    """Return where a module's own folder ends in a path (`.../cuda/12.4`, `.../cuda-12.4`), 0 where it is not there."""
+    """Return the end of a module's own directory in a path.
+
+    The directory is `.../cuda/12.4` or `.../cuda-12.4`; the result is 0 if it is absent.
+    """
     name, version = _product(module)
     pattern = re.escape(name) + (rf"[-/]?{re.escape(version.lower())}" if version else "") + r"(-[a-z0-9]+)?"
     ends = [match.end() for match in re.finditer(rf"/{pattern}(?=/|\Z)", path.lower())]

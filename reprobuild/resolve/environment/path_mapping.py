@@ -1,4 +1,4 @@
-"""Where what lay on the captured machine stands in the image."""
+"""Mapping of captured paths to paths in the image."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.model import Requirement, Variable
 from reprobuild.snapshot.parsers.capture_json import unquoted
 
-# The environment's folder, where no capture.json says it; the first that is there.
+# Variables for the environment's directory if no capture.json has it; the first one that is set.
 _PREFIXES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _SITE = re.compile(r"/lib(64)?/python3\.\d+/site-packages(/|\Z)")
 
 
 class MappedRepository(Struct, frozen=True, kw_only=True):
-    """A captured repository that becomes the source `name`: for a line of the freeze, or as the job's own folder."""
+    """A captured repository that becomes the source `name`.
+
+    It is for a line of the freeze, or is the job's own directory.
+    """
 
     repository: CapturedRepository
     line: Requirement | None
@@ -30,15 +33,15 @@ class MappedRepository(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """Where it stands in the image."""
+        """Its path in the image."""
         return source_path(self.name)
 
 
 class PathMap(Struct, frozen=True, kw_only=True):
-    """Folders of the captured machine with their folders in the image, the longest first.
+    """Captured directories with their image directories, the longest first.
 
-    `environment` is the folder of the captured environment, of which only the distributions are in the image.
-    `interpreter` is the prefix of the captured Python where the image has it, of which `lib` has its own libraries.
+    `environment` is the directory of the captured environment, of which only the distributions are in the image.
+    `interpreter` is the prefix of the captured Python if the image has it; its `lib` has its own libraries.
     """
 
     moved: tuple[tuple[str, str], ...] = ()
@@ -46,7 +49,7 @@ class PathMap(Struct, frozen=True, kw_only=True):
     interpreter: str = ""
 
     def move(self, path: str) -> str | None:
-        """Return the path in the image of a captured one, or None where it is below no known folder."""
+        """Return the image's path for a captured one, or None."""
         clean = posixpath.normpath(path)
         for old, new in self.moved:
             if clean == old or clean.startswith(old + "/"):
@@ -58,14 +61,17 @@ class PathMap(Struct, frozen=True, kw_only=True):
 
 
 def source_path(name: str) -> str:
-    """Return where the source of a canonical name stands in the image."""
+    """Return the image's path for a source of a canonical name."""
     return f"/src/{name}"
 
 
 def place_repositories(
     captured: CaptureFacts | None, lines: Iterable[Requirement], drop: Collection[str]
 ) -> tuple[MappedRepository, ...]:
-    """Return the captured repositories that become sources: one for each editable line, then the job's own folder."""
+    """Return the captured repositories that become sources.
+
+    They are one for each editable line, then the job's own directory.
+    """
     if captured is None:
         return ()
     found: list[MappedRepository] = []
@@ -86,7 +92,7 @@ def place_repositories(
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """Return the name, or one like it that no other source has."""
+    """Return a name, altered if another source has it."""
     others = (f"{name}-job{number or ''}" for number in itertools.count())
     return next(one for one in (name, *itertools.islice(others, len(taken) + 1)) if one not in taken)
 
@@ -95,7 +101,10 @@ def find_places(
     captured: CaptureFacts | None, placed: Iterable[MappedRepository], variables: Iterable[Variable] = (), *,
     own: bool = True,
 ) -> PathMap:  # fmt: skip
-    """Return what is known of the places of an environment; `own` where the captured Python itself will be used."""
+    """Return the known path mapping of an environment.
+
+    `own` is set if the captured Python itself will be used.
+    """
     folders = [(text_of(one.repository.folder), one.path) for one in placed]
     found = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
     values = {variable.name: variable.value or "" for variable in variables}
@@ -111,10 +120,16 @@ def find_places(
 
 
 def text_of(folder: str) -> str:
-    """Return a captured folder as variables write it; capture.json has odd ones in git's quotes."""
+    """Return a captured directory as variables write it.
+
+    capture.json has unusual ones in git's quotes.
+    """
     return unquoted(folder).decode("utf-8", "surrogateescape")
 
 
 def _is_own(folder: str) -> bool:
-    """Tell whether a folder belongs to the environment alone; the prefix of a system's Python does not."""
+    """Return whether a directory belongs to the environment alone.
+
+    The prefix of a system's Python does not.
+    """
     return folder.startswith("/") and folder.rstrip("/") not in ("", "/usr", "/usr/local")

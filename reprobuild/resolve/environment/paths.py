@@ -1,4 +1,4 @@
-"""Variables that are lists of folders: rewritten to the image's own, entry by entry."""
+"""Variables with lists of directories, rewritten for the image."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from msgspec import Struct
 from reprobuild.resolve.environment.modules import LoadedModules
 from reprobuild.resolve.environment.path_mapping import PathMap
 
-# Where the loader looks without being told: ld.so(8).
+# The loader's default directories: ld.so(8).
 _DEFAULT = re.compile(r"/(usr/)?(local/)?lib(32|64)?(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?")
-# Where images of vendors have what they bring: NVIDIA's /usr/local/cuda, /opt/hpcx, AWS' /opt/amazon.
+# The directories of vendors' additions in their images: NVIDIA's /usr/local/cuda, /opt/hpcx, AWS' /opt/amazon.
 _OF_IMAGE = re.compile(r"/(?:usr/local|opt)/")
 
 
 class RewrittenPath(Struct, frozen=True, kw_only=True):
-    """A list of folders as it is in the image (`value`, may be empty), and what became of the other entries.
+    """A rewritten list of directories.
 
-    `left_out` gives a reason for each entry that is not needed; `missing` are those that nothing stands in for.
+    `value` is the list in the image and may be empty.
+
+    `left_out` has a reason for each entry that is not needed; `missing` are entries without a replacement.
     """
 
     value: str
@@ -33,9 +35,9 @@ def rewrite_libraries(
 
     Args:
         value: the captured one.
-        places: where folders stand in the image.
+        places: the mapping of directories to the image.
         loaded: the modules of the job.
-        in_base: whether the base is an image of the vendor inside whose image the snapshot was taken.
+        in_base: whether the base is an image of the same vendor as the image of the capture.
     """
     kept, left_out, missing = [], [], []
     for entry in _entries(value):
@@ -54,7 +56,10 @@ def rewrite_libraries(
 
 
 def rewrite_sources(value: str, places: PathMap) -> RewrittenPath:
-    """Return `PYTHONPATH` for the image: captured repositories and the environment are there, other folders are not."""
+    """Return `PYTHONPATH` for the image.
+
+    It has captured repositories and the environment, and no other directories.
+    """
     entries = [(entry, places.move(entry)) for entry in _entries(value)]
     relative = [
         f"{entry} (relative)" for entry in dict.fromkeys(value.split(":")) if entry and entry[0] != "/"
@@ -66,7 +71,10 @@ def rewrite_sources(value: str, places: PathMap) -> RewrittenPath:
 
 
 def _entries(value: str) -> list[str]:
-    """Return the absolute entries, each once; empty and relative ones mean the working folder of the moment."""
+    """Return the absolute entries, each once.
+
+    Empty and relative ones mean the current working directory.
+    """
     return list(
         dict.fromkeys(entry.rstrip("/") or "/" for entry in value.split(":") if entry.startswith("/"))
     )

@@ -1,4 +1,4 @@
-"""What a snapshot decides without the network: every variable, every module, and where things will stand."""
+"""Offline decisions on a snapshot's variables, modules and paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reprobuild.snapshot.model import Snapshot
 
 
 class EnvDecision(Struct, frozen=True, kw_only=True):
-    """The settings of the image, the system packages that they need, and where things will stand.
+    """The image's settings, the system packages they need, and paths.
 
     `rulings` has one for each variable and module, and for each package of conda and rpm.
     """
@@ -32,7 +32,7 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> EnvDecision:
     """Decide the variables and modules of a snapshot.
 
     Raises:
-        UsageError: `bake` names what cannot be baked.
+        UsageError: `bake` names a variable that cannot be baked.
     """
     placed = place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
     places = find_places(snapshot.captured, placed, snapshot.variables, own=not decisions.python)

@@ -1,1 +1,1 @@
-"""Which Python the environment had, and where it comes from."""
+"""The Python of the environment, and its source."""

@@ -1,7 +1,9 @@
-"""The interpreter that a snapshot holds: `capture --include interpreter` packed it beside capture.json.
+"""The interpreter packed in a snapshot.
 
-Its archive is checked member by member before it is kept: one folder `python` of plain files, folders and links that
-stay in it, within bounds. What its programs and libraries ask the system for is read from it.
+`capture --include interpreter` packs it beside capture.json.
+
+Its archive is checked member by member before it is kept: one directory `python` of plain files, directories and links
+that stay in it, within limits. The system libraries that its programs and libraries need are read from it.
 """
 
 from __future__ import annotations
@@ -39,29 +41,34 @@ from reprobuild.snapshot.parsers.capture_json import DAMAGED
 from reprobuild.store.store import CHUNK, Store
 
 LIBRARY = "interpreter-library"  # the kind of a deviation: a module of the standard library lacks a library
-# The bounds of `capture`, which packs nothing larger.
+# The limits of `capture`, which packs no larger files.
 MOST_PACKED = 256 << 20
 MOST_UNPACKED = 512 << 20
-MOST_MEMBERS = 25_000  # the files of `capture`, and their folders
+MOST_MEMBERS = 25_000  # the files of `capture`, and their directories
 _LARGEST_TEXT = 4 << 20
 _LARGEST_PROGRAM = 128 << 20  # as `capture` packs
 _TOP = "python"
 _FOLDERS = ("bin", "include", "lib")
-_VERSION = 1  # of what is remembered
+_VERSION = 1  # of remembered facts
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What the archive of an interpreter holds: its ELF files, and whether the program finds its own library."""
+    """The contents of an interpreter's archive: its ELF files.
+
+    `lost` is the own library that the program does not find, if any.
+    """
 
     files: tuple[ElfFile, ...]
     lost: Line = ""
 
 
 def take_captured(snapshot: Snapshot, machine: str, around: ResolveContext) -> Interpreter | None:
-    """Return the interpreter that the snapshot holds, whose archive is then in the store; None where it holds none.
+    """Return the snapshot's packed interpreter, or None.
+
+    Its archive is then in the store.
 
     Raises:
-        SnapshotError: the archive is not there, is not the one that was captured, or is damaged or hostile.
+        SnapshotError: the archive is missing, is not the captured one, or is damaged or malicious.
         LockError: the program would not find its own library in the image.
     """
     packed = snapshot.captured.interpreter if snapshot.captured else None
@@ -72,22 +79,22 @@ def take_captured(snapshot: Snapshot, machine: str, around: ResolveContext) -> I
 
 
 def in_full(packed: PackedInterpreter) -> str:
-    """Return the build of a packed interpreter, and where it was installed."""
+    """Describe a packed interpreter's build and original path."""
     return f"Python {packed.build}, installed in {packed.prefix}"
 
 
 def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, store: Store) -> Interpreter:
-    """Return the interpreter of an archive, which is then in the store.
+    """Store an interpreter's archive, and return the interpreter.
 
     Args:
         packed: the facts of the archive.
-        folder: has the archive.
-        evidence: why the image has this one.
-        machine: in the kernel's words.
-        store: takes the archive.
+        folder: the directory of the archive.
+        evidence: the reason for this interpreter.
+        machine: in the kernel's spelling.
+        store: receives the archive.
 
     Raises:
-        SnapshotError: the archive is not there, is not the one of the facts, or is damaged or hostile.
+        SnapshotError: the archive is missing, does not match the facts, or is damaged or malicious.
         LockError: the program would not find its own library in the image.
     """
     _keep(packed, folder, store)
@@ -111,7 +118,10 @@ def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, 
 def asks_of(
     interpreter: Interpreter, machine: str, store: Store
 ) -> tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]:
-    """Return the ELF files of a captured interpreter as those of a wheel, which is how they are judged."""
+    """Return a captured interpreter's ELF files in the form of a wheel.
+
+    They are judged like those of a wheel.
+    """
     if interpreter.kind != "captured" or interpreter.file is None:
         return ()
     held = _held(interpreter, machine, store)
@@ -120,17 +130,22 @@ def asks_of(
 
 
 def asked_of_system(own: tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]) -> tuple[Ask, ...]:
-    """Return what a captured interpreter needs of the system; each of its files is one that an import may load."""
+    """Return the system libraries that a captured interpreter needs.
+
+    Each of its files may be loaded by an import.
+    """
     return tuple(msgspec.structs.replace(ask, imported=True) for ask in asks(own))
 
 
 def judged(
     interpreter: Interpreter, left_out: tuple[Resolution, ...], needed: tuple[Ask, ...]
 ) -> tuple[Resolution, ...]:
-    """Return the libraries that no package brings as deviations: modules of the standard library cannot be imported.
+    """Return the missing libraries as deviations.
+
+    Modules of the standard library that need them cannot be imported.
 
     Raises:
-        LockError: the program itself needs one.
+        LockError: the program itself needs one of them.
     """
     program = {
         escaped(ask.soname) for ask in needed if ask.path.startswith(("python/bin/", "python/lib/libpython"))
@@ -157,7 +172,10 @@ def _another(interpreter: Interpreter) -> str:
 
 
 def _keep(packed: PackedInterpreter, folder: Path, store: Store) -> None:
-    """Copy the archive into the store, if it is the one of capture.json, and checked."""
+    """Copy the archive into the store after checking it.
+
+    It must be the one of capture.json.
+    """
     if store.has(packed.sha256):
         return
     with store.scratch() as scratch:
@@ -183,7 +201,7 @@ def _damaged(file: str, why: str) -> SnapshotError:
 
 
 def _held(interpreter: Interpreter, machine: str, store: Store) -> Held:
-    """Return what the archive holds, which is remembered."""
+    """Return the remembered contents of the archive."""
     assert interpreter.file is not None
     origin, sha256 = interpreter.file.filename, interpreter.file.sha256
     parts = f"interpreter {_VERSION} {machine} {interpreter.executable} {sha256}"
@@ -203,10 +221,10 @@ def _held(interpreter: Interpreter, machine: str, store: Store) -> Held:
 
 
 def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: int) -> Held:
-    """Return what an archive holds; each member is checked.
+    """Return the contents of an archive; each member is checked.
 
     Raises:
-        SnapshotError: a member is none that `capture` packs, or holds a secret.
+        SnapshotError: `capture` would not pack one of the members, or one holds a secret.
     """
     origin = interpreter.file.filename if interpreter.file else ""
     program = f"{_TOP}/bin/{posixpath.basename(interpreter.executable)}"
@@ -250,7 +268,10 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
 
 
 def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
-    """Refuse a member that is none of a packed interpreter; `kinds` tells of each path whether it is a plain file."""
+    """Refuse a member that does not belong to an interpreter.
+
+    `kinds` states of each path whether it is a plain file.
+    """
     name = info.name
     check_path(name, origin)
     top, _, below = name.partition("/")

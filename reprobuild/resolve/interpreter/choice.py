@@ -1,6 +1,8 @@
-"""Which Python the image gets: no file of the snapshot says it, so evidence is weighed and shown.
+"""The choice of the image's Python, by evidence.
 
-The distribution's own where it is the captured X.Y.Z, else a standalone build of exactly that.
+No file of the snapshot states it, so evidence is weighed and shown.
+
+It is the distribution's own if that is the captured X.Y.Z, else a standalone build of exactly that.
 """
 
 from __future__ import annotations
@@ -29,17 +31,20 @@ from reprobuild.snapshot.model import Snapshot, SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
-GUESS = "python-guess"  # the system's Python, where the environment may have run another one
+GUESS = "python-guess"  # the system's Python, if the environment may have run another one
 
 Find = Callable[[str], Build]
 
 
 class NoPythonError(LockError):
-    """The Python that the environment ran cannot be had, and no other stands in for it."""
+    """The environment's Python is unavailable, without a replacement."""
 
 
 class InterpreterChoice(Struct, frozen=True, kw_only=True):
-    """The interpreter of the image, and the deviation that it is, if it is one; `lost` says why it cannot be had."""
+    """The interpreter of the image, and its deviation, if any.
+
+    `lost` is the error if it is unavailable.
+    """
 
     interpreter: Interpreter
     rulings: tuple[Resolution, ...] = ()
@@ -47,18 +52,18 @@ class InterpreterChoice(Struct, frozen=True, kw_only=True):
 
 
 def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
-    """Find the interpreter that the image is to have.
+    """Choose the interpreter of the image.
 
     Args:
         snapshot: the captured environment.
-        decided: the user's word, `X.Y` or `X.Y.Z`, with a `t` behind it for a free-threaded one.
+        decided: the user's override, `X.Y` or `X.Y.Z`, followed by `t` for a free-threaded one.
 
     Returns:
-        The system's own Python where the captured list has it, else a standalone build, whose `file` is still to be
-        found (`bring`). Without a list the system's own is to be tried first (`settle`).
+        The system's own Python if the captured list has it, else a standalone build, whose `file` is still to be found
+        (`bring`). Without a list the system's own is to be tried first (`settle`).
 
     Raises:
-        LockError: no evidence, or evidence that contradicts itself or the user's word.
+        LockError: there is no evidence, or the evidence contradicts itself or the user's override.
     """
     system = system_pythons(snapshot)
     if decided is not None:
@@ -79,9 +84,11 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
 
 
 def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
-    """Return a standalone interpreter with its build; where there is none, the system's of the captured list.
+    """Find the build of a standalone interpreter.
 
-    Any other interpreter comes back as it is.
+    Without a build, return the system's Python of the captured list.
+
+    Any other interpreter is returned unchanged.
 
     Raises:
         NoPythonError: there is no build, and the captured list has no Python of that minor version.
@@ -108,9 +115,11 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterCho
 
 
 def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find) -> InterpreterChoice:
-    """Compare a system's Python with the one that the base has; where they differ, take a standalone build.
+    """Compare the system's Python with that of the base.
 
-    Where there is no such build, the base's own is a deviation; `kind` of what comes back says which it is.
+    If they differ, use a standalone build.
+
+    Without such a build, the base's own is a deviation; `kind` of the result shows the choice.
     """
     wanted = choice.interpreter
     if wanted.kind != "system":
@@ -128,11 +137,13 @@ def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find
 
 
 def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Resolution, ...]:
-    """Return the deviation of a system's Python that stands in for one that the variables lead to.
+    """Return the deviation of a guessed system Python.
+
+    The variables lead to another Python.
 
     Args:
         snapshot: the captured environment.
-        decided: the user's word, if there is one.
+        decided: the user's override, if any.
         interpreter: the chosen one.
     """
     sure = decided is not None or seen_pythons(snapshot) or interpreter.kind == "conda"
@@ -149,13 +160,16 @@ def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> 
 
 
 def standalone(wanted: Interpreter) -> Interpreter:
-    """Return the same version as a standalone build, which is still to be found."""
+    """Return the same version as a standalone build, still without a file."""
     executable = f"{STANDALONE}/bin/{wanted.executable.rpartition('/')[2]}"
     return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
 
 
 def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
-    """Return what `bring` does; where it cannot be had, the wanted one without a file, so that resolving goes on."""
+    """Find the build as `bring` does, but tolerate a missing one.
+
+    Then the result has no file, so that resolving goes on.
+    """
     try:
         return bring(wanted, snapshot, find)
     except NoPythonError as err:
@@ -163,7 +177,10 @@ def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterC
 
 
 def with_build(wanted: Interpreter, build: Build) -> Interpreter:
-    """Return the interpreter that a build is: a standalone one, or one of this machine as a captured one."""
+    """Return the interpreter of a build.
+
+    It is a standalone one, or one of this machine as a captured one.
+    """
     found = msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file)
     return (
         msgspec.structs.replace(found, kind="captured", evidence=build.evidence) if build.evidence else found
@@ -171,14 +188,20 @@ def with_build(wanted: Interpreter, build: Build) -> Interpreter:
 
 
 def requested(wanted: Interpreter) -> str:
-    """Return the version of an interpreter as builds are asked for: `3.13.1`, or `3.13.1t`."""
+    """Return an interpreter's version in the form of builds.
+
+    Examples are `3.13.1` and `3.13.1t`.
+    """
     return wanted.version + "t" * wanted.free_threaded
 
 
 def _choice(
     interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = ""
 ) -> InterpreterChoice:
-    """Return the choice, with its ruling where another patch release was captured, or `wanted`."""
+    """Return the choice, with a resolution for another patch release.
+
+    The other release is the captured one, or `wanted`.
+    """
     captured = [one for one in seen_pythons(snapshot) if _minor(one.version) == interpreter.minor]
     fits = any(f"{interpreter.version}.".startswith(f"{one.version}.") for one in captured)
     place = captured[0].place if captured else None
@@ -199,10 +222,12 @@ def _choice(
 
 
 def _agreed(snapshot: Snapshot) -> Seen | None:
-    """Return the most exact of what files show; what was only loaded counts where nothing shows what ran.
+    """Return the most exact version that files show.
+
+    A version that was only loaded counts if no file shows one that ran.
 
     Raises:
-        LockError: two of them show different ones, or conda's Python of an unknown version.
+        LockError: two of them differ, or conda's Python has an unknown version.
     """
     every = seen_pythons(snapshot)
     seen = [one for one in every if one.ran] or every
@@ -226,7 +251,9 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
 
 
 def _wanted(seen: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
-    """Return the system's own Python where it is of this version, or may be; else a standalone build.
+    """Return the system's Python if its version may fit.
+
+    Else return a standalone build.
 
     No distribution's own Python is free-threaded.
     """

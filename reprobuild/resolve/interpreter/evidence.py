@@ -1,4 +1,4 @@
-"""Which Python the environment had: what each file of the snapshot shows."""
+"""Evidence for the Python of an environment, by file."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FREE_THREADED = re.compile(r"(^|_)cp3\d+t(_|$)")  # in the build of a package of
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A version that something saw, `X.Y.Z` or `X.Y`, and where.
+    """A version in the evidence, `X.Y.Z` or `X.Y`, and its place.
 
-    `ran`: it is what the environment itself ran on. `free_threaded`: it was seen to be the build of PEP 703; where it
-    is not, that may only not have been told.
+    `ran`: the environment itself ran on it. `free_threaded`: the evidence shows the build of PEP 703; if it is not set,
+    this may only be unknown.
     """
 
     version: str
@@ -38,14 +38,20 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def seen_pythons(snapshot: Snapshot) -> list[Seen]:
-    """Return what reports, conda's lists and loaded modules show, without the system's own lists."""
+    """Return the Pythons in reports, conda's lists, and modules.
+
+    The system's own lists are left out.
+    """
     return [
         *_from_reports(snapshot), *_from_conda(snapshot), *_from_freeze(snapshot), *_from_modules(snapshot)
     ]  # fmt: skip
 
 
 def not_used(snapshot: Snapshot) -> Iterable[str]:
-    """Yield what to say of each module of Python that was loaded where the environment ran on another one."""
+    """Yield a message for each loaded but unused Python module.
+
+    The environment ran on another Python.
+    """
     ran = next((one for one in seen_pythons(snapshot) if one.ran), None)
     for module in _from_modules(snapshot) if ran else ():
         assert ran is not None
@@ -54,10 +60,12 @@ def not_used(snapshot: Snapshot) -> Iterable[str]:
 
 
 def another_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
-    """Return the variable that leads to another Python than the system's, and its words; None where no variable does.
+    """Return the variable that leads to a non-system Python, or None.
 
-    A virtual environment does not say which Python made it. Where a directory of pyenv, uv or conda comes before
-    `/usr/bin` on PATH, the system's own Python in a list of packages is no evidence.
+    The value is described in words.
+
+    A virtual environment does not show the Python that made it. If a directory of pyenv, uv or conda comes before
+    `/usr/bin` on PATH, the system's own Python in a list of packages is not evidence.
     """
     values = {variable.name: variable for variable in snapshot.variables if variable.value}
     for name in _NAMING:
@@ -77,7 +85,7 @@ def another_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
 
 
 def system_pythons(snapshot: Snapshot) -> dict[str, str]:
-    """Return {X.Y: X.Y.Z} of the installed interpreters of the distribution."""
+    """Return {X.Y: X.Y.Z} of the distribution's interpreters."""
     found = {}
     for package in snapshot.packages:
         name = re.fullmatch(r"python(3\.\d+)(?:-minimal)?", package.name)
@@ -88,7 +96,10 @@ def system_pythons(snapshot: Snapshot) -> dict[str, str]:
 
 
 def default_minor(snapshot: Snapshot) -> str:
-    """Return the `X.Y` that `python3` is in the captured list of Debian packages; empty where it has none."""
+    """Return the `X.Y` of `python3` in the captured Debian packages.
+
+    It is empty if they do not have it.
+    """
     for package in snapshot.packages:
         if package.name == "python3" and (match := re.match(r"3\.\d+", package.version)):
             return match.group()
@@ -96,7 +107,7 @@ def default_minor(snapshot: Snapshot) -> str:
 
 
 def rpm_python(snapshot: Snapshot) -> Seen | None:
-    """Return an rpm host's Python: the only one, or the one that `python3` is."""
+    """Return an rpm host's Python: the only one, or `python3`."""
     found: dict[str, Seen] = {}
     for rpm in snapshot.rpms:
         upstream = re.match(r"(3\.\d+)\.\d+", rpm.version.rpartition(":")[2])
@@ -117,7 +128,10 @@ def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
 
 
 def is_free_threaded(python: CapturedCondaPackage, listed: Iterable[CapturedCondaPackage]) -> bool:
-    """Tell whether conda's Python is free-threaded: by its build (`5_cp313t`), or by the package that asks for such."""
+    """Return whether conda's Python is free-threaded.
+
+    Its build (`5_cp313t`) shows it, or a package that requires such a build.
+    """
     return bool(FREE_THREADED.search(python.build or "")) or any(
         one.name == "python-freethreading" for one in listed
     )
@@ -135,7 +149,10 @@ def _from_conda(snapshot: Snapshot) -> Iterable[Seen]:
 
 
 def _from_freeze(snapshot: Snapshot) -> Iterable[Seen]:
-    """Yield the Python that a list names as a package, as lists made from conda's do."""
+    """Yield the Python that a freeze names as a package.
+
+    Lists made from conda's do that.
+    """
     for line in snapshot.requirements:
         python = line.kind == "index" and canonicalize_name(line.name) == INTERPRETER
         if python and re.fullmatch(r"3\.\d+(\.\d+)?", line.version or ""):

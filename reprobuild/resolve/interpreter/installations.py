@@ -1,4 +1,7 @@
-"""Where Pythons lie on this machine, and which of them nobody but the user and root can change."""
+"""Pythons on this machine, and checks for safe ownership.
+
+Only the user and root may be able to change them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-# Folders of managers of Pythons: the variable that names one, what follows it, and where it is without the variable.
+# Directories of managers of Pythons: the variable that names one, the path below it, and the default without the
+# variable.
 _MANAGERS = (
     ("PYENV_ROOT", "versions", ".pyenv/versions"),
     ("UV_PYTHON_INSTALL_DIR", "", ".local/share/uv/python"),
@@ -16,14 +20,14 @@ _MANAGERS = (
     ("MISE_DATA_DIR", "installs/python", ".local/share/mise/installs/python"),
 )
 _COMMON = (Path("/opt/python"),)
-_ALONE = (Path("/usr/local"),)  # where a Python of sources goes
+_ALONE = (Path("/usr/local"),)  # the usual prefix of a Python built from sources
 _SYSTEM = (Path("/usr"), Path("/"))
 _MOST_FILES = 20_000  # of a standard library, as `capture` packs
 _UNREAD = "site-packages"  # by an isolated interpreter without `site`
 
 
 def roots(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders in which this user's managers keep Pythons, one folder each."""
+    """Return the directories of this user's Python managers."""
     found = []
     for name, below, ordinary in _MANAGERS:
         if env.get(name):
@@ -34,11 +38,13 @@ def roots(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def installations(minor: str, stated: str, env: Mapping[str, str]) -> list[Path]:
-    """Return where Pythons `X.Y` of CPython's own layout are installed, without the system's and conda's.
+    """Return the installations of Python `X.Y` in CPython's own layout.
+
+    The system's and conda's are left out.
 
     Args:
         minor: `X.Y`.
-        stated: where the snapshot says that it was installed; it counts only below one of the folders of `roots`.
+        stated: the installation path in the snapshot; it counts only below one of the directories of `roots`.
         env: of this process; a directory of its PATH may lead to one.
     """
     found = dict.fromkeys(filter(None, (_base(path, minor) for path in _places(minor, stated, env))))
@@ -46,13 +52,19 @@ def installations(minor: str, stated: str, env: Mapping[str, str]) -> list[Path]
 
 
 def is_below_roots(path: str, env: Mapping[str, str]) -> bool:
-    """Tell whether a path of a snapshot is one of the folders of this user's managers."""
+    """Return whether a snapshot's path is in a manager's directory.
+
+    The managers are this user's.
+    """
     real = os.path.realpath(path)
     return any(real.startswith(f"{os.path.realpath(root)}/") for root in roots(env))
 
 
 def changeable(base: Path, minor: str) -> Path | None:
-    """Return the first file or folder of a Python that others could change or exchange; None where none is such."""
+    """Return the first path of a Python that others could change.
+
+    Return None if there is no such path.
+    """
     program = base / "bin" / f"python{minor}"
     for path in (*reversed(program.resolve().parents), *reversed((base / "lib").resolve().parents)):
         if _is_open(path, above=True):
@@ -63,7 +75,7 @@ def changeable(base: Path, minor: str) -> Path | None:
         base, headers, base / "lib64", base / "pyvenv.cfg", programs, programs / "pyvenv.cfg", programs.resolve(),
         libraries, libraries.resolve(), *sorted(programs.glob("python*")), *sorted(libraries.iterdir()),
     )  # fmt: skip
-    if library.is_symlink():  # the folders above its target would have to be looked at, too
+    if library.is_symlink():  # the directories above its target would have to be checked, too
         return library
     inside = (*filter(os.path.lexists, own), *_files(library), *_files(headers))
     for number, path in enumerate(inside):
@@ -87,7 +99,7 @@ def _places(minor: str, stated: str, env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _base(place: Path, minor: str) -> Path | None:
-    """Return the installation that a place, or a virtual environment there, leads to."""
+    """Return the installation of a path or virtual environment."""
     try:
         base = (place / "bin" / f"python{minor}").resolve(strict=True).parent.parent
         return base if (base / "lib" / f"python{minor}" / "os.py").is_file() else None
@@ -102,11 +114,14 @@ def _files(library: Path) -> Iterator[Path]:
 
 
 def _leads_away(path: Path, base: Path, library: Path) -> bool:
-    """Tell whether a link leads to a file that `changeable` does not look at."""
+    """Return whether a link leads to an unchecked file.
+
+    `changeable` checks the others.
+    """
     if not path.is_symlink() or path in (
         base / "bin",
         base / "lib",
-    ):  # these are looked at behind their links, too
+    ):  # these are followed when checked
         return False
     target = Path(os.path.realpath(path))
     real = library.resolve()
@@ -118,7 +133,10 @@ def _leads_away(path: Path, base: Path, library: Path) -> bool:
 
 
 def _is_open(path: Path, *, above: bool = False) -> bool:
-    """Tell whether others may write to a file or folder; above it, the sticky bit keeps them from what is in it."""
+    """Return whether others may write to a file or directory.
+
+    In a parent directory, the sticky bit protects the entries.
+    """
     try:
         facts = path.lstat()
     except OSError:

@@ -1,7 +1,7 @@
-"""A Python that lies on this machine, where it is the very build that the snapshot states.
+"""Pythons on this machine with the exact build of the snapshot.
 
-Each one that could be it is asked for its build, which runs it: so it must be in a folder of the user's own managers or
-on PATH, and nobody but the user and root may be able to change it. What a snapshot names elsewhere is never run.
+Each candidate is run to get its build: so it must be in a directory of the user's own managers or on PATH, and only the
+user and root may be able to change it. A path that only the snapshot names is never run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _ASK = (
 
 
 class _Answer(Struct, frozen=True):
-    """What an interpreter says of itself; `text` is the first line of `python -VV` without its first word."""
+    """An interpreter's statements about itself.
+
+    `text` is the first line of `python -VV` without its first word.
+    """
 
     version: Line
     build: tuple[Line, Line]
@@ -53,28 +56,30 @@ class _Answer(Struct, frozen=True):
         return in_words(self.version, self.build, self.compiler)
 
     def is_build(self, stated: StatedBuild) -> bool:
-        """Tell whether this is the very build."""
+        """Return whether this is the exact build."""
         return self.platform == stated.platform and stated.words in (self.words, self.text.strip())
 
 
 class _PassedError(Exception):
-    """A Python of this machine is not taken; the message says why."""
+    """A Python of this machine is not used; the message says why."""
 
 
 def find_local(
     version: str, reports: Sequence[MachineReport], machine: str, none: NoBuildError, around: ResolveContext
 ) -> Build:
-    """Return the Python of this machine that is of the very build which the snapshot states, packed into the store.
+    """Return this machine's Python with the snapshot's exact build.
+
+    It is packed into the store.
 
     Args:
-        version: that is needed, `X.Y.Z`.
+        version: the needed version, `X.Y.Z`.
         reports: of the snapshot.
-        machine: that the image is for, in the kernel's words.
-        none: why there is no standalone build.
-        around: the snapshot's folder, this machine's environment, and the store.
+        machine: of the image, in the kernel's spelling.
+        none: the error if there is no standalone build.
+        around: the snapshot's directory, this machine's environment, and the store.
 
     Raises:
-        NoBuildError: there is no such Python here; the message names those that are another build.
+        NoBuildError: there is no such Python here; the message names candidates with another build.
     """
     stated = stated_build(around.captured, reports)
     if stated is None or stated.version != version or stated.platform != f"linux-{machine}":
@@ -98,7 +103,10 @@ def find_local(
 
 
 def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: ResolveContext) -> bool:
-    """Tell whether the Python of the snapshot may still lie here, in a folder that nobody but the snapshot names."""
+    """Return whether the snapshot's Python may be in an unknown directory.
+
+    Only the snapshot names the directory.
+    """
     prefix = stated.prefix
     if not prefix.startswith("/") or prefix == "/usr" or os.path.realpath(prefix) in map(str, bases):
         return False
@@ -135,7 +143,7 @@ def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: R
 
 
 def _asked(program: Path) -> _Answer:
-    """Return what an interpreter says of itself."""
+    """Return an interpreter's statements about itself."""
     argv = [str(program), *launch.ISOLATED, "-c", _ASK]
     try:
         said = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)

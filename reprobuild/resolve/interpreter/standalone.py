@@ -1,6 +1,8 @@
-"""Standalone builds of Python, by uv, which knows the address and the sha256 of each.
+"""Standalone builds of Python, by uv.
 
-uv takes them from where the user has configured it (`UV_PYTHON_INSTALL_MIRROR`, `UV_ASTRAL_MIRROR_URL`,
+uv knows the address and the sha256 of each.
+
+uv downloads them from the user's configured addresses (`UV_PYTHON_INSTALL_MIRROR`, `UV_ASTRAL_MIRROR_URL`,
 `UV_PYTHON_DOWNLOADS_JSON_URL`, uv.toml) and compares the sha256; the archive that it keeps goes into our store. The
 lock has the publisher's address. https://docs.astral.sh/uv/reference/environment/
 """
@@ -29,8 +31,8 @@ from reprobuild.store.store import hash_file
 
 _FILES = ("UV_CONFIG_FILE",)
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
-_FREE = "freethreaded"  # uv's word for PEP 703
-_MASK = "****"  # in the place of a password, where uv prints an address
+_FREE = "freethreaded"  # uv's name for PEP 703
+_MASK = "****"  # uv prints this instead of a password in an address
 _HINT = (
     "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`; where the "
     "environment still is, `reprobuild capture --include interpreter` packs its own Python"
@@ -38,11 +40,14 @@ _HINT = (
 
 
 class NoBuildError(LockError):
-    """There is no such build, or it cannot be had."""
+    """There is no such build, or it is unavailable."""
 
 
 class Build(Struct, frozen=True, kw_only=True):
-    """A build of one version, whose archive is in the store; `evidence` is that of one of this machine."""
+    """A build of one version, with its archive in the store.
+
+    `evidence` is set for a Python of this machine.
+    """
 
     version: str
     file: Artefact
@@ -50,7 +55,7 @@ class Build(Struct, frozen=True, kw_only=True):
 
 
 class _Listed(Struct, frozen=True, kw_only=True):
-    """What uv lists of a build."""
+    """uv's list entry of a build."""
 
     version: Version
     url: Href
@@ -59,14 +64,14 @@ class _Listed(Struct, frozen=True, kw_only=True):
 
 
 def find_build(version: str, machine: str, around: ResolveContext) -> Build:
-    """Bring the standalone build of a version of Python into the store.
+    """Fetch a version's standalone build of Python into the store.
 
     Args:
-        version: `X.Y.Z`, or `X.Y` for its newest patch release; with a `t` behind it, the free-threaded build.
-        machine: in the kernel's words, `x86_64`.
+        version: `X.Y.Z`, or `X.Y` for its newest patch release; followed by `t`, the free-threaded build.
+        machine: in the kernel's spelling, `x86_64`.
 
     Raises:
-        NoBuildError: uv knows none, or could not bring it; the message has its words.
+        NoBuildError: uv does not know it, or could not fetch it; the message has uv's text.
     """
     found = _listed(version, machine, around.env, plain=True) or _listed(
         version, machine, around.env, plain=False
@@ -86,7 +91,7 @@ def find_build(version: str, machine: str, around: ResolveContext) -> Build:
 
 
 def _uv(*words: str) -> list[str]:
-    """Return a command of the uv in the wheel that we depend on.
+    """Return a command line of the uv in the wheel that we depend on.
 
     It starts in a directory without files: uv reads `uv.toml` and `pyproject.toml` of the current directory and of all
     above it, which may be another project's. The user's and the system's own `uv.toml` count.
@@ -103,7 +108,7 @@ def _request(version: str, machine: str) -> str:
 
 
 def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) -> Sequence[_Listed]:
-    """Return the builds of a version that uv knows, the newest first.
+    """Return uv's builds of a version, the newest first.
 
     `plain` asks for the publisher's addresses, without the user's mirrors.
     """
@@ -135,7 +140,10 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
 
 
 def _bring(build: _Listed, machine: str, url: str, around: ResolveContext) -> Artefact:
-    """Let uv download and check the archive, and adopt the copy that it keeps."""
+    """Download a build by uv, and adopt the archive that it keeps.
+
+    uv checks the archive.
+    """
     with around.store.scratch() as scratch:
         kept, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
         argv = _uv(
@@ -160,12 +168,15 @@ def _bring(build: _Listed, machine: str, url: str, around: ResolveContext) -> Ar
 
 
 def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
-    """Return the archive of a lock's standalone interpreter at the address that uv would take it from.
+    """Return a locked interpreter's archive at uv's address.
 
-    The build itself may be unknown to this uv: what differs between its two addresses of another one tells the mirror.
+    The interpreter is a standalone one.
+
+    The build itself may be unknown to this uv: the difference between uv's two addresses of another build shows the
+    mirror.
 
     Raises:
-        NoBuildError: uv cannot be asked.
+        NoBuildError: uv cannot be run.
     """
     machine = lock.machine
     minor = lock.interpreter.minor
@@ -180,7 +191,7 @@ def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
 
 
 def _without_common_end(one: str, other: str) -> tuple[str, str]:
-    """Return two addresses without the parts between slashes that both end with."""
+    """Return two addresses without their common path ending."""
     first, second = one.split("/"), other.split("/")
     while len(first) > 3 and len(second) > 3 and first[-1] == second[-1]:
         first.pop()
@@ -189,7 +200,10 @@ def _without_common_end(one: str, other: str) -> tuple[str, str]:
 
 
 def _with_password(url: str, env: Mapping[str, str]) -> str:
-    """Return an address that uv printed with the password that it masked, from the user's own setting."""
+    """Return an address of uv's output with its masked password.
+
+    The password comes from the user's own setting.
+    """
     split = urlsplit(url)
     for name in _MIRRORS if _MASK in split.netloc else ():
         given = urlsplit(env.get(name, ""))

@@ -1,1 +1,1 @@
-"""The lines of a freeze: to exact files of the machine's indexes, or to a ruling that says why not."""
+"""Resolution of a freeze's lines to exact files, or to reasons."""

@@ -1,8 +1,10 @@
-"""Lines of a freeze that name one file: `name @ https://.../x.whl#sha256=...`, `name @ file:///.../x.tar.gz`.
+"""Freeze lines that name one file.
 
-With a hash, that very file is locked, wherever it stands. Without one, the file at the address is what it is today:
-it is brought when the lock is made, and its hash is locked from then on. A file of the captured machine without a hash
-is nowhere else for certain, so what an index has under its name is a replacement.
+Examples are `name @ https://.../x.whl#sha256=...` and `name @ file:///.../x.tar.gz`.
+
+With a hash, that exact file is locked, wherever it is. Without one, the content at the address may have changed: it is
+fetched when the lock is made, and its hash is locked from then on. A file of the captured machine without a hash cannot
+be identified elsewhere, so an index's file of its name is a replacement.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ Answer = tuple["Wheel | Sdist | None", Resolution]
 
 
 def bring_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
-    """Bring a file of unknown hash into the store, and return it with the hash that it has.
+    """Fetch a file of unknown hash into the store.
+
+    Return it with its hash.
 
     Raises:
-        FetchError: it cannot be had.
+        FetchError: it is unavailable.
     """
     with store.scratch() as folder:
         part = folder / "file"
@@ -53,8 +57,8 @@ def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, br
 
     Args:
         line: of kind `archive`.
-        files: what the indexes have, in case it is there.
-        target: what a wheel must fit.
+        files: the files of the indexes, which may include it.
+        target: the target that a wheel must fit.
         bring: fetches a file of unknown hash.
     """
     address = line.url or line.path or ""
@@ -137,7 +141,7 @@ def _lock(
     reason: str,
     target: WheelTarget,
 ) -> Answer:
-    """Return the wheel or the source that a file is, if it fits."""
+    """Return the wheel or source of a file, if it fits."""
     name, yanked = canonicalize_name(line.name), why_yanked(item) if item else ""
     reason += f"; its publisher yanked it: {yanked}" if yanked else ""
     if file.filename.endswith(".whl"):

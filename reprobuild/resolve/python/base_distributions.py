@@ -1,4 +1,7 @@
-"""Lines of a freeze that no index has, and that the image under the environment has for its own Python."""
+"""Freeze lines covered by distributions of the base image.
+
+They are on no index, and the image has them for its own Python.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,16 @@ from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.rulings import rule
 from reprobuild.snapshot.model import Requirement
 
-OF_BASE = "base-distribution"  # the kind of a line that a distribution of the base stands for
+OF_BASE = "base-distribution"  # the kind of a line that a distribution of the base covers
 
 
 class Below(Struct, frozen=True, kw_only=True):
-    """What pip installed into the image of the base, for the Python that the environment is of, too.
+    """The distributions that pip installed into the base image.
 
-    `distributions` are {name: version}. `same` tells that it is the very image that the snapshot was taken inside, so
-    that a line without a version is of it. `image` is empty where the base is no image, or its Python another.
+    They are for the same Python as the environment.
+
+    `distributions` are {name: version}. `same` is set if the snapshot was taken inside this exact image, so that a line
+    without a version is of it. `image` is empty if the base is not an image, or if its Python is another.
     """
 
     image: str = ""
@@ -29,12 +34,14 @@ class Below(Struct, frozen=True, kw_only=True):
 
 
 def rule_of_base(line: Requirement, refused: Resolution, below: Below) -> Resolution:
-    """Return the ruling on a line that nothing else has: of the base where it has that version, else as it was.
+    """Return the resolution of a line without any other source.
+
+    It is in the base if the base has that version, else unchanged.
 
     Args:
         line: the line.
-        refused: the ruling that it has without the base.
-        below: what the base has.
+        refused: its resolution without the base.
+        below: the distributions of the base.
     """
     version = below.distributions.get(str(canonicalize_name(line.name)))
     if not below.image or refused.outcome != "unresolved":

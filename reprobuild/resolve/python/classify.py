@@ -1,6 +1,6 @@
-"""Where a line of a freeze will be looked for, or why nowhere: what can be decided without the network.
+"""Offline decision on the source of each freeze line.
 
-Nothing here is asked of anybody, so what a lock will do with a freeze can be shown, reviewed and compared.
+No network is used, so that the plan for a freeze can be shown, reviewed and compared.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from reprobuild.snapshot.parsers.conda_names import INTERPRETER
 
 Where = Literal[
     "index",  # the machine's indexes, in their order
-    "rule",  # these, and then the service that a rule for the version or the name leads to
+    "rule",  # these, and then the service for the version or the name, by a rule
     "address",  # the address in the line
-    "local file",  # a file of the captured machine: the machine's indexes and folders, by its hash
-    "folder",  # a folder of the captured machine
+    "local file",  # a file of the captured machine: the machine's indexes and directories, by its hash
+    "folder",  # a directory of the captured machine
     "source",  # a repository
     "conda",  # conda's channels, or a wheel of the same version
     "system",  # a package of the system
     "vendor",  # the base image of a vendor
-    "dropped",  # nothing: it was never there
-    "interpreter",  # nothing: conda's list names Python as a package
-    "nothing",  # the freeze tells no version
+    "dropped",  # no source: it was never there
+    "interpreter",  # no source: conda's list names Python as a package
+    "nothing",  # the freeze has no version
 ]
 # NVIDIA's builds: 2.6.0a0+ecf3bae40a.nv25.1 and 2.17.0+nv25.2 of its images, 2.0.0+nv23.5 of Jetson's wheels.
 _NVIDIA = re.compile(
     r"[^+]+\+(?:(?P<commit>[0-9a-f]{7,40})\.)?nv(?P<year>\d{2})\.(?P<month>\d{1,2})(?:\..*)?"
 )
-# Builds of somebody's work tree: 2.9.0a0+git1234567, 0.12.0a0+9b5a3fe.
+# Builds of a developer's work tree: 2.9.0a0+git1234567, 0.12.0a0+9b5a3fe.
 _BUILT = re.compile(r"[^+]+\+(?:git)?(?P<commit>[0-9a-f]{7,40})(?:\..*)?")
 _WHEEL_OR_SOURCE = re.compile(r".*\.(whl|tar\.gz|tgz|tar\.bz2|tar\.xz|tar|zip)")
 # pip of Debian and Ubuntu wrote it into virtual environments: https://bugs.launchpad.net/bugs/1635463
@@ -44,9 +44,11 @@ _PHANTOM = ("pkg-resources", "0.0.0")
 
 
 class Lookup(Struct, frozen=True, kw_only=True):
-    """Where a line is looked for. `asked` is a place, a package, an image or a path; `why` is for people.
+    """The source of a line.
 
-    `instead` is the system package that stands in where no index has the distribution.
+    `asked` is an address, a package, an image or a path; `why` is for people.
+
+    `instead` is the system package that replaces a distribution on no index.
     """
 
     where: Where
@@ -58,14 +60,14 @@ class Lookup(Struct, frozen=True, kw_only=True):
 def look_up(
     line: Requirement, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool = False
 ) -> Lookup:
-    """Decide where a line of a freeze is looked for.
+    """Decide the source of a freeze line.
 
     Args:
         line: the line.
         packages: the captured system packages and their versions.
-        services: by name; their rules are looked at in their order.
-        apart: whether the environment sees no distribution of the system, so that pip brought it, wherever the system
-            has one of the same version.
+        services: by name; their rules are applied in order.
+        apart: whether the environment sees no distributions of the system, so that pip installed it, even if the system
+            has the same version.
     """
     if line.kind == "leftover":
         return Lookup(where="dropped", why="an interrupted installation left this folder behind")
@@ -124,24 +126,32 @@ def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service])
 
 
 def silent_places(services: Mapping[str, Service], moved: Collection[str]) -> tuple[re.Pattern[str], ...]:
-    """Return the addresses of services with rules, which answer HTTP 403 for what they lack; users have them, too.
+    """Return the address patterns of services that answer HTTP 403.
+
+    They have rules, and send 403 for missing files; users use them, too.
 
     Args:
         services: by name.
-        moved: names of those that the user put elsewhere: how another server answers, nobody knows.
+        moved: names of those with another address by an override: the answers of other servers are unknown.
     """
     public = (one for name, one in services.items() if name not in moved and (one.versions or one.names))
     return tuple(_filled(one.url.rstrip("/")) for one in public)
 
 
 def _filled(url: str) -> re.Pattern[str]:
-    """Return what fits an address however it is filled; torch's index has all labels together above it, too."""
+    """Return the pattern of an address with any values filled in.
+
+    torch's index also has all labels together above it.
+    """
     folders = re.sub(r"/\\{\w+\\}", "(?:/[^/]+)?", re.escape(url))
     return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", folders))
 
 
 def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[PackageIndex, ...]:
-    """Return the places where a distribution's wheels stand by the rules of the services, beside the indexes."""
+    """Return further addresses of a distribution's wheels, by rule.
+
+    The rules are those of the services; the addresses are in addition to the indexes.
+    """
     found = []
     for key, service in services.items():
         label = re.fullmatch(service.versions, version) if service.versions else None

@@ -1,4 +1,7 @@
-"""Whether a list of distributions is a freeze: a freeze has all that its distributions require."""
+"""Check that a list of distributions is a freeze.
+
+A freeze has all requirements of its distributions.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from reprobuild.lock.model import Lock, Resolution
 from reprobuild.lock.requirements import absent
 from reprobuild.snapshot.model import Snapshot
 
-LEAST = 5  # distributions that are absent: an environment that works may lack a few
+LEAST = 5  # absent distributions: an environment that works may lack a few
 SHARE = 5  # one of so many: a large environment may lack more of them
 _SHOWN = 5
 
 
 def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
-    """Rule a list (`no-freeze`) that lacks much of what its distributions require.
+    """Return a resolution (`no-freeze`) for an incomplete list.
 
-    What `reprobuild capture` wrote is a freeze. A line that became nothing is no gap of the list.
+    Such a list lacks many requirements of its distributions.
+
+    A list of `reprobuild capture` is a freeze. An unresolved line is not a gap of the list.
     """
-    beside = (
-        lock.interpreter.shared is True
-    )  # the base image brings distributions that the lock does not name
+    beside = lock.interpreter.shared is True  # the base image has distributions that the lock does not name
     if snapshot.captured is not None or beside or not snapshot.requirements:
         return ()
     listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}

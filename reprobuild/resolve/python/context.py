@@ -1,4 +1,7 @@
-"""What resolving a freeze needs to know of decisions, services, the base and the machine, brought together."""
+"""Context for resolving a freeze.
+
+It combines decisions, services, the base and the machine.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,12 @@ _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def file_lists(decisions: Decisions, services: Mapping[str, Service], around: ResolveContext) -> FileLists:
-    """Return the lists of the machine's indexes, with those that were decided, and let the network know their logins.
+    """Return the file lists of the machine's and the decided indexes.
+
+    The network learns their logins.
 
     Raises:
-        LockError: a decided index is none.
+        LockError: a decided index is not valid.
     """
     for remark in around.indexes.remarks:
         around.say(f"python: {remark}")
@@ -52,7 +57,10 @@ def known_of(
     around: ResolveContext,
     below: Below = NOTHING,
 ) -> LineContext:
-    """Return what the lines of a freeze may know of the rest; `below` is what pip installed into the base's image."""
+    """Return the context for the lines of a freeze.
+
+    `below` are the distributions that pip installed into the base's image.
+    """
     return LineContext(
         services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
         packages=versions_of(snapshot.packages), base=base.installed,
@@ -62,9 +70,9 @@ def known_of(
 
 
 def is_apart(snapshot: Snapshot) -> bool:
-    """Tell whether the freeze is of an environment of its own, which sees no distribution of the system.
+    """Return whether the freeze's environment hides system distributions.
 
-    A virtual environment may be made to see them; a line that is Debian's alone tells so.
+    A virtual environment may be configured to show them; a line that only Debian has is evidence of that.
     """
     if any(is_debians_alone(line.name, line.version) for line in snapshot.requirements):
         return False
@@ -75,7 +83,7 @@ def is_apart(snapshot: Snapshot) -> bool:
 
 
 def asked_of_indexes(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:
-    """Return the lines that an index is asked for, where no list of system packages was captured."""
+    """Return the lines that an index has, without a system package list."""
     return [
         line for line in lines if look_up(line, {}, services).where in ("index", "rule", "conda", "address")
     ]

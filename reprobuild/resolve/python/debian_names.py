@@ -1,4 +1,7 @@
-"""Which system package brought a distribution of a freeze that was taken outside of a virtual environment."""
+"""System packages of distributions in a freeze.
+
+The freeze was taken outside of a virtual environment.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.snapshot.model import SystemPackage
 
-# What only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
+# Marks that only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
 _MARK = re.compile(r"\d(?:ubuntu|build)\d|[+~](?:ubuntu|dfsg|deb|ds)(?:\d|$)")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
@@ -24,10 +27,10 @@ class _Names(Struct, frozen=True):
 
 
 class Brought(Struct, frozen=True, kw_only=True):
-    """How a system package and a distribution belong together.
+    """The relation of a system package to a distribution.
 
-    `package` is its name, `version` the captured one, empty where no list has it. `certain` tells that no index is to
-    be asked for the distribution, because it or its version is Debian's alone.
+    `package` is its name, `version` the captured one, empty without a list. `certain` means that indexes are not
+    searched for the distribution, because it or its version is Debian's alone.
     """
 
     package: str
@@ -42,32 +45,35 @@ def _names() -> _Names:
 
 
 def versions_of(packages: Iterable[SystemPackage]) -> dict[str, str]:
-    """Return {name: version} of the captured packages that were installed."""
+    """Return {name: version} of the captured installed packages."""
     return {package.name: package.version for package in packages if package.mark != "residual"}
 
 
 def is_debians_alone(name: str, version: str | None) -> bool:
-    """Tell whether a distribution or its version is one that only Debian and Ubuntu have."""
+    """Return whether only Debian and Ubuntu have a distribution or version."""
     return canonicalize_name(name) in _names().only or bool(version and _MARK.search(version))
 
 
 def packages_of(name: str) -> tuple[str, ...]:
-    """Return the names that the system package of a distribution may have, the likeliest first."""
+    """Return likely system package names for a distribution.
+
+    The likeliest comes first.
+    """
     project = canonicalize_name(name)
     known = _names().only.get(project) or _names().bindings.get(project)
-    # The third with dots as they are: python3-lazr.uri. The last is a program's package: gyp, meson.
+    # The third with dots unchanged: python3-lazr.uri. The last is a program's package: gyp, meson.
     return (
         known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}", project,
     )  # fmt: skip
 
 
 def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
-    """Return the system package that brought a distribution, None where nothing speaks for one.
+    """Return the system package of a distribution, or None.
 
     Args:
         name: the distribution, as captured.
         version: its captured version.
-        packages: the captured packages and their versions; empty where no list was captured.
+        packages: the captured packages and their versions; empty without a list.
     """
     candidates = packages_of(name)
     package = next((one for one in candidates if one in packages), candidates[0])
@@ -80,7 +86,10 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
 
 
 def same_release(one: str, other: str) -> bool:
-    """Tell whether two versions, of Debian or of Python, are of one upstream release: 1:3.42.1-0ubuntu1 and 3.42.1."""
+    """Return whether two versions are of one upstream release.
+
+    They may be of Debian or of Python: 1:3.42.1-0ubuntu1 and 3.42.1.
+    """
     return _release(one.rpartition(":")[2]) == _release(other.rpartition(":")[2])
 
 

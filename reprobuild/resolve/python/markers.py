@@ -1,6 +1,6 @@
-"""Lines of a freeze that are for some environments alone (`; sys_platform == "win32"`): which are for this one.
+"""Freeze lines with environment markers (`; sys_platform == "win32"`).
 
-They are told apart before anything else is decided: what is not for this environment is evidence of nothing.
+They are filtered before any other decision: a line for another environment is not evidence.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from reprobuild.snapshot.parsers.pip_freeze_unique import same_version
 def of_environment(
     snapshot: Snapshot, python: str, machine: str, drop: Collection[str] = ()
 ) -> tuple[Snapshot, tuple[Resolution, ...]]:
-    """Return the snapshot with the lines that are for one environment, and what became of the others.
+    """Return the snapshot for one environment, and the other lines.
+
+    The other lines have resolutions.
 
     Args:
-        snapshot: what was captured; its digest stays.
+        snapshot: the captured environment; its digest stays.
         python: the version of the image's interpreter.
-        machine: in the kernel's words, `x86_64`.
+        machine: in the kernel's spelling, `x86_64`.
         drop: names of distributions that the user leaves out.
     """
     if not any(line.marker for line in snapshot.requirements):

@@ -1,4 +1,7 @@
-"""Files of earlier locks that the store still has: what can replace a project or a version that was deleted."""
+"""Files of earlier locks that the store still has.
+
+They can replace a deleted project or version.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from reprobuild.store.store import Store
 
 
 class KeptWheels:
-    """The wheels of kept locks that are in a store, by the names of their distributions.
+    """The wheels of kept locks in a store, by distribution.
 
     Args:
         store: the store.
@@ -27,8 +30,11 @@ class KeptWheels:
         self._guard = threading.Lock()
 
     def __call__(self, name: str, version: str) -> str:
-        """Return what can be said of a version that no index has, empty where there is nothing."""
-        with self._guard:  # read once, and only where something is missing
+        """Describe a stored wheel of a version that no index has.
+
+        The text is empty if there is no such wheel.
+        """
+        with self._guard:  # read once, and only if a file is missing
             known = self._wheels.get(canonicalize_name(name), [])
         for filename, found, sha256, lock in known:
             if same_version(found, version):
@@ -44,7 +50,7 @@ class KeptWheels:
         wheels: dict[str, list[tuple[str, str, str, str]]] = {}
         try:
             records = kept_locks(self._store)
-        except FetchError:  # `store gc` says which record is damaged
+        except FetchError:  # `store gc` reports the damaged record
             return {}
         for _, record in records:
             for sha256, named in record.files.items():

@@ -1,4 +1,7 @@
-"""Which versions of Python the pinned releases have files for: evidence of the Python that ran them."""
+"""Python versions with files for the pinned releases.
+
+They are evidence of the Python that ran them.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,21 @@ from reprobuild.ecosystems.pypi.simple_api import NoListError
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.snapshot.model import Requirement
 
-# CPython 3.5 to 3.16: releases that wheels of an index are tagged for.
+# CPython 3.5 to 3.16: releases in tags of wheels on an index.
 _MINORS = range(5, 17)
 
 
 def pythons_of(
     files: Sequence[IndexDistribution], target: WheelTarget, *, wheels_only: bool
 ) -> tuple[str, ...]:
-    """Return each `X.Y` for which one of the files fits the machine and C library of a target.
+    """Return each `X.Y` for which one of the files fits.
+
+    The machine and C library are those of a target.
 
     Args:
-        files: what indexes have of one version.
-        target: whose Python is replaced.
-        wheels_only: whether a source counts, which fits each Python that its metadata allows.
+        files: the files of one version on indexes.
+        target: the target, with its Python replaced.
+        wheels_only: whether to ignore a source, which fits each Python that its metadata allows.
     """
     found = []
     for minor in _MINORS:
@@ -35,7 +40,7 @@ def pythons_of(
 
 
 def common_pythons(lines: Iterable[Requirement], files: FileLists, target: WheelTarget) -> tuple[str, ...]:
-    """Return each `X.Y` for which every pinned release of an index has a file."""
+    """Return each `X.Y` with a file for every pinned release."""
     common = {f"3.{minor}" for minor in _MINORS}
     for line in lines:
         if line.kind == "index" and line.version:
@@ -48,7 +53,7 @@ def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Wheel
 
 
 def in_words(pythons: Sequence[str]) -> str:
-    """Return versions in ascending order as ranges: `3.5 to 3.7, 3.9`."""
+    """Return ascending versions as ranges: `3.5 to 3.7, 3.9`."""
     ranges: list[list[str]] = []
     for version in pythons:
         if ranges and int(version[2:]) == int(ranges[-1][-1][2:]) + 1:

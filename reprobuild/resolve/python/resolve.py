@@ -1,7 +1,9 @@
-"""From the lines of a freeze to exact files: the captured version, for the captured interpreter.
+"""Resolution of a freeze's lines to exact files.
 
-A freeze is closed: nothing is resolved again, no dependency is followed. `lookup` decides where a line is looked for,
-`choosing` which file of an index it is, `archives` the lines that name one file, `rulings` has the words.
+The files have the captured version, for the captured interpreter.
+
+A freeze is closed: versions are not resolved again, and dependencies are not followed. `lookup` decides the source of a
+line, `choosing` the file of an index, `archives` the lines that name one file, and `rulings` has the texts.
 """
 
 from __future__ import annotations
@@ -47,14 +49,16 @@ from reprobuild.resolve.python.system_lines import rule_system
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers.conda_names import TORCH
 
-WORKERS = 16  # most of the time is that of the index, far away
+WORKERS = 16  # most of the time is that of the remote index
 
 
 class ResolvedLines(Struct, frozen=True, kw_only=True):
-    """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line.
+    """The resolution of a freeze: wheels, sources, and reasons.
 
-    `pythons` are the `X.Y` for which every pinned release has a file, where one has no file for the target. `lost` are
-    the machine's own indexes that gave no list: the rulings lack the lines that could not be looked for.
+    Sources are built once. Each line has one resolution.
+
+    `pythons` are the `X.Y` with a file for every pinned release, if one has no file for the target. `lost` are the
+    machine's own indexes without a list: the resolutions lack the lines that could not be looked up.
     """
 
     wheels: tuple[Wheel, ...]
@@ -65,11 +69,11 @@ class ResolvedLines(Struct, frozen=True, kw_only=True):
 
 
 class LineContext(Struct, frozen=True, kw_only=True):
-    """What resolving the lines of a freeze may know of the rest.
+    """Context for resolving the lines of a freeze.
 
     `packages` are the captured system packages, `base` those of the image, each with its version; `image` is the image
-    that the base begins with, if any, and `below` what pip installed into it. `bring` fetches a file of unknown hash;
-    `earlier` tells which files of a distribution and version earlier locks had.
+    that the base begins with, if any, and `below` are the distributions that pip installed into it. `bring` fetches a
+    file of unknown hash; `earlier` describes files of a distribution and version in earlier locks.
     """
 
     services: Mapping[str, Service]
@@ -85,16 +89,16 @@ class LineContext(Struct, frozen=True, kw_only=True):
 def resolve_requirements(
     requirements: Iterable[Requirement], files: FileLists, target: WheelTarget, around: LineContext
 ) -> ResolvedLines:
-    """Find the file of every line that names a version on an index.
+    """Find the files of all lines with a version on an index.
 
-    conda's own build of a distribution is on no index. Where its version is known, the wheel of the same version
-    replaces it, which must be accepted (`conda-build`).
+    conda's own build of a distribution is on no index. If its version is known, the wheel of the same version replaces
+    it, which must be accepted (`conda-build`).
 
     Args:
         requirements: lines of every kind but `editable` and `vcs`, which are sources.
         files: the file lists of the machine's indexes.
-        target: what the wheels must fit.
-        around: the system packages, the services, and how a file is fetched.
+        target: the target that the wheels must fit.
+        around: the system packages, the services, and the function that fetches a file.
 
     Raises:
         FetchError: the network is forbidden.
@@ -129,10 +133,12 @@ class _Finder:
         ] = []  # names of lines, and the index that gave no list of them
 
     def find(self, line: Requirement) -> Answer | None:
-        """Return what one line becomes; None where an index of the machine gives no list.
+        """Resolve one line; return None if an index gives no list.
 
-        Such an index loses all lines, and the lock with them, so a ruling on each would tell nothing. Other lines are
-        looked for all the same: one run names all that cannot be had.
+        The index is one of the machine.
+
+        Such an index loses all lines, and the lock with them, so a resolution of each would add no information. Other
+        lines are still looked up: one run names all unavailable files.
         """
         try:
             found, ruling = self._find(line)
@@ -145,7 +151,10 @@ class _Finder:
         return found, ruling if found else rule_of_base(line, ruling, self._around.below)
 
     def _lost_service(self, line: Requirement) -> NoListError | None:
-        """Return the error of a service that a line's version leads to, where that gives no list either."""
+        """Return the error of a service for a line's version, if any.
+
+        A service has this error if it gives no list, either.
+        """
         try:
             self._files.elsewhere(line.name, line.version or "")
         except NoListError as err:
@@ -153,7 +162,10 @@ class _Finder:
         return None
 
     def lost(self) -> tuple[NoListError, ...]:
-        """Return an error for each index of the machine that gave no list, by its words, and for others beside it."""
+        """Return an error for each of the machine's indexes without a list.
+
+        Errors of equal text are merged.
+        """
         found = {str(err): err for _, err in self._unasked}
         for err in self._files.lost(self._unasked[0][0]) if self._unasked else ():
             found.setdefault(str(err), err)
@@ -212,7 +224,10 @@ class _Finder:
     def _by_rule(
         self, line: Requirement, choice: ChosenFile | None, offers: list[IndexOffer]
     ) -> tuple[ChosenFile | None, list[IndexOffer]]:
-        """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
+        """Search the services of a rule for a file.
+
+        If an index has only a source, which may just download a wheel, they may have the wheel.
+        """
         more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
         there = choose([*more, *offers], self._files, self._target)
         if there is None or not there.place.ruled or (choice is not None and not there.file.tags):
@@ -221,7 +236,10 @@ class _Finder:
         return msgspec.structs.replace(there, passed=passed), [*offers, *more]
 
     def _other_label(self, line: Requirement, lookup: Lookup, other: str, versions: Sequence[str]) -> Answer:
-        """Take the same version without its label, which must be accepted, and say what there is."""
+        """Use the same version without its label, and list alternatives.
+
+        This must be accepted.
+        """
         found, ruling = self._of_index(msgspec.structs.replace(line, version=other), lookup)
         there = missing(line, versions, lookup)
         if found is None:
@@ -236,7 +254,7 @@ class _Finder:
         except FetchError as err:
             if choice.file.url.startswith(
                 "file:"
-            ):  # a folder of this machine that lacks what its own page says
+            ):  # a directory of this machine lacks a file of its own page
                 raise
             return None, no_hash(line, choice.file, err)
         if not known:
@@ -256,7 +274,10 @@ class _Finder:
         return sdist, rule(line, "pinned", f"{reason}{BUILT}")
 
     def _of_torch(self, line: Requirement) -> Answer:
-        """Take the wheel of torch for conda's name of it, which must be accepted."""
+        """Use the wheel of torch for conda's name of it.
+
+        This must be accepted.
+        """
         renamed = msgspec.structs.replace(line, name="torch")
         found, ruling = self._of_index(renamed, look_up(renamed, {}, self._around.services))
         reason = f"{line.name} is conda's name of torch: {ruling.reason}"

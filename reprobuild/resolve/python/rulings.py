@@ -1,4 +1,4 @@
-"""What became of a line of a freeze, in words for people."""
+"""Resolutions of freeze lines, with texts for people."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from reprobuild.resolve.python.python_versions import in_words, pythons_of
 from reprobuild.snapshot.model import Requirement
 
 UNFIT = ("no-wheel", "source-only")  # classes of releases without a file for the target
-BUILT = "; built from its source, once"  # of what has no wheel
+BUILT = "; built from its source, once"  # for projects without a wheel
 # Of a file without a published hash.
 BROUGHT = "; no sha256 of it is published, so it is what stood there when the lock was made"
 _NIGHTLY = "; nightly builds are removed after about 60 days"
 
 
 def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
-    """Return the ruling on a line."""
+    """Return the resolution of a line."""
     return Resolution(
         file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
         reason=reason, kind=kind, captured=line.text,
@@ -31,12 +31,15 @@ def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Re
 
 
 def why_yanked(file: IndexDistribution) -> str:
-    """Return why a publisher yanked a file, empty where he did not."""
+    """Return a publisher's reason for yanking a file.
+
+    It is empty if the file is not yanked.
+    """
     return "" if file.yanked is None else file.yanked or "no reason given"
 
 
 def told(choice: ChosenFile, line: Requirement, *, decided: bool) -> str:
-    """Say which file was chosen and where, and what else there was to choose from."""
+    """Describe the chosen file, its index, and the alternatives."""
     file = choice.file
     reason = f"{file.filename} from {file.index}" + (", which was decided" if decided else "")
     for offer in choice.passed:
@@ -57,7 +60,10 @@ def told(choice: ChosenFile, line: Requirement, *, decided: bool) -> str:
 def ambiguous(
     line: Requirement, choice: ChosenFile, facts_of: Callable[[IndexDistribution], Mapping[str, str]]
 ) -> Resolution:
-    """Rule a line that two indexes have differently: nobody can tell which was installed."""
+    """Return the resolution of a line with conflicting indexes.
+
+    The index of the installed file cannot be determined.
+    """
     one, other = choice.file, choice.clash or choice.rival or choice.file
     if choice.clash:
         mine, theirs = facts_of(one), facts_of(other)
@@ -76,12 +82,15 @@ def ambiguous(
 
 
 def _decision(line: Requirement, item: IndexDistribution) -> str:
-    """Return the value of `--index` that takes a line from the index of a file, as a shell reads it."""
+    """Return the `--index` value for a file's index, quoted for a shell."""
     return f"{shlex.quote(line.name)}={shlex.quote(item.index)}"
 
 
 def no_hash(line: Requirement, item: IndexDistribution, err: FetchError) -> Resolution:
-    """Rule a line whose file has no published hash, and could not be had to take it."""
+    """Return the resolution for a file without an available hash.
+
+    No hash is published, and the file cannot be fetched.
+    """
     reason = (
         f"{item.filename} of {item.index} has no published sha256, and the file itself cannot be had for it ({err}); "
         f"name a place that has it: --index {shlex.quote(line.name)}=URL"
@@ -90,12 +99,18 @@ def no_hash(line: Requirement, item: IndexDistribution, err: FetchError) -> Reso
 
 
 def unlisted(line: Requirement, err: FetchError) -> Resolution:
-    """Rule a line for which a place gives no list of files; lines of one place have one reason."""
+    """Return the resolution for an index without a list.
+
+    Lines of one index have one reason.
+    """
     return rule(line, "unresolved", f"{err}; {err.hint}", "unreachable-index")
 
 
 def other_hash(line: Requirement, found: Sequence[IndexDistribution]) -> Resolution:
-    """Rule a line whose hashes no file has: one was uploaded again under the same name, or an index is another one."""
+    """Return the resolution for hashes that no file has.
+
+    A file was uploaded again under the same name, or an index is another one.
+    """
     there = ", ".join(
         f"{item.filename} from {item.index}" + (f" (sha256 {item.sha256[:12]})" if item.sha256 else "")
         for item in found[:3]
@@ -105,7 +120,7 @@ def other_hash(line: Requirement, found: Sequence[IndexDistribution]) -> Resolut
 
 
 def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
-    """Say that no index has a version, and what there is of the project."""
+    """Describe a version that no index has, and near versions."""
     version = line.version or ""
     near = ", ".join(nearest(versions, version)) or "no version of it"
     nightly = _NIGHTLY if ".dev" in version and lookup.where == "rule" else ""
@@ -113,13 +128,15 @@ def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
 
 
 def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Resolution:
-    """Rule a line whose version no index has, and name what could replace it.
+    """Return the resolution for a version that no index has.
+
+    It names possible replacements.
 
     Args:
         line: the line.
-        versions: what there is of the project.
-        lookup: says how it came to be, where its version tells.
-        more: what else is known, for instance a file of an earlier lock.
+        versions: the versions of the project on indexes.
+        lookup: explains the origin, if the version shows it.
+        more: further facts, for instance a file of an earlier lock.
     """
     built = f"; it was {lookup.why}: give its wheel with pip's find-links" if lookup.why else ""
     if not versions:
@@ -129,12 +146,15 @@ def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: st
 
 
 def unlabelled(versions: Sequence[str], version: str) -> str | None:
-    """Return the version without its label, where there is one."""
+    """Return the version without its label, if it exists."""
     return next((one for one in versions if "+" in version and same_version(one, public(version))), None)
 
 
 def no_file(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]) -> Resolution:
-    """Rule a line whose version is there, but not for this interpreter and machine."""
+    """Return the resolution for a version without a fitting file.
+
+    Its files are for other interpreters or machines.
+    """
     wheels = any(item.tags for offer in offers for item in offer.files)
     what = "wheel" if wheels else "source"
     reason = f"no {what} of {line.name} {line.version} fits {target}"

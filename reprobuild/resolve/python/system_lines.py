@@ -1,4 +1,7 @@
-"""Lines of a freeze that no index has because a system brought them: Debian's own distributions, vendors' builds."""
+"""Freeze lines from a system, which no index has.
+
+They are Debian's own distributions, and vendors' builds.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,21 @@ NOTHING = Below()
 def rule_system(
     line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str, below: Below = NOTHING
 ) -> Resolution:
-    """Rule a line that a system package or a vendor's image brought.
+    """Return the resolution of a line from a system package or image.
 
     Args:
         line: the line.
-        lookup: where it was looked for.
+        lookup: its source.
         base: the system packages of the image, and their versions.
-        image: the image that the base begins with, empty where it is made of packages.
-        below: what pip installed into that image, where the environment is of its Python.
+        image: the image that the base begins with, empty for a base of packages.
+        below: the distributions that pip installed into that image, if the environment is of its Python.
     """
     if lookup.where == "vendor":
         return _vendor(line, lookup, image, below)
     package = lookup.asked or lookup.instead
     if package in base:
-        # Debian's package tells the release where it was captured: some of its distributions have a version that never
-        # changes (unattended-upgrades 0.1).
+        # Debian's package shows the captured release: some of its distributions have a version that never changes
+        # (unattended-upgrades 0.1).
         captured = (lookup.why if lookup.where == "system" else "") or line.version or ""
         if not same_release(captured, base[package]):
             reason = f"the captured host had {line.name} {line.version}"

@@ -1,4 +1,7 @@
-"""Indexes, channels and builds of Python that cannot be had: one error that has them, and all else that cannot."""
+"""Unavailable indexes, channels and Pythons, in one error.
+
+The error also lists the other problems.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,19 @@ Lost = FetchError | LockError
 
 
 def refuse_lost(lost: Sequence[Lost], rulings: Iterable[Resolution], accepted: Iterable[str]) -> None:
-    """Stop where an index, a channel or the Python cannot be had, with all that the other lines lack.
+    """Refuse a lock if an index, channel or Python is unavailable.
 
-    No class lets the lock go on without them: the image would lack all that comes from there.
+    The error lists the problems of the other lines, too.
+
+    No class lets the lock go on without them: the image would lack all their packages.
 
     Args:
         lost: an error for each of them.
-        rulings: of the lines that need none of them.
+        rulings: resolutions of the lines that do not need them.
         accepted: classes, names and places that the user accepts.
 
     Raises:
-        FetchError: an index or a channel cannot be had. LockError: only the Python cannot.
+        FetchError: an index or a channel is unavailable. LockError: only the Python is.
     """
     if not lost:
         return

@@ -1,1 +1,1 @@
-"""Editable installs and version control: a commit and its captured changes become one verified tree."""
+"""Editable installs and version control: commits and changes as verified trees."""

@@ -1,6 +1,8 @@
-"""A repository that `reprobuild capture` took becomes a source tree: its files as they lay on the disk.
+"""Source trees from repositories in a capture.
 
-Their ids are in capture.json, and git computes them again from what the bundle and the remote give.
+The files are those on the captured disk.
+
+Their ids are in capture.json, and git computes them again from the bundle and the remote.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from reprobuild.snapshot.parsers.capture_json import FILE, unquoted
 
 
 class Tree(Struct, frozen=True, kw_only=True):
-    """The files of a captured repository, those of its submodules among them.
+    """The files of a captured repository, with its submodules.
 
     `commit` is the one that was checked out, `tree` the git tree id of the files, `changed` whether they differ from
-    the commit's, and `address` that of the remote, empty where there is none.
+    the commit's, and `address` that of the remote, empty without one.
     """
 
     commit: str
@@ -50,18 +52,18 @@ def captured_tree(
     git: Git,
     name: str = "",
 ) -> Tree:
-    """Return the tree of a captured repository, whose objects are then in `git`.
+    """Return a captured repository's tree, with its objects in `git`.
 
     Args:
         folder: the snapshot, with its bundles.
-        origins: the user's own word on where repositories are, by canonical name; else they are looked for at their
-            remotes, and nowhere on this machine.
+        origins: the user's overrides of repository addresses, by canonical name; else they are fetched from their
+            remotes, and never from this machine.
         name: the repository's other name among them, that of its source.
         git: an empty scratch repository.
 
     Raises:
         SnapshotError: the capture is damaged or incomplete.
-        NotFetchedError: a commit that only a remote had is nowhere to be had.
+        NotFetchedError: a commit that only a remote had is unavailable.
     """
     parts = _parts(one, captured)
     works = []
@@ -82,14 +84,17 @@ def captured_tree(
 
 
 class _Part(Struct, frozen=True):
-    """A captured repository, and its folder in the source tree, with `/` at its end; the outermost has none."""
+    """A captured repository, and its directory in the source tree.
+
+    The directory ends with `/`; the outermost repository has none.
+    """
 
     one: CapturedRepository
     above: str = ""
 
 
 def _parts(one: CapturedRepository, captured: CaptureFacts) -> list[_Part]:
-    """Return a repository and all those inside of it, at any depth, each behind the one that it lies in."""
+    """Return a repository and all nested ones, outer before inner."""
     parts = [_Part(one)]
     for part in parts:
         for child in captured.inside(part.one.name):
@@ -105,7 +110,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _work(one: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git) -> str:
-    """Take the objects of a repository, and return the commit of its files."""
+    """Fetch a repository's objects; return the commit of its files."""
     if one.object_format != "sha1":
         raise LockError(
             f"{one.name} is a repository of {one.object_format}, and a lock names trees by sha1",
@@ -136,9 +141,9 @@ def _trees(one: CapturedRepository, commits: Sequence[str], git: Git) -> list[st
 
 
 def _joined(parts: Sequence[_Part], git: Git) -> str:
-    """Return the tree of the files of repositories that lie in each other.
+    """Return the joint tree of nested repositories.
 
-    It is written once: to put one tree into the next would read the innermost files as often as the nest is deep.
+    It is written once: inserting one tree into the next would read the innermost files once for each level.
     """
     room, lists = Room(), []
     for part in parts:
@@ -159,10 +164,10 @@ def _joined(parts: Sequence[_Part], git: Git) -> str:
 
 
 def _stays(blob: Blob, above: str) -> bool:
-    """Tell whether a path of a repository is a file of the source.
+    """Return whether a repository's path is a file of the source.
 
-    A submodule that was not checked out was an empty folder, which no tree has; bytecode is Python's own cache,
-    which the image's Python writes anew, and which does not count when the tree is computed there.
+    A submodule that was not checked out was an empty directory, which git trees cannot hold; bytecode is Python's own
+    cache, which the image's Python writes again, and which does not count when the tree is computed there.
     """
     return blob.mode != "160000" and "__pycache__" not in blob.path[len(above) :].split("/")
 
@@ -170,7 +175,7 @@ def _stays(blob: Blob, above: str) -> bool:
 def _bring(
     one: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git
 ) -> None:
-    """Get commits that are not in the bundle, from the first place that has them all."""
+    """Fetch commits outside the bundle from the first complete place."""
     said = []
     for place in _places(one, origin):
         try:
@@ -208,7 +213,10 @@ def _shown(place: RepositoryAddress) -> str:
 
 
 def _places(one: CapturedRepository, origin: RepositoryAddress | None) -> Iterator[RepositoryAddress]:
-    """Yield where to look: the user's word alone, else the remotes that are no path of this machine."""
+    """Yield the addresses to fetch from.
+
+    A user's override is the only one; else they are the remotes that are not paths of this machine.
+    """
     if origin is not None:
         yield origin
         return
@@ -218,15 +226,18 @@ def _places(one: CapturedRepository, origin: RepositoryAddress | None) -> Iterat
 
 
 def _of_this_machine(one: CapturedRepository) -> str | None:
-    """Return the repository of this machine that a capture names; it may be anybody's, so the user must name it."""
+    """Return this machine's repository that a capture names, if any.
+
+    It may belong to another user, so the user must name it.
+    """
     folder = text_of(one.folder)
-    with contextlib.suppress(OSError, ValueError):  # somebody else's, or no name of a folder here
+    with contextlib.suppress(OSError, ValueError):  # another user's, or not the name of a directory here
         if folder.startswith("/") and (Path(folder) / ".git").exists():
             return folder
     return next((remote.url for remote in one.remotes if remote.url and is_local(remote.url)), None)
 
 
-# Of some files that the capture names, the tree has other bytes than the disk had.
+# For some reasons, the tree has other bytes than the disk had.
 _IN_TREE = {
     "filtered": "the source tree has git's own form of it, or is without it where git does not track it",
     "changed-meanwhile": "the source tree has the bytes that were read",
@@ -234,7 +245,10 @@ _IN_TREE = {
 
 
 def rule_losses(one: CapturedRepository, captured: CaptureFacts) -> Iterator[Resolution]:
-    """Yield a ruling for each file of a repository, or of one inside of it, whose content is not in the snapshot."""
+    """Yield a resolution for each file without captured content.
+
+    Nested repositories are included.
+    """
     for file in one.left_out:
         tree = _IN_TREE.get(file.reason, "the source tree is without it")
         reason = f"not captured ({escaped(file.reason)}); {tree}"

@@ -1,4 +1,7 @@
-"""The commit of a line comes into a scratch repository: from the user's word, else from the line's own address."""
+"""Fetching of a line's commit into a scratch repository.
+
+The address is the user's override, or else the line's own.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from reprobuild.snapshot.model import Requirement
 
 
 class NotFetchedError(LockError):
-    """The repository or the commit of a source cannot be had."""
+    """The repository or the commit of a source is unavailable."""
 
 
 def bring(repository: GitRepository, line: Requirement, origin: RepositoryAddress | None, commit: str) -> str:
-    """Get the commit into the scratch repository, and return its full id.
+    """Fetch the commit into the scratch repository.
+
+    Return its full id.
 
     Raises:
-        NotFetchedError: it cannot be had.
+        NotFetchedError: it is unavailable.
         LockError: the user names another commit than the freeze.
     """
     place = origin.place if origin else line.url
@@ -56,7 +61,7 @@ def bring(repository: GitRepository, line: Requirement, origin: RepositoryAddres
 
 
 def _git_address(line: Requirement, place: str) -> str:
-    """Return the address as git takes it, without the `git+` of a freeze."""
+    """Return the address for git, without the `git+` of a freeze."""
     scheme, plus, _ = place.partition("://")[0].partition("+")
     if plus and scheme != "git":
         raise NotFetchedError(

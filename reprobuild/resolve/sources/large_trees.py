@@ -1,4 +1,7 @@
-"""The files of a source tree, whose sizes are known before one is read, and of which a part is in memory at a time."""
+"""Limits for large source trees.
+
+Sizes are known before a file is read, and only a part is in memory at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH, MOST_MEMBERS
 
 _MOST = 8 << 30  # bytes of the files of a tree together
 _PORTION = 32 << 20
-_OVERLAP = 64 << 10  # of two portions, so that a secret is whole in one of them
+_OVERLAP = 64 << 10  # of two portions, so that a secret is complete in one of them
 
 
 def checked_blobs(repository: GitRepository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
-    """Return every path of a commit or tree with its size, sorted.
+    """Return the paths of a commit or tree with sizes, sorted.
 
     Args:
         repository: has the objects of this source alone.
         tree: a commit or a tree.
         name: of the source.
-        packed: bytes that the tree came in; else those that the objects have now.
+        packed: compressed size of the tree in bytes; else that of the current objects.
 
     Raises:
-        LockError: it is a bomb, or too large for an image.
+        LockError: it is a decompression bomb, or too large for an image.
     """
     blobs = repository.sized(repository.blobs(tree))
     total = sum(blob.size for blob in blobs)
@@ -50,7 +53,10 @@ def checked_blobs(repository: GitRepository, tree: str, name: str, packed: int |
 
 
 def secret_in(blob: Blob, stream: IO[bytes]) -> str:
-    """Return where a file looks like a secret, and by which rule; empty where it does not."""
+    """Return the place and rule of a secret in a file.
+
+    The text is empty if the file does not look like a secret.
+    """
     named = False
     for line, text in _portions(blob, stream):
         if found := secrets.find(text, most=1):
@@ -60,7 +66,10 @@ def secret_in(blob: Blob, stream: IO[bytes]) -> str:
 
 
 def _portions(blob: Blob, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before it and the bytes of each portion of a file, in whole lines where they are not long."""
+    """Yield a file in portions, each with its preceding line count.
+
+    Portions end at line ends, unless lines are long.
+    """
     if blob.size <= AT_ONCE:
         yield 0, stream.read(blob.size)
         return

@@ -1,4 +1,7 @@
-"""Sources whose repository or commit cannot be had: a ruling on each, so that one run names all of them."""
+"""Resolutions of unavailable sources.
+
+One run names all of them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ KIND = "unreachable-source"
 
 
 def rule_line(line: Requirement, err: NotFetchedError, patches: Sequence[Patch]) -> tuple[Resolution, ...]:
-    """Rule a line of the freeze, and the diffs that have its name."""
+    """Return resolutions for a freeze line and its diffs."""
     diffs = [patch for patch in patches if canonicalize_name(patch.name) in names_of(line)]
     own = _ruling(line.place.file, line.place.line, line.name, _reason(err), line.text)
     return (own, *_rule_diffs(diffs, line.name))
@@ -26,7 +29,7 @@ def rule_line(line: Requirement, err: NotFetchedError, patches: Sequence[Patch])
 def rule_captured(
     placed: MappedRepository, err: NotFetchedError, patches: Sequence[Patch]
 ) -> tuple[Resolution, ...]:
-    """Rule a captured repository, and its diff."""
+    """Return resolutions for a captured repository and its diff."""
     line = placed.line
     file, number, text = (line.place.file, line.place.line, line.text) if line else (FILE, 0, "")
     diffs = [patch for patch in patches if patch.file == placed.repository.diff.file]
@@ -35,7 +38,7 @@ def rule_captured(
 
 
 def rule_diff(patch: Patch, err: NotFetchedError) -> tuple[Resolution, ...]:
-    """Rule a diff whose repository the user named."""
+    """Return the resolution of a diff; the user named its repository."""
     return (_ruling(patch.file, 0, patch.name, _reason(err)),)
 
 

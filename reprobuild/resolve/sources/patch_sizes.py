@@ -1,8 +1,10 @@
-"""What a captured diff unpacks to, read of the diff before git holds it: a few bytes can state gigabytes.
+"""Unpacked sizes of a captured diff, before git holds it.
 
-Git keeps the result of each file of a diff in memory. The size of a result stands in the diff: of a literal in its
-header, of a delta at the beginning of its packed bytes (https://git-scm.com/docs/pack-format, "Deltified
-representation"). A text, a copy and a renamed file are as large as the file before.
+A few bytes can state gigabytes.
+
+Git keeps the result of each file of a diff in memory. The size of a result is in the diff: of a literal in its header,
+of a delta at the beginning of its packed bytes (https://git-scm.com/docs/pack-format, "Deltified representation"). A
+text, a copy and a renamed file are as large as the file before.
 """
 
 from __future__ import annotations
@@ -26,16 +28,18 @@ _HEADER = 20  # bytes of a delta's two sizes, seven bits in each
 
 
 def check_patch(patch: Patch, blobs: Sequence[Blob], packed: int, name: str) -> None:
-    """Refuse a diff that git would unpack to more than `most_bytes` of it and its repository.
+    """Refuse a diff that unpacks to more than `most_bytes`.
+
+    The limit is computed from the diff and its repository.
 
     Args:
         patch: the diff.
         blobs: of the commit that it is applied to, with sizes.
-        packed: bytes of the repository's objects, without those that the diff brings.
+        packed: bytes of the repository's objects, without those of the diff.
         name: of the source.
 
     Raises:
-        LockError: it is a bomb, or a delta in it is damaged.
+        LockError: it is a decompression bomb, or a delta in it is damaged.
     """
     total = unpacked(patch, {blob.path: blob.size for blob in blobs})
     if total > most_bytes(packed + len(patch.content)):
@@ -47,7 +51,7 @@ def check_patch(patch: Patch, blobs: Sequence[Blob], packed: int, name: str) -> 
 
 
 def unpacked(patch: Patch, sizes: dict[str, int]) -> int:
-    """Return how many bytes the results of a diff and its packed parts have together."""
+    """Return the total bytes of a diff's results and packed parts."""
     rows = patch.content.split(b"\n")
     forward: set[int] = set()
     owners: set[int] = set()  # the first lines of files with packed parts
@@ -64,7 +68,10 @@ def unpacked(patch: Patch, sizes: dict[str, int]) -> int:
 
 
 def _sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]:
-    """Yield the sizes that each packed part states; git unpacks the way back of a delta, and does not apply it."""
+    """Yield the sizes that each packed part states.
+
+    git unpacks the reverse of a delta, but does not apply it.
+    """
     for number, row in enumerate(rows):
         if match := _SECTION.match(row):
             negative, digits = match[2] == b"-", match[3].lstrip(b"0")
@@ -74,7 +81,10 @@ def _sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]
 
 
 def _result(rows: Sequence[bytes], at: int, file: str) -> int:
-    """Return the size of the result of a delta, of which no more is unpacked than its two sizes."""
+    """Return the size of a delta's result.
+
+    Only the two sizes at its start are unpacked.
+    """
     line, header, inflate = at, b"", zlib.decompressobj()
     try:
         while len(header) < _HEADER and not inflate.eof and (row := rows[at].rstrip(b"\r")):

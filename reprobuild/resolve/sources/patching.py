@@ -1,7 +1,9 @@
-"""A captured diff on its commit: does it belong there, and if not, why not; and is the result what was captured.
+"""Application of a captured diff to its commit, with checks.
+
+They show whether it belongs to that commit, the reason if not, and whether the result is the captured one.
 
 A diff names the ids of the blobs before and after it (`index PRE..POST`), so both questions have exact answers:
-https://git-scm.com/docs/diff-format. Nothing is applied with fuzz.
+https://git-scm.com/docs/diff-format. Hunks are not applied with fuzz.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ AGAIN = "capture it again with `git diff HEAD --binary --full-index`"
 
 
 class Misfit(Struct, frozen=True):
-    """A file of a diff whose blob is another than the diff says: line in the diff, path, and the diff's id."""
+    """A file of a diff with another blob than the diff says.
+
+    It has the line in the diff, the path, and the diff's id.
+    """
 
     line: int
     path: str
@@ -29,7 +34,7 @@ class Misfit(Struct, frozen=True):
 
 
 def names_of(line: Requirement) -> set[str]:
-    """Return the names that the diff of a source may have: the project's, and its folder's."""
+    """Return possible diff names of a source: project and directory."""
     names = {str(canonicalize_name(line.name))}
     for place in (line.url, line.path):
         if place:
@@ -40,7 +45,10 @@ def names_of(line: Requirement) -> set[str]:
 def patch_of(
     line: Requirement, patches: tuple[Patch, ...], repository: GitRepository, commit: str
 ) -> Patch | None:
-    """Return the diff captured for a source: by name, else the one whose blobs are all in the commit."""
+    """Return the diff captured for a source.
+
+    It is found by name, or else by blobs that are all in the commit.
+    """
     names = names_of(line)
     for patch in patches:
         if canonicalize_name(patch.name) in names:
@@ -53,9 +61,11 @@ def patch_of(
 
 
 def fitting_commits(patch: Patch, origin: RepositoryAddress, repository: GitRepository) -> list[str]:
-    """Return the commits of a repository of this machine that a diff can have been made on, newest first.
+    """Return the commits that a diff may be made on, newest first.
 
-    A diff of new files alone fits each commit, and tells none.
+    They are of a repository of this machine.
+
+    A diff of new files alone fits each commit, and is no evidence.
     """
     blobs = {file.old_path: file.old_blob for file in patch.files if file.old_path and file.old_blob}
     known = {path: blob for path, blob in blobs.items() if blob.strip("0")}
@@ -66,10 +76,13 @@ def fitting_commits(patch: Patch, origin: RepositoryAddress, repository: GitRepo
 
 
 def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
-    """Return the tree id of a commit with a diff applied, every blob of which was compared with the diff's ids.
+    """Return the tree id of a commit with a diff applied.
+
+    Every blob is compared with the diff's ids.
 
     Raises:
-        LockError: the diff is not of this commit, or does not apply, or gives other blobs; the message says why.
+        LockError: the diff is not of this commit, or does not apply, or gives other blobs; the message states the
+            reason.
     """
     if patch is None:
         return repository.apply(commit, b"", "")
@@ -87,7 +100,7 @@ def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
     try:
         result = repository.apply(commit, patch.content, patch.file, patch.strip)
     except LockError:
-        # The first does not see white space at line ends, the second sees nothing else.
+        # The first ignores white space at line ends, the second all other differences.
         lenient = ("--ignore-whitespace", "--whitespace=fix")
         if any(repository.applies(commit, patch.content, patch.strip, option) for option in lenient):
             raise LockError(
@@ -109,7 +122,7 @@ def _by_path(repository: GitRepository, tree: str) -> dict[str, Blob]:
 
 
 def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Misfit]:
-    """Return each file whose id in the tree is not the one in the diff."""
+    """Return each file with a different id in the tree and the diff."""
     wrong = []
     for file in patch.files:
         path, wanted = (file.old_path, file.old_blob) if before else (file.new_path, file.new_blob)
@@ -123,7 +136,10 @@ def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Mi
 def _not_of_this_commit(
     patch: Patch, wrong: Sequence[Misfit], tree: Mapping[str, Blob], repository: GitRepository, commit: str
 ) -> LockError:
-    """Return the error that names the likeliest cause; the order is from the surest evidence to the weakest."""
+    """Return an error with the likeliest cause.
+
+    The order is from the surest evidence to the weakest.
+    """
     first = wrong[0]
     start = f"{patch.file}:{first.line}: does not apply: it was made on blob {first.blob[:12]} of {first.path}, which "
     place = _subfolder(wrong, tree)
@@ -159,7 +175,10 @@ def _not_of_this_commit(
 
 
 def _subfolder(wrong: Sequence[Misfit], tree: Mapping[str, Blob]) -> str:
-    """Return the folder (with `/`) in which all the files are that do not fit, empty where there is none."""
+    """Return the directory (with `/`) of all misfit files.
+
+    It is empty if there is no such directory.
+    """
     first = wrong[0]
     for path, blob in tree.items():
         folder = path.removesuffix(first.path)

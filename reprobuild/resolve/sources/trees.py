@@ -1,7 +1,7 @@
-"""Commit plus captured changes become one verified source tree.
+"""Verified source trees: a commit plus captured changes.
 
-The ids of git are the proof: the blobs that a patch was made on must be those of the commit, and the
-blobs that it gives must be those that the patch names.
+The ids of git are the proof: the blobs before a patch must be those of the commit, and the blobs after it must be those
+that the patch names.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _NAMED = 10
 
 
 class SourceInputs(Struct, frozen=True, kw_only=True):
-    """What sources are made of, beside the lines of the freeze.
+    """The inputs of sources, beside the lines of the freeze.
 
-    `origins` is the user's own word on where repositories are, by canonical name; `captured` what `reprobuild
-    capture` wrote, with its bundles in `folder`, if that took the snapshot; `env` the user's environment, for git's
-    credentials; `store` receives a tar of each tree; `accept` names the files that look like secrets and are to stay.
+    `origins` are the user's overrides of repository addresses, by canonical name; `captured` is the document of
+    `reprobuild capture`, with its bundles in `folder`, if that took the snapshot; `env` is the user's environment, for
+    git's credentials; `store` receives a tar of each tree; `accept` names accepted files that look like secrets.
     """
 
     patches: tuple[Patch, ...]
@@ -68,7 +68,7 @@ class SourceInputs(Struct, frozen=True, kw_only=True):
 
 
 class _Made(Struct, frozen=True):
-    """One source, its rulings, and the files of the snapshot that are used up in it."""
+    """One source, its resolutions, and the snapshot files used for it."""
 
     source: Source | None
     rulings: tuple[Resolution, ...]
@@ -78,20 +78,23 @@ class _Made(Struct, frozen=True):
 def resolve_sources(
     requirements: tuple[Requirement, ...], given: SourceInputs
 ) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
-    """Lock every editable and version-control line of the freeze, and the job's own code, as a source tree.
+    """Lock editable and version-control lines as source trees.
 
-    The job's own code is its captured folder, and each diff that fits no line and whose repository the user names.
+    The job's own code is locked, too.
+
+    The job's own code is its captured directory, and each diff that fits no line and has a repository named by the
+    user.
 
     Args:
         requirements: lines of kind `editable` and `vcs`.
 
     Returns:
-        The sources, and a ruling for each line, each diff, and each file that is lost. A repository or commit that
-        cannot be had is a ruling, too.
+        The sources, and a resolution for each line, each diff, and each lost file. An unavailable repository or commit
+        also has a resolution.
 
     Raises:
         LockError: a patch does not fit its commit, or a repository is too large.
-        SnapshotError: a source holds what looks like a secret, or the capture is damaged.
+        SnapshotError: a source holds text that looks like a secret, or the capture is damaged.
     """
     placed = place_repositories(given.captured, requirements, given.drop)
     taken = {one.line: one for one in placed}
@@ -122,7 +125,7 @@ def _of_line(line: Requirement, given: SourceInputs) -> _Made:
 
 
 def _missing(rulings: tuple[Resolution, ...]) -> _Made:
-    """Return what is known of a source that cannot be had."""
+    """Return the resolutions of an unavailable source."""
     return _Made(None, rulings, frozenset(ruling.file for ruling in rulings))
 
 
@@ -152,7 +155,10 @@ def _brought_line(line: Requirement, given: SourceInputs) -> _Made:
 def _patched(
     repository: GitRepository, commit: str, patch: Patch | None, blobs: Sequence[Blob], name: str
 ) -> tuple[str, int]:
-    """Return the tree id of a commit with a diff applied, and the bytes of both before git unpacked the diff."""
+    """Return the tree id of a commit with a diff, and its packed size.
+
+    The size is that of both in bytes, before git unpacked the diff.
+    """
     packed = repository.packed()
     if patch:
         check_patch(patch, blobs, packed, name)
@@ -161,7 +167,10 @@ def _patched(
 
 
 def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
-    """Make the source of a diff whose repository no line of the freeze names, and the user does."""
+    """Make the source of a diff with a repository named by the user.
+
+    No line of the freeze names the repository.
+    """
     name = canonicalize_name(patch.name)
     origin = given.origins[name]
     line = Requirement(place=SourceLocation(patch.file, 0), text="", kind="vcs", name=name)
@@ -181,7 +190,10 @@ def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
 
 
 def _without_commit(patch: Patch, origin: RepositoryAddress, repository: GitRepository) -> Resolution:
-    """Return the ruling on a diff whose commit the user did not name, with a commit that it fits."""
+    """Return the resolution of a diff without a commit.
+
+    It suggests a commit that the diff fits.
+    """
     name, commits = canonicalize_name(patch.name), fitting_commits(patch, origin, repository)
     place = shlex.quote(f"{name}={without_login(origin.place)}@{commits[0][:12] if commits else 'COMMIT'}")
     fits = (
@@ -196,7 +208,10 @@ def _without_commit(patch: Patch, origin: RepositoryAddress, repository: GitRepo
 
 
 def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
-    """Make the source of a captured repository, for a line of the freeze or as the job's own folder."""
+    """Make the source of a captured repository.
+
+    It is for a line of the freeze, or is the job's own directory.
+    """
     assert given.captured is not None
     one, name, line = placed.repository, placed.name, placed.line
     patch = next((patch for patch in given.patches if patch.file == one.diff.file), None)
@@ -235,12 +250,15 @@ def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
 
 
 def _full(commit: str | None, known: Collection[str | None]) -> str | None:
-    """Return the whole id of a commit that a line may abbreviate."""
+    """Return the full id of a commit that a line may abbreviate."""
     return next((oid for oid in sorted(filter(None, known)) if commit and oid.startswith(commit)), None)
 
 
 def _subdirectory(line: Requirement | None, one: CapturedRepository) -> str:
-    """Return the folder of the project inside its repository; a line with a path alone does not name it."""
+    """Return the project's directory inside its repository.
+
+    A line with a path alone does not name it.
+    """
     if line is None or line.subdirectory or not line.path:
         return (line.subdirectory if line else None) or ""
     inside = posixpath.relpath(line.path.removeprefix("file://"), text_of(one.folder))
@@ -248,12 +266,15 @@ def _subdirectory(line: Requirement | None, one: CapturedRepository) -> str:
 
 
 def _address(line: Requirement | None, found: Tree) -> str:
-    """Return the address of a source; a line that has none keeps none, so that the image's own line is like it."""
+    """Return the address of a source.
+
+    A line without an address keeps none, so that the image's own line is equal.
+    """
     return (line.url or "") if line else found.address
 
 
 def _blank(line: Requirement | None, name: str) -> Source:
-    """Return a source that knows its place, and not yet its content."""
+    """Return a source with its path, still without its content."""
     return Source(
         name=name, url="", commit="", tree="", patch=None, path=source_path(name),
         editable=line is not None and line.kind == "editable", installed=line is not None, epoch=EPOCH,
@@ -309,18 +330,18 @@ def _keep(
     repository: GitRepository, source: Source, given: SourceInputs, folder: Path, *, dated: str = "",
     packed: int | None = None,
 ) -> tuple[Source, tuple[Resolution, ...]]:  # fmt: skip
-    """Put the tar of a source's tree into the store.
+    """Store the tar of a source's tree.
 
     Args:
         repository: has the tree.
-        source: knows all but its content.
-        given: what is known and decided.
-        folder: for what is not kept.
-        dated: the commit that tells the date, else the source's.
+        source: complete except for its content.
+        given: the inputs and overrides.
+        folder: for temporary files.
+        dated: the commit with the date, else the source's.
         packed: bytes of the repository and the diff, before git unpacked that.
 
     Returns:
-        The source, and a ruling for each file that looks like a secret and was accepted.
+        The source, and a resolution for each accepted file that looks like a secret.
     """
     blobs = checked_blobs(repository, source.tree, source.name, packed)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
@@ -357,10 +378,12 @@ def _hash_of(patch: Patch | None) -> str | None:
 
 
 def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -> tuple[Resolution, ...]:
-    """Return a ruling for each file that looks like a secret; stop where one was not accepted.
+    """Return a resolution for each accepted secret file.
+
+    A file that looks like a secret and was not accepted is an error.
 
     Raises:
-        SnapshotError: with file, line and rule; never the text.
+        SnapshotError: such a file was found. The message has file, line and rule, but not the text.
     """
     refused = [path for path in doubtful if not {_SECRET, f"{name}/{path}"} & set(accept)]
     if refused:

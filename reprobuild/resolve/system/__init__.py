@@ -1,1 +1,1 @@
-"""The system under the environment: packages, releases, images below it, and what shared libraries need."""
+"""The system below an environment: packages, releases, images and libraries."""

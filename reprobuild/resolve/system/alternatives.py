@@ -1,4 +1,4 @@
-"""Which packages fulfil a dependency, and which version of a package comes before which."""
+"""Packages that satisfy a dependency, and preferences between versions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from reprobuild.ecosystems.apt.index import Candidate, SystemIndex, newest
 from reprobuild.ecosystems.apt.relations import Group, Relation
 from reprobuild.lock.system import dpkg_name
 
-# Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
+# Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would need a second Perl in vain.
 _PREFERRED = {"usrmerge": "usr-is-merged"}
 _NATIVE_UPDATE = re.compile(r"([+~]deb[0-9]+u[0-9]+|\+b[0-9]+|\+nmu[0-9]+)+$")
 
 
 class Dependency(Struct, frozen=True):
-    """A dependency, and the architecture of the package that has it."""
+    """A dependency, and the architecture of its package."""
 
     group: Group
     architecture: str
@@ -27,12 +27,12 @@ class Dependency(Struct, frozen=True):
         return " | ".join(map(str, self.group))
 
 
-# The packages that fulfil a dependency, in order of preference: each key with the versions that do.
+# The packages that satisfy a dependency, in order of preference: each key with the matching versions.
 Fulfilment = tuple[tuple[str, tuple[Candidate, ...]], ...]
 
 
 class Ways:
-    """The ways to fulfil each dependency with the packages of an index."""
+    """The ways to satisfy each dependency with an index's packages."""
 
     def __init__(self, index: SystemIndex) -> None:
         self._index = index
@@ -40,7 +40,10 @@ class Ways:
         self._relations: dict[tuple[Relation, str], Fulfilment] = {}
 
     def of(self, need: Dependency) -> Fulfilment:
-        """Return the ways in order: by alternative, then own names before providers, native before foreign."""
+        """Return the ways in order of preference.
+
+        They are ordered by alternative, then own names before providers, native before foreign.
+        """
         found = self._groups.get(need)
         if found is None:
             found = tuple(way for relation in need.group for way in self._one(relation, need.architecture))
@@ -70,16 +73,19 @@ class Ways:
 
 
 def upstream(version: str) -> str:
-    """Return a Debian version without its revision; the epoch belongs to it.
+    """Return a Debian version without its revision, with its epoch.
 
-    A native package has no revision; what stable updates, binary rebuilds and uploads by others append
-    to its version (`+deb12u11`, `+b1`, `+nmu1`) counts as one.
+    A native package has no revision; the suffixes of stable updates, binary rebuilds and non-maintainer uploads
+    (`+deb12u11`, `+b1`, `+nmu1`) count as one.
     """
     return version.rpartition("-")[0] or _NATIVE_UPDATE.sub("", version)
 
 
 def is_later_revision(version: str, captured: str) -> bool:
-    """Tell whether a version is a later revision of the same upstream version."""
+    """Return whether a version is a later revision of the captured one.
+
+    Both have the same upstream version.
+    """
     return upstream(version) == upstream(captured) and Version(version) > Version(captured)
 
 
@@ -101,5 +107,8 @@ def by_preference(versions: Sequence[Candidate], captured: str | None) -> list[C
 
 
 def pick_version(key: str, captured: str | None, index: SystemIndex) -> Candidate | None:
-    """Return the version to take of a package that nothing else restricts, or None when the index has none."""
+    """Return the version of an unrestricted package, or None.
+
+    It is None if the index has no version.
+    """
     return next(iter(by_preference(index.versions(key), captured)), None)

@@ -1,9 +1,11 @@
-"""When the captured machine last ran `apt update`: what each line of its package list says about that moment.
+"""Inference of the captured machine's last `apt update`.
 
-A line whose version is the newest that apt knew bounds the moment from both sides: the archive had that version
-already, and not yet the next one. So does `upgradable to: V`, for V. A list without suites (`dpkg -l`) says only that
-the archive had the version already; that the next one was not there yet is likely, and counts less. Where the
-intervals have no moment in common (a mirror lags, a third archive), the moment is taken that most of them share.
+Each line of its package list is evidence.
+
+A line with the newest version that apt knew bounds the moment from both sides: the archive had that version already,
+and not yet the next one. So does `upgradable to: V`, for V. A list without suites (`dpkg -l`) shows only that the
+archive had the version already; that the next one was not there yet is likely, and counts less. If the intervals have
+no moment in common (a mirror lags, a third archive), the moment is one that most of them share.
 """
 
 from __future__ import annotations
@@ -18,24 +20,30 @@ from reprobuild.snapshot.model import SourceLocation, SystemPackage
 
 RESOLUTION = 3600  # seconds; archives are written a few times a day
 MOST_SAMPLES = 48
-# Moments are looked at on one grid for ever, so that the same list and archives give the same moment on every day:
-# 2008-01-01, before any release that is supported, and 2 to the power of 18 hours later, in 2037.
+# Moments are tried on one fixed grid, so that the same list and archives give the same moment on every day: 2008-01-01,
+# before any release that is supported, and 2 to the power of 18 hours later, in 2037.
 EARLIEST = 1_199_145_600
 LATEST = EARLIEST + (RESOLUTION << 18)
-_SURE, _LIKELY = 4, 1  # what a bound counts
+_SURE, _LIKELY = 4, 1  # the weight of a bound
 
 Key = tuple[str, str]  # name and architecture
 
 
 class Sample(Struct, frozen=True):
-    """What an archive offered at a moment: the versions of each package, of the suites that apt takes from."""
+    """An archive's offer at a moment.
+
+    It has the versions of each package, of the suites that apt takes from.
+    """
 
     time: int
     versions: Mapping[Key, tuple[str, ...]]
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What one captured line says: the archive's newest version then. `sure`: not older and not newer."""
+    """The evidence of one captured line.
+
+    It is the archive's newest version then. `sure`: not older and not newer.
+    """
 
     place: SourceLocation
     key: Key
@@ -43,7 +51,10 @@ class Claim(Struct, frozen=True, kw_only=True):
     sure: bool
 
     def verdict(self, sample: Sample) -> int | None:
-        """Return -1 where the sample is from before the moment, 1 from after it, 0 if it fits, None if unknown."""
+        """Compare a sample with the moment.
+
+        Return -1 if the sample is before it, 1 if it is after it, 0 if it fits, None if unknown.
+        """
         known = sample.versions.get(self.key)
         if not known:
             return None
@@ -53,10 +64,12 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Moment(Struct, frozen=True, kw_only=True):
-    """When it was. `time` is a moment that fits best; the true one lies between `after` and `before`.
+    """The inferred moment.
 
-    All in seconds since 1970, the bounds None where nothing bounds it. Of `claims` lines that say something
-    `agreeing` do; `against` are the others' places.
+    `time` is a moment that fits best; the true one lies between `after` and `before`.
+
+    All are in seconds since 1970; a bound is None if it is unknown. Of `claims` lines with evidence, `agreeing` agree;
+    `against` are the places of the others.
     """
 
     time: int
@@ -73,7 +86,10 @@ class Moment(Struct, frozen=True, kw_only=True):
 
 
 def claims_of(packages: Iterable[SystemPackage], native: str) -> tuple[Claim, ...]:
-    """Return what the lines of a package list say; `native` is the architecture that `all` counts as."""
+    """Return the evidence of a package list's lines.
+
+    `native` is the architecture for `all`.
+    """
     found = []
     for package in packages:
         if package.mark in ("residual", "local"):
@@ -91,7 +107,10 @@ def claims_of(packages: Iterable[SystemPackage], native: str) -> tuple[Claim, ..
 
 
 class _Bounds:
-    """For each claim the last sample before and the first after it, as far as they are known."""
+    """For each claim, the nearest samples around its moment.
+
+    They are the last sample before and the first after it, if known.
+    """
 
     def __init__(self, claims: Sequence[Claim]) -> None:
         self.claims = claims
@@ -100,7 +119,7 @@ class _Bounds:
         self.spoke = [False] * len(claims)
 
     def take(self, sample: Sample) -> tuple[int, list[int]]:
-        """Note what a sample says; return what it counts, and the claims that it does not fit."""
+        """Record a sample; return its score and the claims against it."""
         score, against = 0, []
         for number, claim in enumerate(self.claims):
             verdict = claim.verdict(sample)
@@ -121,7 +140,7 @@ class _Bounds:
         return score, against
 
     def most(self, start: int, end: int) -> int:
-        """Return what a moment between two neighbouring samples could count at most."""
+        """Return the highest possible score between neighbouring samples."""
         total = 0
         for number, claim in enumerate(self.claims):
             after, before = self.after[number], self.before[number]
@@ -137,19 +156,21 @@ class _Bounds:
 def infer_moment(
     claims: Sequence[Claim], look: Callable[[int], Sample | None], now: int, first: Iterable[int] = ()
 ) -> Moment | None:
-    """Find the moment that most claims share, by looking at an archive at as few moments as possible.
+    """Find the moment that most claims share.
+
+    The archive is looked up at as few moments as possible.
 
     The window that could hold the best moment is halved, until no other could be better (branch and bound over the
     intervals of the claims).
 
     Args:
-        claims: what the lines say.
-        look: gives the archive at a moment, or None where it has nothing of then.
-        now: what lies behind it is not looked at.
-        first: moments that better evidence names; they are looked at first.
+        claims: the evidence of the lines.
+        look: returns the archive at a moment, or None if it has no data of that time.
+        now: later moments are not tried.
+        first: moments with better evidence; they are tried first.
 
     Returns:
-        None where no sample fits any claim.
+        None if no sample fits any claim.
     """
     bounds = _Bounds(claims)
     times = [EARLIEST, LATEST]
@@ -180,13 +201,19 @@ def infer_moment(
 
 
 def _nothing(bounds: _Bounds, time: int) -> None:
-    """Note that the archive has nothing of a moment: it was before its time."""
+    """Record that the archive has no data of a moment.
+
+    The moment was before its time.
+    """
     for number in range(len(bounds.claims)):
         bounds.after[number] = max(time, bounds.after[number] or time)
 
 
 def _next(times: Sequence[int], bounds: _Bounds, reached: int, now: int) -> int | None:
-    """Return the middle of the window that could hold the best moment; of equal ones the latest."""
+    """Return the middle of the most promising window.
+
+    Of equal windows, it is the latest.
+    """
     windows = [
         (bounds.most(start, end), start, end)
         for start, end in itertools.pairwise(times)
@@ -215,13 +242,13 @@ def _moment(time: int, against: list[int], bounds: _Bounds) -> Moment:
 def find_version(
     key: Key, version: str, look: Callable[[int], Sample | None], now: int, known: Iterable[Sample] = ()
 ) -> Sample | None:
-    """Find a moment at which an archive had a version of a package.
+    """Find a moment at which an archive had a package's version.
 
-    Versions grow with time, so the search halves the window. What is `known` is asked first; nothing behind `now` is
-    looked at.
+    Versions grow with time, so the search halves the window. The samples in `known` are tried first; moments after
+    `now` are not tried.
 
     Returns:
-        The archive at that moment, or None where no moment was found.
+        The archive at that moment, or None if no moment was found.
     """
     wanted = Version(version)
     samples = {sample.time: sample for sample in known}

@@ -1,4 +1,7 @@
-"""The base of a lock: its packages, from wherever the captured versions can still be had."""
+"""The packages of a lock's base.
+
+Captured versions are found wherever they are still available.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,16 @@ from reprobuild.resolve.system.snapshot_archives import CurrentArchives, Past
 from reprobuild.resolve.system.version_search import Search, describe
 from reprobuild.snapshot.model import AptList, Snapshot, SystemPackage
 
-# Classes of rulings that a package from elsewhere would settle.
+# Classes of resolutions that a package from elsewhere would change.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MISSING = ("withdrawn", "unknown-version", "unknown-package", "local-build")
 
 
 class BaseRequest(Struct, frozen=True, kw_only=True):
-    """What the base is for: the release, its architecture, and the packages that the rest of the lock needs."""
+    """The input of a base: release, architecture, and required packages.
+
+    The packages are those that the rest of the lock needs.
+    """
 
     release: DistributionRelease
     architecture: str
@@ -52,10 +58,12 @@ class BaseRequest(Struct, frozen=True, kw_only=True):
 
 
 class ReleaseBase:
-    """The packages of a release, and the search for captured versions that its mirror has no longer.
+    """The packages of a release, with a search for captured versions.
 
-    A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives; where
-    none of these answers, from the release's archives as they are now.
+    The release's mirror may no longer have them.
+
+    If the machine's apt has no source for the release, or if it has no apt, they come from the dated archives; if no
+    dated archive answers, from the release's current archives.
 
     Raises:
         LockError: neither has the release, or a decision is wrong.
@@ -88,11 +96,14 @@ class ReleaseBase:
             self.index = whole
 
     def has(self, name: str) -> bool:
-        """Tell whether the release has a package of a name."""
+        """Return whether the release has a package of a name."""
         return bool(self.index.versions(name))
 
     def distributions(self, minor: str) -> Mapping[str, str]:
-        """Return nothing: a base of packages has what they bring."""
+        """Return an empty mapping.
+
+        A base of packages has the distributions of its packages only.
+        """
         return {}
 
     def pin(
@@ -101,11 +112,11 @@ class ReleaseBase:
         """Choose the packages of the base, and find the captured versions.
 
         Args:
-            libraries: packages that wheels need, each with who asks for it.
-            called: captured packages whose programs are called, each with who calls; `system: all` has no use for it.
+            libraries: packages that wheels need, each with the asking package.
+            called: captured packages with called programs, each with its caller; `system: all` ignores it.
 
         Raises:
-            LockError: something needed is nowhere.
+            LockError: a required package is unavailable.
         """
         base, rulings, self.index = find_base(
             self._snapshot.packages, self.index, self._search, roots=self.roots, drop=self._drop,
@@ -126,10 +137,12 @@ def find_base(
     drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = _NOTHING,
     called: Mapping[str, str] | None = None,
 ) -> tuple[Base, tuple[Resolution, ...], SystemIndex]:  # fmt: skip
-    """Resolve the base, and look for what the index lacks until there is nothing left to try.
+    """Resolve the base, and search for packages that the index lacks.
+
+    The search goes on until all sources are tried.
 
     Returns:
-        The base, the rulings with where each version was found, and the index with all that was found.
+        The base, the resolutions with the source of each version, and the index with all found packages.
     """
     base, rulings, index = settle(
         lambda known: resolve_base(
@@ -147,17 +160,17 @@ def settle(
     index: SystemIndex,
     search: Search,
 ) -> tuple[Base, tuple[Resolution, ...], SystemIndex]:
-    """Resolve with ever more packages, until nothing is left to look for.
+    """Resolve with more and more packages, until all are searched.
 
     Args:
         resolve: chooses the packages of an index.
-        lacking: tells by the rulings which captured packages to look for.
+        lacking: returns the captured packages to search for, by the resolutions.
         packages: the captured list.
-        index: where to begin.
+        index: the first index.
         search: looks for packages.
 
     Raises:
-        LockError: no system can be had with all that was found.
+        LockError: no system is possible with all found packages.
     """
     while True:
         try:
@@ -174,10 +187,12 @@ def settle(
 def _with_lost(
     packages: Iterable[SystemPackage], index: SystemIndex, search: Search, err: ContradictionError
 ) -> SystemIndex:
-    """Return the index with captured versions that it lacks: first of packages that a contradiction is about, then all.
+    """Return the index with missing captured versions.
+
+    Packages of a contradiction are searched first, then all.
 
     Raises:
-        ContradictionError: nothing is left to try.
+        ContradictionError: all sources were tried.
     """
     lost = [package for package in packages if package.mark != "residual" and not _is_in(index, package)]
     about = [package for package in lost if package.name in err.names]
@@ -195,7 +210,7 @@ def _is_in(index: SystemIndex, package: SystemPackage) -> bool:
 def make_search(
     snapshot: Snapshot, index: SystemIndex, own: StoreSource, decisions: Decisions, around: ResolveContext
 ) -> Search:
-    """Return the search for what the mirror lacks."""
+    """Return the search for packages that the mirror lacks."""
     services = read_services(decisions.services)
     given = {one.url: one for one in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
     archives = archives_of(index.distribution, index.release, services, given.values())
@@ -224,7 +239,10 @@ def make_search(
 
 
 def _hints(lists: Iterable[AptList]) -> list[int]:
-    """Return the moment that the captured machine's own lists name: when the newest of them was published."""
+    """Return the publication moment of the machine's newest apt list.
+
+    The machine is the captured one.
+    """
     told = [time for one in lists for time in (one.date, one.fetched) if time is not None]
     return [max(told) + RESOLUTION] if told else []
 
@@ -234,7 +252,10 @@ def _key(deb: Deb, index: SystemIndex) -> str:
 
 
 class _Keys:
-    """The keyring of each archive: pinned, or for a PPA the one that Launchpad names."""
+    """The keyring of each archive.
+
+    It is pinned, or for a PPA the one that Launchpad names.
+    """
 
     def __init__(
         self, services: Mapping[str, Service], launchpad: Launchpad, net: Net, folders: Iterable[Path]
@@ -246,7 +267,7 @@ class _Keys:
         """Return the keyring of an archive.
 
         Raises:
-            FetchError: a PPA's key cannot be asked for.
+            FetchError: a PPA's key cannot be fetched.
         """
         keys = archive.keys or ((self._launchpad.fingerprint(archive.ppa),) if archive.ppa else ())
         return AptKeyring(keys, self._folders, self._fetch)
@@ -256,13 +277,19 @@ class _Keys:
 
 
 def missing(packages: Sequence[SystemPackage], rulings: Iterable[Resolution]) -> list[SystemPackage]:
-    """Return the packages whose captured version another archive may have."""
+    """Return packages with a captured version missing from the index.
+
+    Another archive may have it.
+    """
     lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
     return [package for package in packages if package.place.line in lines]
 
 
 def told(ruling: Resolution, search: Search) -> Resolution:
-    """Return a ruling with where its version was found, or where it was looked for."""
+    """Return a resolution with the source of its version.
+
+    If the version was not found, the searched places are added.
+    """
     package = search.at(ruling.line)
     if package is None:
         return ruling
@@ -279,7 +306,7 @@ def told(ruling: Resolution, search: Search) -> Resolution:
 
 
 def _evidence(snapshot: Snapshot, release: DistributionRelease, search: Search) -> tuple[Resolution, ...]:
-    """Say how the release and the moment are known."""
+    """Return the evidence for the release and the moment."""
     if not snapshot.packages:
         return ()
     words = [f"{release.distribution}/{release.codename}: {release.evidence}"]

@@ -1,8 +1,10 @@
-"""Which release stands in where no package list was captured: by what the environment needs, with the evidence.
+"""The default release without a captured package list.
 
-An rpm host, a conda environment or a freeze alone tells no release of ours. Its wheels tell which glibc they need at
-least (PEP 600: the platform in a file's name), reports and rpm's own list which one the host had, and the
-distribution's Python must be the captured one.
+It is chosen by the needs of the environment, with evidence.
+
+An rpm host, a conda environment or a freeze alone shows no supported release. Its wheels show their minimum glibc (PEP
+600: the platform in a file's name), reports and rpm's own list show that of the host, and the distribution's Python
+must be the captured one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from reprobuild.resolve.system.release import DistributionRelease, Known, known_
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 _ANY = (2, 99)  # a glibc that every wheel fits
-# The names of PEP 513, 571 and 599, before the glibc itself stood in the tag.
+# The names of PEP 513, 571 and 599, from before the tag had the glibc itself.
 _LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _TAG = re.compile(
     r"(?P<legacy>manylinux(?:1|2010|2014))_.*|manylinux_(?P<major>\d{1,3})_(?P<minor>\d{1,3})_.*"
@@ -38,10 +40,12 @@ _NONE: tuple[Glibc, str] = ((0, 0), "nothing tells one")
 
 
 class ReleaseNeed(Struct, frozen=True, kw_only=True):
-    """What a release must have: a Python (`3.11`; any where it is empty), and at least a glibc, with its evidence.
+    """The requirements on a release: a Python and a glibc.
 
-    `family` is the captured distribution where a report names one that has a release of ours, and `number` its release
-    (`debian`, `12`); both may be empty.
+    The Python is `3.11`, or any if empty. The glibc is a minimum, with its evidence.
+
+    `family` is the captured distribution if a report names a supported one, and `number` its release (`debian`, `12`);
+    both may be empty.
     """
 
     python: str
@@ -52,7 +56,10 @@ class ReleaseNeed(Struct, frozen=True, kw_only=True):
     number: str = ""
 
     def with_conda(self, glibc: Glibc, glibc_from: str) -> ReleaseNeed:
-        """Return what is needed where conda brings the Python, and its packages need this glibc."""
+        """Return the requirements with conda's Python and glibc.
+
+        The packages of conda need the glibc.
+        """
         newer = max((self.glibc, self.glibc_from), (glibc, glibc_from))
         return msgspec.structs.replace(self, python="", glibc=newer[0], glibc_from=newer[1])
 
@@ -64,14 +71,14 @@ def what_is_needed(
     lists: FileLists,
     machine: str,
 ) -> ReleaseNeed:
-    """Weigh what a snapshot without a package list tells of the system that it needs.
+    """Derive the requirements on a system without a package list.
 
     Args:
-        snapshot: its reports and rpm packages say what the host had.
+        snapshot: its reports and rpm packages describe the host.
         interpreter: the Python that was decided or seen.
-        wanted: the lines of the freeze that files of an index will stand for.
+        wanted: the lines of the freeze with files on an index.
         lists: the file lists of the machine's indexes.
-        machine: in the words of wheels, `x86_64`.
+        machine: in the spelling of wheels, `x86_64`.
     """
     python = ".".join(interpreter.version.split(".")[:2])
     target = WheelTarget(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
@@ -89,15 +96,17 @@ def what_is_needed(
 def default_release(
     need: ReleaseNeed, available: Collection[str], archived: Collection[str] = ()
 ) -> DistributionRelease:
-    """Choose the release that stands in: the captured one, one of its family, then that of the nearest glibc.
+    """Choose the default release.
+
+    It is the captured one, one of its family, or that of the nearest glibc.
 
     Args:
-        need: what it must have.
-        available: code names that this machine's apt has, in order of preference where all else is equal.
-        archived: code names that dated archives have; asked for where none of the others fits.
+        need: its requirements.
+        available: code names that this machine's apt has, in order of preference if all else is equal.
+        archived: code names that dated archives have; used if the others do not fit.
 
     Raises:
-        LockError: none of them fits.
+        LockError: no release fits.
     """
     table = {one.codename: one for one in known_releases()}
     tiers = [
@@ -127,7 +136,10 @@ def default_release(
 
 
 def glibc_of(tags: Iterable[Tag]) -> Glibc:
-    """Return the oldest glibc that a wheel of these tags runs with; (0, 0) where any will do (`any`, `linux`)."""
+    """Return the oldest glibc for a wheel of these tags.
+
+    It is (0, 0) if any will do (`any`, `linux`).
+    """
     found = []
     for tag in tags:
         match = _TAG.fullmatch(tag.platform)
@@ -149,7 +161,10 @@ def _fits(release: Known, need: ReleaseNeed) -> bool:
 
 
 def _distance(release: Known, need: ReleaseNeed) -> tuple[bool, bool, Glibc]:
-    """Order releases that fit, the best first; where two are equal, the first that was offered stays."""
+    """Return a sort key for fitting releases, the best first.
+
+    Of equal ones, the first one offered stays.
+    """
     family = release.distribution == need.family
     return (not (family and release.number == need.number), not family, release.glibc)
 
@@ -164,7 +179,10 @@ def _remedy(need: ReleaseNeed) -> str:
 
 
 def _of_line(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple[Glibc, str] | None:
-    """Return the oldest glibc that some wheel of a captured line runs with; None where there is no such wheel."""
+    """Return the oldest glibc for a captured line's wheels.
+
+    Return None if there is no such wheel.
+    """
     if line.version is None:
         return None
     least: tuple[Glibc, str] | None = None
@@ -186,7 +204,10 @@ def _of_host(snapshot: Snapshot) -> Iterator[tuple[Glibc, str]]:
 
 
 def _family(snapshot: Snapshot) -> tuple[str, str]:
-    """Return distribution and number of a report's system (`Ubuntu 22.04.3 LTS`), empty where it is none of ours."""
+    """Return a report's distribution and number.
+
+    The report has, for example, `Ubuntu 22.04.3 LTS`. Both are empty for an unsupported system.
+    """
     for report in snapshot.reports:
         for known in reversed(known_releases()):
             if match := re.match(rf"(?i){known.distribution}\D{{0,20}}(\d+(?:\.\d+)?)?", report.os):

@@ -1,8 +1,9 @@
-"""The system under the environment from an image: what it has already, and the packages to put over it.
+"""A base from an image: its packages, and those over it.
 
-What a captured package finds in the image decides: the same version is in the base; a newer captured one is installed
-over it where the archive has it; an older one, or one that cannot be had, is the deviation `base-version`, and the
-image's stays, because dpkg knows no way back. What is not in the image comes as for every base. Nothing is removed.
+The image's version of a captured package decides: the same version is in the base; a newer captured one is installed
+over it if the archive has it; an older one, or an unavailable one, is the deviation `base-version`, and the image's
+stays, because dpkg does not downgrade. Packages outside of the image are installed as for every base. No package is
+removed.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _ROUNDS = 30
 
 
 class ImageIndex(SystemIndex):
-    """An index in which each package of an image stands, too, and is preferred to other versions.
+    """An index that prefers an image's packages to other versions.
 
     Args:
         index: of the image's release.
         present: the packages of the image.
-        outdated: names whose version in the image will not do, because of what comes over it.
+        outdated: names with a version in the image that does not satisfy the packages over it.
     """
 
     def __init__(
@@ -48,18 +49,21 @@ class ImageIndex(SystemIndex):
 
     @property
     def essential(self) -> tuple[str, ...]:
-        """None: the image has its own."""
+        """An empty tuple: the image has its own."""
         return ()
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """The architectures beside the machine's own of which there are packages, sorted."""
+        """The architectures with packages beside the machine's own, sorted."""
         return self._index.foreign
 
     def _versions(self, key: str) -> tuple[Candidate, ...]:
-        """Return the image's version, and after no other than newer ones of the archive, newest first."""
+        """Return the image's version and newer ones of the archive.
+
+        The archive's come newest first, before the image's.
+        """
         known, own = self._index.versions(key), self._present.get(key)
-        if key in TOOLS:  # an archive that has nothing has nothing that they would be needed for
+        if key in TOOLS:  # an archive without packages has none that they would be needed for
             nothing = PresentPackage(
                 name=key, version="0", architecture=self.architecture, needs=(), provides=()
             )
@@ -69,20 +73,22 @@ class ImageIndex(SystemIndex):
         newer = [c for c in known if Version(c.version) > Version(own.version)]
         if key in self._outdated:
             return tuple(newer)
-        # Of its own accord, nothing of the image is replaced.
+        # Packages of the image are not replaced automatically.
         return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept(key, own))
 
     def providers(self, name: str) -> tuple[str, ...]:
-        """Return the names of the packages that provide a name, those of the image first."""
+        """Return the providers of a name, those of the image first."""
         own = sorted(self._offered.get(name, ()))
         return tuple(dict.fromkeys((*own, *self._index.providers(name))))
 
 
 class OverlayRequest(Struct, frozen=True, kw_only=True):
-    """What is to be in the base: the captured list, the names that the rest needs, and those to leave out.
+    """The required packages of a base: captured, needed, and dropped.
 
-    `libraries` are packages of shared libraries, each with who asks for it. `called` are captured packages whose
-    programs are called, each with who calls; None: every one that was asked for.
+    They are the captured list, the names that the rest needs, and the names to leave out.
+
+    `libraries` are packages of shared libraries, each with the asking package. `called` are captured packages with
+    called programs, each with its caller; None: every requested package.
     """
 
     packages: tuple[SystemPackage, ...]
@@ -95,20 +101,20 @@ class OverlayRequest(Struct, frozen=True, kw_only=True):
 def resolve_image_base(
     image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: OverlayRequest
 ) -> tuple[Base, tuple[Resolution, ...]]:
-    """Choose what is put over an image, and say what became of each captured package.
+    """Choose the packages over an image, and resolve captured packages.
 
     Args:
-        image: what was decided, with its layers.
-        system: what its layers hold.
+        image: the chosen image, with its layers.
+        system: the contents of its layers.
         index: the packages of its release.
-        wanted: what is to be in the base.
+        wanted: the packages of the base.
 
     Returns:
-        The base, and the rulings, as `resolve.system.resolve_base` gives them; of kind `base-version` where the
-        image's version stands in.
+        The base, and the resolutions, as `resolve.system.resolve_base` returns them; of kind `base-version` if the
+        image's version replaces the captured one.
 
     Raises:
-        LockError: something that is needed is neither in the image nor in the index, or excludes what the image has.
+        LockError: a required package is not in the image or the index, or conflicts with one of the image.
     """
     present, outdated, native = system.packages, set[str](), index.architecture
     captured = {dpkg_name(p.name, p.architecture, native): p for p in wanted.packages}
@@ -144,17 +150,20 @@ def resolve_image_base(
 
 
 def _asked(package: SystemPackage, drop: Collection[str]) -> bool:
-    """Tell whether the captured version of a package that the image has is wanted."""
+    """Return whether a captured package's version is wanted.
+
+    The image has the package.
+    """
     return package.mark != "residual" and not exclusion(package.name) and not is_named(package.name, drop)
 
 
 def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:
-    """Return those that are no part of the image."""
+    """Return the packages that are not part of the image."""
     return tuple(deb for deb in debs if deb.file.sha256)
 
 
 def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
-    """Return what is put over the image, with all that the index says of it."""
+    """Return the packages over the image, with all index data."""
     wanted = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _files(debs)}
     return {
         key: one for key, deb in wanted.items() for one in index.versions(key) if one.version == deb.version
@@ -168,7 +177,7 @@ def _ruled(
     stays: Collection[str],
     image: BaseImage,
 ) -> Resolution:
-    """Return a ruling in the words of an image."""
+    """Return a resolution with the facts of an image."""
     name, own = ruling.subject, present.get(ruling.subject)
     if ruling.kind == "no-apt-list":
         reason = f"no package list was captured; the base is {image.reference} with what is needed"

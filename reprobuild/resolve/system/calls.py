@@ -1,8 +1,10 @@
-"""Which programs the code of an environment calls, by the quoted words of its text. No code runs.
+"""Programs that an environment's code calls, by quoted words.
 
-In Python a program is a quoted word at the beginning of a text: `run(["git", ...])`, `cmd = "ffmpeg -i ..."`. Where its
-name is a word of other kinds, too (`"node"`), only a call or a command counts. In scripts of a shell and in settings a
-plain word is enough.
+The code is not run.
+
+In Python a program is a quoted word at the beginning of a text: `run(["git", ...])`, `cmd = "ffmpeg -i ..."`. If its
+name is also an ordinary word (`"node"`), only a call or a command counts. In scripts of a shell and in settings a plain
+word is enough.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from reprobuild.lock.system import Artefact
 from reprobuild.resolve.system.needed import is_word
 from reprobuild.store.store import Store
 
-VERSION = 1  # of what is remembered
+VERSION = 1  # of remembered results
 _WORKERS = 4
-# What no run calls: tests and examples, and what builds packages.
+# Files that are not run: tests and examples, and code that builds packages.
 _NOT_RUN = re.compile(
     r"(^|/)(tests?|testing|conftest\.py|docs?|examples?|_?distutils|setuptools|pkg_resources|pip|f2py|__config__\.py)(/|$)"
 )
 _LONGEST = 4 << 20  # of a text that people or tools write; longer ones are data
 _QUOTED = re.compile(rb"""['"](?:[^'"\s]{0,80}/)?([A-Za-z0-9][\w.+-]{0,39}?)(?:\.exe)?(?=[\s'"])""")
 _PLAIN = re.compile(rb"(?<![\w./@$-])(?:/[\w./-]{1,80}/)?([A-Za-z0-9][\w+-]{0,39})(?![\w.=(/-])")
-# What stands before a program: a call that starts programs, or a name that holds a command.
+# The text before a program: a call that starts programs, or a name that holds a command.
 _CALL = re.compile(
     rb"(?:which|find_executable|run|call|check_call|check_output|Popen|popen|system|getoutput|getstatusoutput"
     rb"|exec[lv]p?e?|spawn[lv]p?e?|create_subprocess_exec|create_subprocess_shell|[cC]md|[cC]ommand)\(\s*"
@@ -44,8 +46,8 @@ _CALL = re.compile(
 )
 _LIST = re.compile(rb"[\[(]\s*$")
 _OPTION = re.compile(rb"['\"]\s*,\s*[rbf]?['\"]-")
-_NEAR = 100  # bytes before a word in which a call stands
-_MOST = 1000  # places of one word in one text that are looked at; a word that has more counts as called
+_NEAR = 100  # bytes before a word that may have a call
+_MOST = 1000  # occurrences of one word in one text to check; a word that has more counts as called
 _SCRIPTS = {
     ".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".mk", ".cmake", ".toml", ".cfg", ".ini", ".yaml", ".yml",
     ".smk", ".nf", ".ipynb",
@@ -57,18 +59,20 @@ def callers(
     wheels: Iterable[Wheel], sources: Iterable[Source], commands: Iterable[str], programs: Collection[str],
     store: Store,
 ) -> dict[str, str]:  # fmt: skip
-    """Return the programs that an environment calls, each with the first that calls it.
+    """Return the programs that an environment calls.
+
+    Each has its first caller.
 
     Args:
         wheels: they are in the store.
         sources: the user's own code, in the store.
-        commands: what the image is to run, in the words of a shell.
+        commands: the commands of the image, as shell text.
         programs: the names to look for.
-        store: it remembers what wheels call.
+        store: remembers the calls of wheels.
 
     Raises:
         FetchError: a file is not in the store.
-        BuildError: a wheel is hostile or damaged.
+        BuildError: a wheel is malicious or damaged.
     """
     found: dict[str, str] = {}
     if not programs:
@@ -93,7 +97,7 @@ def of_wheel(file: Artefact, programs: Collection[str], store: Store) -> tuple[s
 
     Raises:
         FetchError: the wheel is not in the store.
-        BuildError: it is hostile or damaged.
+        BuildError: it is malicious or damaged.
     """
     names = " ".join(sorted(programs))
     key = hashlib.sha256(f"calls {VERSION} {names} {file.sha256}".encode()).hexdigest()
@@ -134,7 +138,7 @@ def _of_source(source: Source, programs: Collection[str], store: Store) -> set[s
 
 
 def in_python(programs: Collection[str]) -> Callable[[bytes], set[str]]:
-    """Return what finds the programs that a text in Python calls."""
+    """Return a function that finds programs called by Python text."""
     known = {program.encode(): program for program in programs}
     words = {
         word: re.compile(rb"['\"]" + re.escape(word) + rb"(?=[\s'\"])")
@@ -150,7 +154,7 @@ def in_python(programs: Collection[str]) -> Callable[[bytes], set[str]]:
 
 
 def _is_called(word: re.Pattern[bytes], text: bytes) -> bool:
-    """Tell whether a quoted word stands in a call or in a command anywhere in a text."""
+    """Return whether a quoted word is in a call or a command."""
     for number, match in enumerate(word.finditer(text)):
         if number == _MOST:
             return True

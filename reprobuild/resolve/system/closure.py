@@ -1,18 +1,17 @@
-"""From what is asked for to everything that it needs, in the captured versions where they can be had.
+"""Closure over dependencies, in captured versions if available.
 
 Packages go by their keys: `zlib1g`, and of a foreign architecture `zlib1g:i386`
 (reprobuild.ecosystems.apt.architectures).
 
 A system deviates from the captured list, the worst first:
 
-1. by captured packages that are passed over: the first captured one that could fulfil a need, and is not there;
+1. by captured packages that are passed over: the first captured one that could satisfy a need, and is absent;
 2. by captured packages of another upstream version, or of an earlier revision;
 3. by captured packages of a later revision of the same upstream version.
 
 The system of least deviation is taken. Of several that deviate equally, it is the one that takes for each dependency
-the first captured alternative, else the first, as apt does, where these can stand together. Else it is one with the
-fewest packages that are no such alternative of anything, then with the fewest added ones, then with the nearest
-versions.
+the first captured alternative, else the first, as apt does, if these can be installed together. Else it is one with
+the fewest packages that are not such an alternative, then with the fewest added ones, then with the nearest versions.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ _Pick = Callable[[str], "Candidate | None"]
 
 
 class PackageChoice(Struct, frozen=True, kw_only=True):
-    """A package of the closure: which version, and who asked. `needs` are the keys that it leads to."""
+    """A package of the closure: its version, and who asked.
+
+    `needs` are the keys that it leads to.
+    """
 
     candidate: Candidate
     asked_by: str
@@ -41,15 +43,17 @@ class PackageChoice(Struct, frozen=True, kw_only=True):
 
 
 class Closure:
-    """The search for one closure over `Depends` and `Pre-Depends`, without recommendations.
+    """The search for one closure over `Depends` and `Pre-Depends`.
 
-    No two of its packages conflict, and a package that is there for several architectures has one version: dpkg
-    would refuse anything else.
+    Recommendations are ignored.
+
+    No two of its packages conflict, and a package with several architectures has one version: dpkg would refuse
+    anything else.
 
     Args:
-        index: what can be had.
+        index: the available packages.
         captured: the captured version of each installed package, by key.
-        drops: of keys that may be asked for, the package of the list that asks for it, which the user can leave out.
+        drops: the package of the list that asks for a key, which the user can leave out.
     """
 
     def __init__(
@@ -59,13 +63,13 @@ class Closure:
         self._ways = Ways(index)
 
     def close(self, wanted: Mapping[str, str]) -> dict[str, PackageChoice]:
-        """Return every package that is needed, by key: the system of least deviation.
+        """Return all needed packages, by key: the system of least deviation.
 
         Args:
-            wanted: the keys asked for, each with who asked.
+            wanted: the requested keys, each with the asking package.
 
         Raises:
-            LockError: there is none; it says which restrictions contradict each other.
+            LockError: there is no such system; the message lists the contradicting restrictions.
         """
         plain = self._plain(wanted)
         if plain is not None and not any(self._deviation(plain)):
@@ -85,7 +89,10 @@ class Closure:
         return best
 
     def _all(self, wanted: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, PackageChoice]:
-        """Return the packages of a solution, also those that a need leads to which another package fulfils, too."""
+        """Return the packages of a solution.
+
+        They include packages for needs that another package also satisfies.
+        """
         while True:
             found = self._walk(wanted, solved.get)
             assert found is not None  # the solver left no need unmet
@@ -99,7 +106,7 @@ class Closure:
             wanted = {**wanted, **more}
 
     def _asker(self, candidate: Candidate, chosen: Mapping[str, PackageChoice]) -> str | None:
-        """Return the first package that has a need which a package could fulfil."""
+        """Return the first package with a need that a package satisfies."""
         for key, choice in chosen.items():
             for group in choice.candidate.needs:
                 ways = self._ways.of(Dependency(group, choice.candidate.architecture))
@@ -108,7 +115,10 @@ class Closure:
         return None
 
     def _plain(self, wanted: Mapping[str, str]) -> dict[str, PackageChoice] | None:
-        """Return what the nearest versions and the first alternatives give, None where they do not stand together."""
+        """Return the nearest versions and first alternatives, or None.
+
+        It is None if they cannot be installed together.
+        """
         chosen = self._walk(wanted, self._nearest)
         if chosen is None:
             return None
@@ -120,7 +130,10 @@ class Closure:
         return pick_version(key, self._captured.get(key), self._index)
 
     def _walk(self, wanted: Mapping[str, str], pick: _Pick) -> dict[str, PackageChoice] | None:
-        """Return what is wanted and all that it needs of the packages that `pick` gives, None where one is missing."""
+        """Return the wanted packages and their needs, chosen by `pick`.
+
+        Return None if one is missing.
+        """
         chosen: dict[str, PackageChoice] = {}
         queue = deque(wanted.items())
         while queue:
@@ -144,7 +157,10 @@ class Closure:
         return chosen
 
     def _alternative(self, need: Dependency, chosen: Mapping[str, PackageChoice], pick: _Pick) -> str | None:
-        """Return the first package that fulfils a need: of the captured, else of the chosen ones, else of all."""
+        """Return the first package that satisfies a need.
+
+        Captured packages come first, then chosen ones, then all.
+        """
         found = [key for key, candidates in self._ways.of(need) if pick(key) in candidates]
         for known in (self._captured, chosen):
             for key in found:
@@ -153,7 +169,7 @@ class Closure:
         return found[0] if found else None
 
     def _deviation(self, chosen: Mapping[str, PackageChoice]) -> Deviation:
-        """Return how far a system deviates, as the solver counts it."""
+        """Return the deviation of a system, as the solver counts it."""
         versions = {key: choice.candidate.version for key, choice in chosen.items()}
         moved = [
             is_later_revision(version, captured)
@@ -164,7 +180,10 @@ class Closure:
         return len(passed), moved.count(False), moved.count(True)
 
     def _wished(self, candidate: Candidate) -> Iterator[str]:
-        """Yield of each need of a package the first captured package that fulfils it in any version."""
+        """Yield the first captured package for each need of a package.
+
+        Any version of it counts.
+        """
         for group in candidate.needs:
             ways = self._ways.of(Dependency(group, candidate.architecture))
             yield from [key for key, _ in ways if key in self._captured][:1]

@@ -1,4 +1,4 @@
-"""Which packages dpkg refuses to have installed together."""
+"""Packages that dpkg refuses to install together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ ANOTHER_IMAGE = "choose another image with `--base`, since nothing of an image i
 
 
 class Clash(Struct, frozen=True, kw_only=True):
-    """Two packages that exclude each other: `one` says so of `other`, by a relation of its Conflicts or Breaks.
+    """Two packages that exclude each other.
 
-    Without a relation they are one package of two architectures that is not made for that.
+    `one` excludes `other`, by a relation of its Conflicts or Breaks.
+
+    Without a relation they are one package of two architectures that cannot be installed together.
     """
 
     one: Candidate
@@ -37,11 +39,11 @@ class Clash(Struct, frozen=True, kw_only=True):
 
     @property
     def of_image(self) -> bool:
-        """Whether one of the two is an image's, which has no file."""
+        """Whether one of the two is an image's, without a file."""
         return not (self.one.file.sha256 and self.other.file.sha256)
 
     def error(self) -> LockError:
-        """Return the error for a package that an image's own excludes."""
+        """Return the error for a package that conflicts with the image's."""
         over = self.one if self.one.file.sha256 else self.other
         return LockError(
             str(self), hint=f"leave {over.key} out: `--drop {shlex.quote(over.key)}`; or {ANOTHER_IMAGE}"
@@ -49,7 +51,10 @@ class Clash(Struct, frozen=True, kw_only=True):
 
 
 class Uneven(Struct, frozen=True):
-    """Two architectures of one package in versions that differ, which dpkg refuses."""
+    """Two architectures of one package in different versions.
+
+    dpkg refuses them.
+    """
 
     one: Candidate
     other: Candidate
@@ -60,7 +65,7 @@ class Uneven(Struct, frozen=True):
 
 
 def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
-    """Yield the pairs of architectures of one package whose versions differ."""
+    """Yield architectures of one package with different versions, in pairs."""
     named: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda candidate: candidate.key):
         named.setdefault(candidate.name, []).append(candidate)
@@ -71,7 +76,10 @@ def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
 
 
 def twins(keys: Iterable[str]) -> list[list[str]]:
-    """Return the keys of each package that is there for several architectures, the native first."""
+    """Return the keys of packages with several architectures.
+
+    The native one comes first.
+    """
     found: dict[str, list[str]] = {}
     for key in sorted(keys):
         found.setdefault(key.partition(":")[0], []).append(key)
@@ -79,11 +87,11 @@ def twins(keys: Iterable[str]) -> list[list[str]]:
 
 
 def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
-    """Yield what excludes each other, in the order of the keys.
+    """Yield pairs of conflicting packages, in the order of the keys.
 
-    A relation without an architecture means all of them (deb-control(5)); a package never excludes itself, nor the
-    same package of another architecture where both are `Multi-Arch: same`. Packages of one image, which have no file,
-    stand together as they are.
+    A relation without an architecture means all of them (deb-control(5)); a package never excludes itself, nor the same
+    package of another architecture if both are `Multi-Arch: same`. Packages of one image, which have no file, are
+    compatible.
     """
     ordered = sorted(candidates, key=lambda candidate: candidate.key)
     named: dict[str, list[Candidate]] = {}

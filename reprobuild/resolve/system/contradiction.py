@@ -1,4 +1,7 @@
-"""Why no system can be had, in words: what cannot hold together, and of which nothing can be spared."""
+"""Explanation of an impossible system.
+
+It is a minimal set of contradicting restrictions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from reprobuild.resolve.system.solver import Needs, OneVersion, RequestRestricti
 
 
 class ContradictionError(LockError):
-    """No system can be had of the packages that are known. `names` are those of the packages that it is about."""
+    """No system is possible with the known packages.
+
+    `names` are those of the packages involved.
+    """
 
     def __init__(self, message: str, *, hint: str, names: frozenset[str]) -> None:
         super().__init__(message, hint=hint)
@@ -25,8 +31,8 @@ def explain(
 
     Args:
         core: the restrictions.
-        wanted: the keys asked for, each with who asked.
-        drops: of keys asked for, the package of the list that asks for it, which the user can leave out.
+        wanted: the requested keys, each with the asking package.
+        drops: the package of the list that asks for a key, which the user can leave out.
         label: of the release.
     """
     said = [*_absent(core, wanted, label), *_needs(core, label)]
@@ -42,7 +48,7 @@ def explain(
 
 
 def _about(part: Restriction) -> Iterator[str]:
-    """Yield the names of packages of which other versions would change a restriction."""
+    """Yield packages with other versions that change a restriction."""
     if isinstance(part, Needs):
         yield from (part.candidate.name, *(relation.name for relation in part.need.group))
     elif isinstance(part, (RequestRestriction, OneVersion)):
@@ -52,7 +58,10 @@ def _about(part: Restriction) -> Iterator[str]:
 
 
 def _absent(core: Sequence[Restriction], wanted: Mapping[str, str], label: str) -> Iterator[str]:
-    """Yield what is asked for and not there at all: nothing else is then needed to contradict it."""
+    """Yield the requested packages that do not exist.
+
+    Each alone is a contradiction.
+    """
     if len(core) == 1 and isinstance(core[0], RequestRestriction):
         key = core[0].key
         yield f"{wanted[key]} needs the system package {key}, which {label} does not have"

@@ -1,4 +1,7 @@
-"""Places that have single versions of packages: the own store, Launchpad, the mirror's pool, the user's files."""
+"""Sources of single package versions.
+
+They are the own store, Launchpad, the mirror's pool, and the user's files.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,11 @@ _LARGEST = 4 << 30  # bytes of a package without a known size
 
 
 class FoundVersion(Struct, frozen=True, kw_only=True):
-    """Where a captured version was found; not `vouched` where no signed index and no publisher's hash names the file.
+    """The source of a captured version.
 
-    No label stands for this machine's own sources.
+    `vouched` is False if the file is in no signed index and has no publisher's hash.
+
+    An empty label means this machine's own sources.
     """
 
     label: Line
@@ -46,16 +51,16 @@ Answer = tuple[PackagesFile, FoundVersion]
 
 
 class PackageSource(Protocol):
-    """One place; `before_past` is asked before the dated archives."""
+    """One source; `before_past` means before the dated archives."""
 
     label: str
     before_past: bool
 
     def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
-        """Return what says where the captured version is, None where this place has it not.
+        """Return an index entry for the captured version, or None.
 
         Raises:
-            FetchError: the place cannot be asked.
+            FetchError: the source cannot be reached.
         """
         ...
 
@@ -67,7 +72,7 @@ class _Kept(Struct, frozen=True):
 
 
 class StoreSource:
-    """What earlier locks of this store pinned, where the store still has the files."""
+    """Packages pinned by earlier locks, if the store has the files."""
 
     label = "the own store"
     before_past = True
@@ -78,7 +83,10 @@ class StoreSource:
         self._known: dict[tuple[str, str, str], _Kept] | None = None
 
     def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
-        """As `Shelf.find`; where it was found first counts, so that a lock is the same the second time."""
+        """Find a version as in `Shelf.find`.
+
+        The first source of a version counts, so that a lock is the same the second time.
+        """
         if self._known is None:
             self._known = {key: kept for path in self._files() for key, kept in self._read(path)}
         kept = self._known.get((package.name, package.version, package.architecture))
@@ -94,7 +102,7 @@ class StoreSource:
         index: SystemIndex,
         found: Mapping[tuple[str, str, str], FoundVersion],
     ) -> None:
-        """Remember what the index says of the chosen packages, and where each was found."""
+        """Remember the chosen packages' index entries and sources."""
         kept = [
             _Kept(uri, stanza, found.get((one.name, one.version, one.architecture), FoundVersion(label="")))
             for one in candidates
@@ -123,12 +131,15 @@ class StoreSource:
 
 
 def _fields(text: bytes) -> Deb822:
-    """Return the fields of a paragraph, which may be in any encoding."""
+    """Return the fields of a paragraph in any encoding."""
     return Deb822(text.decode(errors="replace").splitlines())
 
 
 class LaunchpadSource:
-    """What Ubuntu or the named PPAs ever published, by name and version."""
+    """All publications of Ubuntu or the named PPAs.
+
+    They are found by name and version.
+    """
 
     label = "Launchpad"
     before_past = False
@@ -142,7 +153,10 @@ class LaunchpadSource:
         self._trouble: FetchError | None = None
 
     def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
-        """As `Shelf.find`; the file is brought, because only it says what it needs."""
+        """Find a version as in `Shelf.find`.
+
+        The file is fetched, because its needs are only in the file.
+        """
         if self._trouble:
             raise self._trouble
         machine = mirror.architecture if package.architecture == "all" else package.architecture
@@ -152,7 +166,7 @@ class LaunchpadSource:
             except NotFoundError:
                 continue
             except FetchError as err:
-                self._trouble = err  # asked once, not for each package again
+                self._trouble = err  # tried once, not again for each package
                 raise
             for file in files:
                 fetch([file], self._store, self._net)
@@ -163,7 +177,10 @@ class LaunchpadSource:
 
 
 class MirrorPool:
-    """Files that lie in the mirror's pool under the name that the version would have, though no index names them."""
+    """Files in the mirror's pool that no index names.
+
+    They are found by the file name of a version.
+    """
 
     label = "the mirror's pool"
     before_past = False
@@ -172,7 +189,7 @@ class MirrorPool:
         self._net, self._store = net, store
 
     def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
-        """As `Shelf.find`."""
+        """Find a version as in `Shelf.find`."""
         others = mirror.versions(dpkg_name(package.name, package.architecture, mirror.architecture))
         if not others:
             return None
@@ -204,7 +221,7 @@ class LocalDebs:
         self._paths, self._store = tuple(paths), store
 
     def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
-        """As `Shelf.find`.
+        """Find a version as in `Shelf.find`.
 
         Raises:
             LockError: a given file cannot be read.
@@ -223,7 +240,10 @@ class LocalDebs:
         return None
 
     def _taken(self, path: Path) -> tuple[str, int]:
-        """Copy a file into the store in pieces, and return its hash and size."""
+        """Copy a file into the store in pieces.
+
+        Return its hash and size.
+        """
         with self._store.scratch() as folder, open_plain(path, links=True)[0] as stream:
             copy = folder / "deb"
             with copy.open("wb") as target:
@@ -233,12 +253,14 @@ class LocalDebs:
 
 
 def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFile | None:
-    """Return what an index would say of a package's file, None where it is not the captured package.
+    """Return an index entry for a package's file.
+
+    Return None if it is not the captured package.
 
     Args:
         path: the file.
-        file: what is known of it; without an address only the store has it.
-        package: what it should hold.
+        file: its known facts; without an address only the store has it.
+        package: the expected package.
     """
     try:
         text = control_text(path, file.filename)
@@ -258,10 +280,12 @@ def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFil
 
 
 def user_files(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
-    """Return the `.deb` files of the decision `debs`: files, or folders of them, relative to `folder`.
+    """Return the `.deb` files of the decision `debs`.
+
+    Its values are files, or directories of them, relative to `folder`.
 
     Raises:
-        LockError: nothing is there; that it would not have been needed, nobody knows yet.
+        LockError: a path does not exist. Whether it would have been needed is not known yet.
     """
     found: list[Path] = []
     for place in places:

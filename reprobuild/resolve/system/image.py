@@ -1,4 +1,4 @@
-"""The base from an image of a registry: found, brought, read, and completed with packages."""
+"""The base from a registry's image: fetching, reading, and completing it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from reprobuild.store.fetch import fetch
 
 
 class ImageDecision(Struct, frozen=True, kw_only=True):
-    """What the image is for: a platform, its architecture in Debian's words, and packages that the rest needs."""
+    """The input of an image base: platform, architecture, required packages.
+
+    The architecture is in Debian's spelling; the packages are those that the rest of the lock needs.
+    """
 
     platform: str
     architecture: str
@@ -38,10 +41,13 @@ class ImageDecision(Struct, frozen=True, kw_only=True):
 
 
 class ImageBase:
-    """An image in the store, and the search for what is put over it: as `resolve.base.System`, for images.
+    """An image in the store, with a search for packages over it.
+
+    It is like `resolve.base.System`, for images.
 
     Raises:
-        UsageError: the decision is no reference. FetchError: the image cannot be had. LockError: it is not for this
+        UsageError: the decision is not a reference. FetchError: the image is unavailable. LockError: it is not for this
+            platform, or packages cannot be installed over it.
         platform, or no system that packages can be put over.
     """
 
@@ -65,11 +71,14 @@ class ImageBase:
         self._search = make_search(snapshot, self.index, self._own, decisions, around)
 
     def has(self, name: str) -> bool:
-        """Tell whether the image has a package of a name, or its release does."""
+        """Return whether the image or its release has a package."""
         return name in self._system.packages or bool(self.index.versions(name))
 
     def distributions(self, minor: str) -> Mapping[str, str]:
-        """Return {name: version} of what pip installed for the image's own Python `X.Y`."""
+        """Return {name: version} of pip's packages for the image's Python.
+
+        The Python is `X.Y`.
+        """
         return self._system.distributions.get(minor, {})
 
     def pin(
@@ -77,14 +86,14 @@ class ImageBase:
         libraries: Mapping[str, str] = MappingProxyType({}),
         called: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[Base, tuple[Resolution, ...]]:
-        """Choose what is put over the image, and find the captured versions.
+        """Choose the packages over the image; find captured versions.
 
         Args:
-            libraries: packages that wheels need, each with who asks for it.
-            called: captured packages whose programs are called, each with who calls; `system: all` has no use for it.
+            libraries: packages that wheels need, each with the asking package.
+            called: captured packages with called programs, each with its caller; `system: all` ignores it.
 
         Raises:
-            LockError: something needed is nowhere.
+            LockError: a required package is unavailable.
         """
         wanted = OverlayRequest(
             packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries,
@@ -104,7 +113,7 @@ class ImageBase:
         return base, (*(told(ruling, self._search) for ruling in rulings), *self._variables)
 
     def _missing(self, rulings: Sequence[Resolution]) -> list[SystemPackage]:
-        """Return the packages to look for elsewhere, also those that are newer than the image's."""
+        """Return packages to search for, also those newer than the image's."""
         stuck = {ruling.subject for ruling in rulings if ruling.kind == "base-version"}
         present, native = self._system.packages, self.index.architecture
         newer = []
@@ -118,7 +127,10 @@ class ImageBase:
 def _index(
     system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: ResolveContext
 ) -> SystemIndex:
-    """Return the packages of an image's release; where this machine has no source of them, none."""
+    """Return the packages of an image's release.
+
+    It is empty if this machine has no source of them.
+    """
     try:
         with around.store.own_folder("apt", "lists") as lists:
             return configured_index(

@@ -1,4 +1,4 @@
-"""The variables of an image that a base begins with: which of them the new image keeps."""
+"""Variables of a base's image, and those that the new image keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import EnvVar, InheritedSetting
 from reprobuild.resolve.environment.environment import NAME, rules
 
-# Variables of an image stand in no captured file.
+# Variables of an image are in no captured file.
 WHERE = "base image"
 _NUMERIC = ("numerics", "preload")
 
@@ -22,12 +22,12 @@ def inherit_environment(
 
     Args:
         variables: `NAME=VALUE`, of its configuration.
-        ours: what is baked of the captured environment, and wins.
-        drop: names and patterns that the user does not want.
+        ours: the baked variables of the captured environment, which win.
+        drop: names and patterns that the user leaves out.
 
     Returns:
-        What is kept, and a ruling for each: `base-variable`, which must be accepted, for one that changes what is
-        computed and was not captured. Values of secrets are in neither.
+        The kept variables, and a resolution for each: `base-variable`, which must be accepted, for one that changes
+        results and was not captured. Values of secrets are in neither.
     """
     baked = {setting.name: setting.value for setting in ours}
     kept: dict[str, InheritedSetting] = {}

@@ -1,4 +1,7 @@
-"""An image and what is put over it, together: which of its packages that breaks, and what dpkg would refuse."""
+"""Effects of installing packages over an image.
+
+They are broken packages of the image, and conflicts that dpkg would refuse.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from reprobuild.lock.system import Artefact
 from reprobuild.resolve.system.conflicts import clashes, twins
 from reprobuild.resolve.system.image_packages import PresentPackage
 
-_NOT_THERE = Artefact(filename="", sha256="", size=0)  # of what the image has: nothing is fetched
+_NOT_THERE = Artefact(filename="", sha256="", size=0)  # of packages of the image: they are not fetched
 
 
 def kept(key: str, own: PresentPackage) -> Candidate:
-    """Return a package of the image, for which nothing is fetched; what it needs is there."""
+    """Return a candidate for a package of the image.
+
+    It has no file to fetch, and its needs are met.
+    """
     return Candidate(
         key=key, name=own.name, version=own.version, architecture=own.architecture, essential=False, needs=(),
         provides=own.provides, file=_NOT_THERE, excludes=own.excludes, multi_arch=own.multi_arch,
@@ -27,13 +33,15 @@ def kept(key: str, own: PresentPackage) -> Candidate:
 def outdated_by(
     over: Mapping[str, Candidate], present: Mapping[str, PresentPackage], index: SystemIndex
 ) -> set[str]:
-    """Return the packages of an image that must be of another version for others to be put over it.
+    """Return the image's packages that must get another version.
 
-    They need what is replaced, by its name or by what it provides; or they and the others exclude each other, and a
+    Others can then be installed over the image.
+
+    They need a replaced package, by its name or by a provided name; or they and the others exclude each other, and a
     newer version of the archive does not.
 
     Args:
-        over: what is put over the image, by key.
+        over: the packages over the image, by key.
         present: the packages of the image, by key.
         index: of the image's release, without the image's own.
 
@@ -49,7 +57,7 @@ def _broken(
     before: Mapping[str, Candidate], now: Mapping[str, Candidate], present: Mapping[str, PresentPackage],
     index: SystemIndex,
 ) -> set[str]:  # fmt: skip
-    """Return the packages of the image that need another version than the one that comes over it."""
+    """Return the image's packages that new versions break."""
     former, later = _by_name(before.values()), _by_name(now.values())
 
     def met(group: Group, named: Mapping[str, list[Candidate]], wanting: str) -> bool:
@@ -66,7 +74,7 @@ def _broken(
 
 
 def _by_name(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
-    """Return who has a name, or provides it."""
+    """Return the packages that have or provide each name."""
     found: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         for name in {candidate.name, *(given.name for given in candidate.provides)}:
@@ -75,7 +83,7 @@ def _by_name(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
 
 
 def _excluded(now: Mapping[str, Candidate], index: SystemIndex) -> set[str]:
-    """Return the packages of the image that stand in the way in their version alone."""
+    """Return the image's packages whose version alone conflicts."""
     found = set[str]()
     for clash in clashes(now.values(), index.architecture):
         own, other = (clash.other, clash.one) if clash.one.file.sha256 else (clash.one, clash.other)
@@ -92,7 +100,10 @@ def _newer(own: Candidate, index: SystemIndex) -> list[Candidate]:
 
 
 def _uneven(same: list[Candidate], index: SystemIndex) -> set[str]:
-    """Return those of one package's architectures that are the image's and older than what comes over it."""
+    """Return the image's architectures older than the overlaid one.
+
+    All are of one package.
+    """
     most = max(same, key=lambda one: Version(one.version))
     less = [one for one in same if one.version != most.version]
     for one in less:

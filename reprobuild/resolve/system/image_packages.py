@@ -1,4 +1,7 @@
-"""What an image holds: the distribution and the packages of its dpkg, read from its layers."""
+"""The contents of an image: distribution and dpkg packages.
+
+They are read from its layers.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ from reprobuild.store.store import Store
 _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
-_ENDS = ("dpkg/status", "os-release")  # of these, also where a link stands above them
+_ENDS = ("dpkg/status", "os-release")  # of these, also below a link
 _LONGEST = 64 << 20
-# Where pip of Debian and Ubuntu installs for the system's own Python: https://wiki.debian.org/Python
+# The path of pip's packages for the system's own Python, on Debian and Ubuntu: https://wiki.debian.org/Python
 _METADATA = re.compile(
     r"usr/local/lib/python(3\.\d{1,2})/dist-packages/"
     r"([A-Za-z0-9][A-Za-z0-9._]{0,99})-(\d[A-Za-z0-9.+!_]{0,99})(?:-py3\.\d{1,2})?\.(?:dist|egg)-info"
 )
 _ARCHITECTURE = re.compile(r"[a-z0-9-]+")
 _MULTI_ARCH = ("same", "foreign", "allowed")
-# What other systems keep their packages in, and its name.
+# Paths of other systems' package databases, and their names.
 _OTHERS = (
     ("var/lib/dpkg/status.d", "a distroless image"),
     ("lib/apk/db/installed", "Alpine Linux"),
@@ -48,7 +51,10 @@ _AGAIN = "run the command again, or take the image from another registry"
 
 
 class PresentPackage(Struct, frozen=True, kw_only=True):
-    """A package of the image: what it needs (Pre-Depends, Depends), provides, and excludes (Conflicts, Breaks)."""
+    """A package of the image, with its relations.
+
+    They are its needs (Pre-Depends, Depends), its names (Provides), and its conflicts (Conflicts, Breaks).
+    """
 
     name: str
     version: str
@@ -60,7 +66,9 @@ class PresentPackage(Struct, frozen=True, kw_only=True):
 
 
 class ImageSystem(Struct, frozen=True, kw_only=True):
-    """The distribution's release of an image, and its packages by dpkg's names (`zlib1g:i386` of another machine).
+    """An image's release, and its packages by dpkg's names.
+
+    A name is for example `zlib1g:i386` for another architecture.
 
     `distributions` are those that pip installed for the system's own Python: by its `X.Y`, and by canonical name.
     """
@@ -72,16 +80,16 @@ class ImageSystem(Struct, frozen=True, kw_only=True):
 
 
 def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSystem:
-    """Read what is in an image whose layers are in the store.
+    """Read the contents of an image with layers in the store.
 
     Args:
         image: the image.
         store: has its layers.
-        architecture: of the system, in Debian's words.
+        architecture: of the system, in Debian's spelling.
 
     Raises:
-        LockError: it is no system with a dpkg, or does not tell which release it is of.
-        BuildError: a layer is not what the image states, or hostile.
+        LockError: it has no dpkg, or does not state its release.
+        BuildError: a layer does not match the image, or is malicious.
         FetchError: a layer is not in the store.
     """
     texts: dict[tuple[int, int], bytes] = {}
@@ -105,7 +113,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
 def _listed(
     layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes], allowance: Allowance
 ) -> list[TarEntry]:
-    """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
+    """Return a layer's entries, and add wanted texts to `texts`."""
     name, found = layer.file.filename, list[TarEntry]()
     path = store.verified(layer.file.sha256, name)
     with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
@@ -128,7 +136,10 @@ def _listed(
 
 
 def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return the distributions beside those of dpkg, by the names of their folders of metadata."""
+    """Return the distributions outside of dpkg.
+
+    They are found by the names of their metadata directories.
+    """
     found: dict[str, dict[str, str]] = {}
     for match in filter(None, map(_METADATA.fullmatch, tree)):
         found.setdefault(match[1], {})[str(canonicalize_name(match[2]))] = match[3]
@@ -136,7 +147,7 @@ def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
-    """Return what the topmost layer that has a file says in it."""
+    """Return a file's content in the topmost layer with it."""
     entry = tree.get(path)
     return texts.get((entry.layer, entry.offset), b"") if isinstance(entry, Located) else b""
 
@@ -154,7 +165,10 @@ def _release(image: BaseImage, text: bytes) -> dict[str, str]:
 
 
 def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, PresentPackage]:
-    """Read the list of dpkg: https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status"""
+    """Read the package list of dpkg.
+
+    https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status
+    """
     found = {}
     for fields in Deb822.iter_paragraphs(status.decode(errors="replace").splitlines()):
         name, version = fields.get("Package", ""), fields.get("Version", "")
@@ -183,7 +197,10 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
 
 
 def _is_version(text: str) -> bool:
-    """Tell whether dpkg could compare it: `a:1` has the characters of a version, and is none."""
+    """Return whether dpkg could compare a version.
+
+    `a:1` has the characters of a version, but is not valid.
+    """
     try:
         Version(text)
     except ValueError:

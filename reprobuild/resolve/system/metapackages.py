@@ -1,8 +1,10 @@
-"""Meta packages that need a driver: the driver is the host's, and what else they stand for is asked for instead.
+"""Meta packages that need a driver.
+
+The driver is the host's, and their other needs are requested instead.
 
 NVIDIA's own instructions end in `apt install cuda`: a package without files that needs the toolkit, through
-`cuda-runtime-X-Y`, and the driver that was current then. Taken as it is it would bring drivers, dkms and an X server
-into the image, over which the container engine lays the host's.
+`cuda-runtime-X-Y`, and the driver that was current then. Unchanged, it would install drivers, dkms and an X server into
+the image, and the container engine lays those of the host over them.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ _LARGEST = 16 << 10
 def parts_without_drivers(
     key: str, index: SystemIndex, captured: Mapping[str, str], known: dict[str, tuple[str, ...] | None]
 ) -> tuple[str, ...] | None:
-    """Return what a meta package that needs a driver needs besides; None for any other package.
+    """Return the other needs of a meta package that needs a driver.
+
+    Return None for any other package.
 
     Args:
-        key: of a package that was asked for.
-        index: what can be had.
+        key: of a requested package.
+        index: the available packages.
         captured: the captured version of each installed package, by key.
-        known: what was found for others with the same index and list; it is added to.
+        known: results for others with the same index and list; it is extended.
     """
     if key in known:
         return known[key]
@@ -54,7 +58,10 @@ def parts_without_drivers(
 
 
 def _fulfilled(group: Group, index: SystemIndex, captured: Mapping[str, str]) -> str:
-    """Return which package fulfils a dependency of a native one: the first captured, else the first there is, or ""."""
+    """Return the package for a native package's dependency, or "".
+
+    It is the first captured one, or else the first available one.
+    """
     ordered = [name for relation in group for name in (relation.name, *index.providers(relation.name))]
     there = [name for name in ordered if index.versions(name)]
     return next((name for name in there if name in captured), there[0] if there else "")

@@ -1,8 +1,8 @@
-"""Which captured system packages the environment needs, of those that a person had asked apt for.
+"""Manually installed system packages that the environment needs.
 
-Libraries and data have no program whose call would show their use, so they are needed; so are the captured parts of
-the standard library of the interpreter. Any other package is needed if
-code of the environment calls one of its programs. docs/system.md has the rule, `needed.toml` its table.
+Libraries and data have no program with calls as evidence of use, so they are needed; so are the captured parts of the
+standard library of the interpreter. Any other package is needed if code of the environment calls one of its programs.
+docs/system.md has the rule, `needed.toml` its table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
-_LETTERS = 3  # of a name that means nothing else
+_LETTERS = 3  # of a name without another meaning
 # Debian and Ubuntu keep these parts of Python's standard library in packages of their own.
 _PARTS = re.compile(r"python3(?:\.[0-9]+)?-(?:distutils|lib2to3|gdbm|tk)")
 _SERIES = re.compile(r"-[0-9][0-9.]*$")  # of a package for one version of its program: gcc-12
@@ -41,14 +41,20 @@ def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def is_kept(name: str) -> bool:
-    """Tell whether a package is a library or data, which the environment needs without calling it."""
+    """Return whether a package is a library or data.
+
+    The environment needs such a package without calling it.
+    """
     table = _table()
     library = name.startswith("lib") and not _pattern(table.not_libraries).match(name)
     return library or _pattern(table.kept).match(name) is not None
 
 
 def is_of_interpreter(name: str, interpreters: Collection[str]) -> bool:
-    """Tell whether a package has a part of the standard library of an interpreter (`python3.11`)."""
+    """Return whether a package is part of a standard library.
+
+    The library is that of an interpreter (`python3.11`).
+    """
     place, _, _ = name.rpartition("-")
     return bool(_PARTS.fullmatch(name)) and (
         place in interpreters
@@ -65,21 +71,27 @@ def programs_of(name: str) -> tuple[str, ...]:
 
 
 def is_word(program: str) -> bool:
-    """Tell whether the name of a program is a word of another kind, too, so that only a call of it counts."""
+    """Return whether a program's name is also an ordinary word.
+
+    Then only a call of it counts.
+    """
     return len(program) < _LETTERS or program in _table().words
 
 
 def programs(names: Iterable[str]) -> set[str]:
-    """Return the programs whose calls tell which of some packages are needed."""
+    """Return the programs to search for in code.
+
+    Their calls show the needed packages.
+    """
     return {program for name in names if not is_kept(name) for program in programs_of(name)}
 
 
 def needed_for(names: Iterable[str], callers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each package of a list that brings a called program, and who calls it.
+    """Yield each package with a called program, and the caller.
 
     Args:
-        names: of the captured packages that a person had asked for.
-        callers: programs that are called, each with who calls it.
+        names: of the manually installed captured packages.
+        callers: the called programs, each with its caller.
     """
     for name in names:
         program = next((program for program in programs_of(name) if program in callers), None)

@@ -1,4 +1,7 @@
-"""The system under the environment: from captured packages to exact `.deb` files, with a ruling for each."""
+"""Resolution of captured system packages to exact `.deb` files.
+
+Each has a resolution.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from reprobuild.resolve.system.system_rules import exclusion
 from reprobuild.snapshot.model import SystemPackage
 
 APT_LIST = "apt-packages.txt"
-# What realising the base needs beside it: ownership without privileges. Not part of the image.
+# Packages that realising the base needs: ownership without privileges. They are not part of the image.
 TOOLS = ("fakeroot", "libfakeroot")
 ASKED = ("manual", "local", "upgradable")
 _POCKETS = ("updates", "security", "backports", "proposed")
@@ -28,7 +31,10 @@ _UNRESOLVED = ("local-build", "unknown-package")
 
 
 class _Refusal(Struct, frozen=True):
-    """Why a captured package is not asked for: the kind of the ruling, and the words."""
+    """The reason for not requesting a captured package.
+
+    It has the kind of the resolution, and the text.
+    """
 
     kind: str
     reason: str
@@ -46,15 +52,15 @@ _NOT_CALLED = _Refusal("not-needed", "not needed by the environment: no code of 
 def foreign_architectures(
     packages: tuple[SystemPackage, ...], architecture: str, drop: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Return the architectures beside the image's own of which the image needs packages, sorted.
+    """Return the foreign architectures that the image needs, sorted.
 
-    They are those of the captured packages that were asked for and are not the host's; none where the image is
-    for another machine than the captured one.
+    They are those of the captured packages that were requested and are not the host's; empty if the image is for
+    another machine than the captured one.
 
     Args:
         packages: the captured list.
-        architecture: of the image, in Debian's words.
-        drop: names that the user decided to leave out.
+        architecture: of the image, in Debian's spelling.
+        drop: names that the user leaves out.
     """
     if _moved(packages, architecture):
         return ()
@@ -76,28 +82,28 @@ def resolve_base(
     libraries: Mapping[str, str] = MappingProxyType({}),
     called: Mapping[str, str] | None = None,
 ) -> tuple[Base, tuple[Resolution, ...]]:
-    """Choose the packages of the base and say what became of each captured one.
+    """Choose the packages of the base; resolve captured ones.
 
-    The base holds the essential packages, the roots, and what a person had asked apt for unless it is the
-    host's business, or no code calls it; with all that these need, in the captured versions where the index still has
-    them. Packages of a foreign architecture are among them by the same rule, where the index has that architecture.
+    The base holds the essential packages, the roots, and packages that a person requested, except host packages and
+    those that no code calls; with all that these need, in the captured versions if the index still has them. Packages
+    of a foreign architecture are included by the same rule, if the index has that architecture.
 
     Args:
-        packages: the captured list; empty when there was none.
+        packages: the captured list; empty without one.
         index: the packages of the captured release, of the architectures that `foreign_architectures` names.
         roots: names that the rest of the lock needs (`python3.11`, ...).
-        drop: names that the user decided to leave out; `NAME:ARCHITECTURE` means a foreign one alone.
-        chosen_for: why this release stands in, where no package list was captured.
-        libraries: packages of shared libraries, each with who asks for it.
-        called: captured packages whose programs are called, each with who calls; None: every one that was asked for.
+        drop: names that the user leaves out; `NAME:ARCHITECTURE` means a foreign one alone.
+        chosen_for: the reason for this release, without a captured package list.
+        libraries: packages of shared libraries, each with the asking package.
+        called: captured packages with called programs, each with its caller; None: every requested one.
 
     Returns:
-        The base, and the rulings: one for each captured package, one of kind `added` for each package
-        that was not captured. `replaced` and `unresolved` ones await the user's acceptance; where that is
-        given, the base is right as it stands. Their kinds are those of docs/system.md.
+        The base, and the resolutions: one for each captured package, one of kind `added` for each package that was not
+        captured. `replaced` and `unresolved` ones await the user's acceptance; once accepted, the base is valid
+        unchanged. Their kinds are those of docs/system.md.
 
     Raises:
-        LockError: a root, or something that a package needs, is not in the index; or two packages conflict.
+        LockError: a root, or a dependency of a package, is not in the index; or two packages conflict.
     """
     native = index.architecture
     moved = _moved(packages, native)
@@ -136,7 +142,10 @@ def resolve_base(
 
 
 def not_called(rulings: Iterable[Resolution]) -> list[str]:
-    """Return the packages that a person had asked apt for and that are left out, because no code calls them."""
+    """Return manually installed packages without a caller.
+
+    They are left out.
+    """
     return [ruling.subject for ruling in rulings if ruling.reason == _NOT_CALLED.reason]
 
 
@@ -146,7 +155,10 @@ def _of_interpreter(
     index: SystemIndex,
     roots: Collection[str],
 ) -> list[str]:
-    """Return the captured packages with parts of the standard library, whoever had asked for them."""
+    """Return captured packages with parts of the standard library.
+
+    They count even if they were not requested.
+    """
     return [
         key
         for key, package in installed.items()
@@ -160,7 +172,7 @@ def _not_called(
     wanted: Collection[str],
     called: Collection[str],
 ) -> dict[str, _Refusal]:
-    """Return the packages that a person had asked apt for, and that the environment does not need."""
+    """Return manually installed packages that are not needed."""
     return {
         key: _NOT_CALLED
         for key, package in installed.items()
@@ -176,7 +188,10 @@ def _asked(
     index: SystemIndex,
     wanted: Collection[str],
 ) -> dict[str, SystemPackage]:
-    """Return what the captured list asks for beyond what is wanted, each with who asks; refuse what needs a driver."""
+    """Return further requests of the captured list.
+
+    Each has the asking package. Packages that need a driver are refused.
+    """
     found: dict[str, SystemPackage] = {}
     metas: dict[str, tuple[str, ...] | None] = {}
     for key, package in installed.items():
@@ -193,7 +208,10 @@ def _asked(
 
 
 def _moved(packages: Iterable[SystemPackage], native: str) -> bool:
-    """Tell whether the image is for another machine than the captured one, whose architecture most packages have."""
+    """Return whether the image is for another architecture.
+
+    The captured one is that of most packages.
+    """
     counts = Counter(package.architecture for package in packages if package.architecture != "all")
     return counts[native] < max(counts.values(), default=0)
 
@@ -207,7 +225,10 @@ def _foreign(package: SystemPackage, native: str) -> bool:
 
 
 def _refusal(package: SystemPackage, native: str, drop: Collection[str], *, moved: bool) -> _Refusal | None:
-    """Return why a captured package is not asked for; `moved` is whether the image is for another machine."""
+    """Return the reason for not requesting a captured package.
+
+    `moved` is set if the image is for another machine.
+    """
     if package.mark == "residual":
         return _RESIDUAL
     if moved and _foreign(package, native):
@@ -220,7 +241,7 @@ def _refusal(package: SystemPackage, native: str, drop: Collection[str], *, move
 
 
 def _reachable(names: Iterable[str], chosen: Mapping[str, PackageChoice]) -> set[str]:
-    """Return the names and all that they need."""
+    """Return the names and all their dependencies."""
     found: set[str] = set()
     left = list(names)
     while left:
@@ -245,7 +266,7 @@ def _deb(choice: PackageChoice, essential: bool) -> Deb:
 def _ruling(
     package: SystemPackage, chosen: Mapping[str, PackageChoice], refusal: _Refusal | None, index: SystemIndex
 ) -> Resolution:
-    """Say what became of one captured package."""
+    """Return the resolution of one captured package."""
     place, version, key = package.place, package.version, _key(package, index.architecture)
 
     def ruled(outcome: Outcome, reason: str, kind: str = "") -> Resolution:
@@ -273,7 +294,7 @@ def _ruling(
 
 
 def _unfit(package: SystemPackage, key: str, chosen: Mapping[str, PackageChoice], index: SystemIndex) -> str:
-    """Return why a captured version was not taken."""
+    """Return the reason against a captured version."""
     versions = [candidate.version for candidate in index.versions(key)]
     if package.version not in versions:
         if _was_there(package, versions, index.release):
@@ -286,9 +307,11 @@ def _unfit(package: SystemPackage, key: str, chosen: Mapping[str, PackageChoice]
 
 
 def _was_there(package: SystemPackage, versions: Iterable[str], release: str) -> bool:
-    """Tell whether an archive of the release had a version: a later revision of it shows that, or a suite of updates.
+    """Return whether an archive of the release had a version.
 
-    Archives of other people call their suites as the release is called, too, but none of those has its updates.
+    A later revision of it shows that, or a suite of updates.
+
+    Third-party archives may have suites of the same name, but they do not have its updates.
     """
     pockets = {f"{name}-{pocket}" for name in (release, "stable", "oldstable") for pocket in _POCKETS}
     return not pockets.isdisjoint(package.suites) or any(
@@ -297,7 +320,7 @@ def _was_there(package: SystemPackage, versions: Iterable[str], release: str) ->
 
 
 def _left_out(package: SystemPackage, index: SystemIndex) -> _Refusal:
-    """Return why a package that is nobody's business but the environment's is not in the base."""
+    """Return the reason for leaving out a package of the environment."""
     key = _key(package, index.architecture)
     if package.mark not in ASKED:
         if _foreign(package, index.architecture):

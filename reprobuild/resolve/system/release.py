@@ -1,4 +1,7 @@
-"""Which distribution's release a captured machine ran: inferred from its package list, with evidence."""
+"""Inference of a captured machine's release.
+
+It follows from the package list, with evidence.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian
 
 
 class Known(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """One row of the table `releases.toml`, which says what its fields mean and where they are from."""
+    """One row of the table `releases.toml`, which documents the fields."""
 
     distribution: str
     codename: str
@@ -33,19 +36,22 @@ class Known(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fi
 
     @property
     def label(self) -> str:
-        """The release as a decision names it, `debian/bookworm`."""
+        """The release in the form of a decision, `debian/bookworm`."""
         return f"{self.distribution}/{self.codename}"
 
 
 @functools.lru_cache(maxsize=1)
 def known_releases() -> tuple[Known, ...]:
-    """Return the table of releases, those of one distribution from old to new."""
+    """Return the table of releases, from old to new.
+
+    The order holds within one distribution.
+    """
     raw = files("reprobuild.resolve.system").joinpath("releases.toml").read_bytes()
     return msgspec.toml.decode(raw, type=dict[str, tuple[Known, ...]])["release"]
 
 
 class DistributionRelease(Struct, frozen=True, kw_only=True):
-    """A distribution's release; `evidence` says how it is known."""
+    """A distribution's release, with the evidence."""
 
     distribution: str
     codename: str
@@ -53,20 +59,20 @@ class DistributionRelease(Struct, frozen=True, kw_only=True):
 
 
 def infer_release(packages: Iterable[SystemPackage], base: str | None = None) -> DistributionRelease:
-    """Tell which release the captured packages are of.
+    """Infer the release of the captured packages.
 
     Args:
         packages: the captured package list.
-        base: the decision of that name, `debian/bookworm`; it wins.
+        base: the decision of that name, `debian/bookworm`; it overrides.
 
     Raises:
-        LockError: nothing tells, or two things tell differently.
+        LockError: there is no evidence, or it contradicts itself.
     """
     if base is not None:
         if not re.fullmatch(r"[a-z]+/[a-z]+", base):
             raise LockError(f"`base: {base}` is not a distribution and a release", hint=_HINT)
         distribution, _, codename = base.partition("/")
-        if distribution == "localhost":  # a host to everybody who has pulled an image of his own
+        if distribution == "localhost":  # users who have pulled an image of their own know it as a host
             raise LockError(
                 f"`base: {base}` names no distribution",
                 hint=f"if an image is meant, write `image:{base}:TAG`",
@@ -101,7 +107,10 @@ def _by_base_files(packages: tuple[SystemPackage, ...]) -> DistributionRelease |
 
 
 def _by_suites(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
-    """The code name that most packages' suites start with; `stable` and `testing` move and tell nothing."""
+    """Return the code name in most packages' suites.
+
+    `stable` and `testing` move and are ignored.
+    """
     named = Counter(
         codename
         for package in packages
@@ -111,7 +120,10 @@ def _by_suites(packages: tuple[SystemPackage, ...]) -> DistributionRelease | Non
 
 
 def _by_versions(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
-    """`+deb12u3`, `~deb12u1` are updates to Debian 12; `ubuntu0.22.04.1` and `~22.04` to Ubuntu 22.04."""
+    """Return the release in version suffixes.
+
+    `+deb12u3`, `~deb12u1` are updates to Debian 12; `ubuntu0.22.04.1` and `~22.04` to Ubuntu 22.04.
+    """
     marked: Counter[str] = Counter()
     for package in packages:
         for known in known_releases():

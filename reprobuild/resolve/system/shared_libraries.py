@@ -1,8 +1,10 @@
-"""What the wheels' own shared libraries need of the system: packages to add, and what is left out and why.
+"""System packages for the wheels' shared libraries.
 
-A library that no wheel of the environment brings must come from the system. Which of them an import needs follows from
-the files: extension modules, and all that these lead to. What nothing leads to is a plugin (of Qt, of NVSHMEM), loaded
-if somebody asks for it. docs/libraries.md has what this was seen to say of real wheels.
+Libraries that are left out have a reason.
+
+A library that no wheel of the environment has must come from the system. The files show the libraries that an import
+needs: extension modules, and all that these lead to. A file that no other leads to is a plugin (of Qt, of NVSHMEM),
+loaded on request. docs/libraries.md has the results for real wheels.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ _LIBC = "libc6"
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One library that wheels need and none brings. `imported` tells whether an import needs it."""
+    """One library that wheels need and none has.
+
+    `imported` is set if an import needs it.
+    """
 
     soname: str
     wheel: Wheel
@@ -41,7 +46,10 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]:
-    """Return what the ELF files of an environment need and no wheel of it brings: one for each wheel and library."""
+    """Return the libraries that an environment's wheels lack.
+
+    There is one entry for each wheel and library.
+    """
     everything = [(wheel, file) for wheel, files in wheels for file in files]
     by_name: dict[str, list[int]] = {}
     for number, (_, file) in enumerate(everything):
@@ -62,8 +70,8 @@ def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]
 def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, list[int]]) -> set[int]:
     """Return the files that an import leads to.
 
-    A wheel without extension modules, of which no other needs a file, is opened by its Python code (soundfile,
-    xgboost): then all of its files count.
+    Python code opens the files of a wheel without extension modules, if no other wheel needs them (soundfile, xgboost):
+    then all of its files count.
     """
     extending = {wheel.name for wheel, file in everything if file.is_extension}
     having = {name: {everything[number][0].name for number in numbers} for name, numbers in by_name.items()}
@@ -87,24 +95,23 @@ def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, lis
 def system_libraries(
     needed: Iterable[Ask], snapshot: Snapshot, index: SystemIndex, base: Base, drop: Collection[str]
 ) -> tuple[dict[str, str], tuple[Resolution, ...]]:
-    """Decide for each library which package brings it into the image, or why none does.
+    """Choose the package of each library, or give a reason.
 
-    Where there is a package list, a library comes if the captured host had its package; another one was not there
-    either, or came from a place that the list does not show, as conda's libraries do. Without a list, and with conda,
-    it comes if the index has it. Plugins get nothing.
+    With a package list, a library is added if the captured host had its package; another one was absent there, too, or
+    came from a place outside of the list, as conda's libraries do. Without a list, and with conda, it is added if the
+    index has it. Plugins are not added.
 
     Args:
-        needed: what `asks` found.
+        needed: the results of `asks`.
         snapshot: the captured environment.
         index: the packages of the base's release.
-        base: what the image has already.
-        drop: names that the user decided to leave out.
+        base: the packages already in the image.
+        drop: names that the user leaves out.
 
     Returns:
-        The packages to add, each with who asks for it; and a ruling (`missing-library`, `host-library`,
-        `plugin-library`) for each wheel and library that no package was found for. None of them needs acceptance:
-        wheels ask for what they can do without (docs/libraries.md), and whether the imports work is seen when the
-        image is verified.
+        The packages to add, each with the asking wheel; and a resolution (`missing-library`, `host-library`,
+        `plugin-library`) for each wheel and library without a package. These need no acceptance: wheels list libraries
+        that they can do without (docs/libraries.md), and verification of the image shows whether the imports work.
     """
     fitting = (index.architecture, "all")
     there = set(base.installed)
@@ -139,7 +146,9 @@ def system_libraries(
 
 
 def too_new(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]], base: Base) -> Iterator[Resolution]:
-    """Yield a ruling (`newer-library`) for each wheel whose files need a newer glibc or libstdc++ than the base's.
+    """Yield a resolution (`newer-library`) for each too new wheel.
+
+    Its files need a newer glibc or libstdc++ than the base's.
 
     Its tag promised otherwise, or made no promise (`linux_x86_64`). It must be accepted: such a file does not load.
     """

@@ -1,4 +1,4 @@
-"""The dated archives of a release as one: what they offered at a moment; and the archives that have no past."""
+"""Package archives: dated ones at a moment, and current ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _VERSION = re.compile(rb"^Version: *(\S+)", re.MULTILINE)
 
 
 class SilentError(Exception):
-    """An archive does not answer: what was asked has to be asked again of those that are left."""
+    """An archive does not answer.
+
+    The question must be repeated for the others.
+    """
 
 
 class Past:
-    """What the dated archives offered, asked at as few moments as possible.
+    """The offer of the dated archives, at as few moments as possible.
 
     Args:
-        archives: those with a past.
-        indexes: how they are asked.
+        archives: the dated ones.
+        indexes: reads their indexes.
         names: the packages of interest.
     """
 
@@ -38,20 +41,20 @@ class Past:
         self._samples: dict[int, Sample | None] = {}
         self._listed: dict[tuple[str, int], tuple[ListedPackagesFile, ...]] = {}
         self._versions: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
-        self.silent: dict[str, str] = {}  # archives that cannot be asked, with the reason
+        self.silent: dict[str, str] = {}  # archives that do not answer, with the reason
 
     @property
     def answers(self) -> bool:
-        """Whether any archive is left that was not silent."""
+        """Whether an archive is left that answers."""
         return bool(self._archives)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Every moment that was looked at."""
+        """All moments that were looked up."""
         return tuple(sample for sample in self._samples.values() if sample is not None)
 
     def look(self, time: int) -> Sample | None:
-        """Return what the archives offered at a moment, None where they have nothing of it.
+        """Return the archives' offer at a moment, None without data.
 
         Raises:
             SilentError: one of them does not answer.
@@ -72,7 +75,10 @@ class Past:
         return tuple(self._indexes.read(listed) for listed in self._at(time))
 
     def stanzas(self, time: int, name: str, version: str) -> tuple[PackagesFile, ...]:
-        """Return what the indexes of a moment say of one version of a package, and nothing else of them."""
+        """Return a version's entries in the indexes of a moment.
+
+        Other entries are left out.
+        """
         found = []
         for listed in self._at(time):
             if version in self._of(listed).get(name, ()):
@@ -85,11 +91,11 @@ class Past:
         return tuple(listed for archive in self._archives for listed in self._ask(archive, time))
 
     def _ask(self, archive: AptArchive, time: int) -> Sequence[ListedPackagesFile]:
-        """Return what one archive has of a moment.
+        """Return one archive's indexes of a moment.
 
         Raises:
-            SilentError: it does not answer. It is not asked again, and counts as if it had never been there, so that
-                what the others say stays whole.
+            SilentError: it does not answer. It is not asked again, and is ignored from then on, so that the results of
+                the others are consistent.
         """
         key = (archive.url, time)
         if key not in self._listed:
@@ -123,7 +129,10 @@ class Past:
 
 
 class CurrentArchives:
-    """The archives that have no past, as they are now. `silent` are those that do not answer, each with the reason."""
+    """The current archives.
+
+    `silent` are those that do not answer, each with the reason.
+    """
 
     def __init__(self, archives: Iterable[AptArchive], indexes: ArchiveIndexes) -> None:
         self._archives = tuple(archives)
@@ -131,7 +140,10 @@ class CurrentArchives:
         self.silent: dict[str, str] = {}
 
     def whole(self) -> tuple[PackagesFile, ...]:
-        """Return every index of those that answer; the second time none."""
+        """Return every index of the answering archives, only once.
+
+        A second call returns an empty tuple.
+        """
         found: list[PackagesFile] = []
         for archive in self._archives:
             try:

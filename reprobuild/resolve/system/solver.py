@@ -1,7 +1,9 @@
-"""The choice of packages as a logic program, which clingo solves: the system of least deviation, or why there is none.
+"""The choice of packages as a logic program for clingo.
 
-https://potassco.org/clingo; Spack's solver and Debian's aspcud rest on it, too. With one thread and one seed it gives
-the same answer each time.
+It gives the system of least deviation, or a contradiction.
+
+https://potassco.org/clingo; Spack's solver and Debian's aspcud use it, too. With one thread and one seed it gives the
+same answer each time.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from reprobuild.resolve.system.conflicts import Clash, Uneven, clashes, uneven
 if TYPE_CHECKING:
     from clingo import Control, Model
 
-# A package is in only where a need leads to it. Each restriction has a name, by which a contradiction is explained.
+# A package is in only if a need leads to it. Each restriction has a name, for explaining a contradiction.
 _RULES = """
 needed(N) :- asked(N).
 needed(N) :- in(C), needs(C, N).
@@ -58,13 +60,16 @@ Deviation = tuple[int, int, int]
 
 
 class RequestRestriction(Struct, frozen=True):
-    """A restriction: a package is asked for."""
+    """A restriction: a package is requested."""
 
     key: str
 
 
 class Needs(Struct, frozen=True):
-    """A restriction: a package needs something. `possible` tells whether any package fulfils it."""
+    """A restriction: a package has a need.
+
+    `possible` is set if any package satisfies it.
+    """
 
     candidate: Candidate
     need: Dependency
@@ -72,7 +77,7 @@ class Needs(Struct, frozen=True):
 
 
 class OneVersion(Struct, frozen=True):
-    """A restriction: of a package one version can be installed."""
+    """A restriction: only one version of a package can be installed."""
 
     key: str
 
@@ -81,7 +86,9 @@ Restriction = RequestRestriction | Needs | OneVersion | Clash | Uneven
 
 
 class Best(Struct, frozen=True):
-    """The best choice: the candidates, and how far they deviate from the captured list.
+    """The best choice: candidates and their deviation.
+
+    The deviation is from the captured list.
 
     `deviation` counts the captured packages that are passed over, those of another upstream version or an earlier
     revision, and those of a later revision.
@@ -92,14 +99,14 @@ class Best(Struct, frozen=True):
 
 
 class PackagePool:
-    """All packages that could be chosen for what is asked, and the restrictions on them.
+    """All candidate packages for a request, and their restrictions.
 
     Args:
-        index: what can be had.
+        index: the available packages.
         ways: of the index.
         captured: the captured version of each installed package, by key.
-        asked: the keys asked for.
-        whole: False leaves out what is of use only where a captured package is passed over.
+        asked: the requested keys.
+        whole: False leaves out candidates that are useful only if a captured package is passed over.
     """
 
     def __init__(
@@ -121,7 +128,7 @@ class PackagePool:
         for key in asked:
             number = self._need(key, ((key, index.versions(key)),))
             self._restrict(f"asked({number})", RequestRestriction(key))
-        for one, candidate in enumerate(self._candidates):  # which grow meanwhile
+        for one, candidate in enumerate(self._candidates):  # the list grows in the loop
             for group in candidate.needs:
                 need = Dependency(group, candidate.architecture)
                 found = ways.of(need)
@@ -137,14 +144,17 @@ class PackagePool:
             self._facts += self._costs(key, number)
 
     def best(self) -> Best | None:
-        """Return the choice of least deviation, None where there is none."""
+        """Return the choice of least deviation, None without one."""
         control = self._control(_BEST)
         found: list[Best] = []
         control.solve(on_model=lambda model: found.append(self._read(model)))
         return found[-1] if found else None
 
     def contradiction(self) -> list[Restriction]:
-        """Return restrictions that cannot hold together, of which none can be spared; the pool must be whole."""
+        """Return a minimal set of contradicting restrictions.
+
+        The pool must be whole.
+        """
         control = self._control(_ANY)
         literals = {
             str(atom.symbol.arguments[0]): atom.literal
@@ -158,7 +168,7 @@ class PackagePool:
         return [restriction for name, restriction in self._restrictions.items() if name in core]
 
     def _control(self, rules: str) -> Control:
-        from clingo import Control  # only where a list is not closed as it is: it needs libstdc++, and 60 ms
+        from clingo import Control  # only if needed: it needs libstdc++, and 60 ms
 
         control = Control(list(_OPTIONS))
         control.add("base", [], "\n".join((_RULES, rules, *self._facts)))
@@ -172,14 +182,17 @@ class PackagePool:
         return Best(chosen, (cost.get(6, 0), cost.get(5, 0), cost.get(4, 0)))
 
     def _need(self, need: Dependency | str, found: Fulfilment) -> int:
-        """Return the number of a need, whose ways become facts when it is met first."""
+        """Return the number of a need.
+
+        On first use, its ways become facts.
+        """
         if need not in self._needs:
             self._needs[need] = number = len(self._needs)
             captured = [way for way in found if way[0] in self._captured]
             for key, versions in (captured or found)[:1]:
                 self._facts.append(f"first({number},{self._key(key)}).")
                 if captured and not self._whole and len(versions) == len(self._index.versions(key)):
-                    found = ((key, versions),)  # it is there, and fulfils the need whatever its version
+                    found = ((key, versions),)  # it is there, and any version of it satisfies the need
             for candidate in (candidate for _, versions in found for candidate in versions):
                 self._facts.append(f"way({number},{self._number(candidate)}).")
         return self._needs[need]
@@ -200,7 +213,10 @@ class PackagePool:
         return self._keys.setdefault(key, len(self._keys))
 
     def _costs(self, key: str, number: int) -> Iterator[str]:
-        """Yield what the versions of a package cost; the files of an image are no addition to it."""
+        """Yield the costs of a package's versions.
+
+        Files of an image are not additions to it.
+        """
         captured = self._captured.get(key)
         if captured is not None:
             yield f"captured({number})."
@@ -216,7 +232,9 @@ class PackagePool:
 
 
 def _smallest(held: list[str], parts: list[str], refuted: Callable[[list[str]], bool]) -> list[str]:
-    """Return parts that are refuted beside what is held, of which none can be spared: QuickXplain (Junker, AAAI 2004).
+    """Return a minimal refuted set of parts, beside `held`.
+
+    The algorithm is QuickXplain (Junker, AAAI 2004).
 
     All parts together are refuted, and `held` alone is not.
     """

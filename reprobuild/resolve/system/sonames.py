@@ -1,4 +1,7 @@
-"""Which system package brings a shared library: by Debian's naming, and a table of exceptions (`sonames.toml`)."""
+"""System packages of shared libraries.
+
+They follow from Debian's naming, and a table of exceptions (`sonames.toml`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import SystemIndex
 
-# A library with a version behind `.so`, or before it (Policy 8.1).
+# A library with a version after `.so`, or before it (Policy 8.1).
 _NAME = re.compile(
     r"(?P<name>lib[A-Za-z0-9_.+-]{1,80}?)\.so(?:\.(?P<version>[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}))?"
 )
@@ -37,7 +40,9 @@ def _table() -> _Table:
 
 
 def candidates(soname: str) -> tuple[str, ...]:
-    """Return the names that the package of a library may have, the likeliest first; none for what is no library.
+    """Return likely package names of a library, the likeliest first.
+
+    The result is empty for names that are not libraries.
 
     Debian Policy 8.1: `libX11.so.6` is in libx11-6, `libGL.so.1` in libgl1, `libnspr4.so` in libnspr4; glib's habit
     makes libatk1.0-0 of `libatk-1.0.so.0`. Each name may end in t64 since the transition to 64 bits of time_t
@@ -56,27 +61,33 @@ def candidates(soname: str) -> tuple[str, ...]:
 
 
 def package_of(soname: str, index: SystemIndex) -> str | None:
-    """Return the package of the index that brings a library, or None."""
+    """Return the index's package of a library, or None."""
     return next((name for name in candidates(soname) if index.versions(name)), None)
 
 
 def is_of_the_host(soname: str) -> bool:
-    """Tell whether the GPU's driver brings a library."""
+    """Return whether a library belongs to the GPU's driver."""
     return any(fnmatchcase(soname, pattern) for pattern in _table().host.patterns)
 
 
 def is_alternative(soname: str) -> bool:
-    """Tell whether a library is one of several that do the same, of which the host had one."""
+    """Return whether a library has equivalent alternatives.
+
+    The host had one of them.
+    """
     return any(fnmatchcase(soname, pattern) for pattern in _table().alternative.patterns)
 
 
 def glibc_of(version: str) -> tuple[int, int] | None:
-    """Return the glibc that a version of the package libc6 has; None where it does not tell."""
+    """Return the glibc version of a libc6 package, or None."""
     found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def newest_glibcxx(version: str) -> tuple[int, int, int] | None:
-    """Return the newest GLIBCXX that a version of the package libstdc++6 has; None where the table has no such GCC."""
+    """Return the newest GLIBCXX of a libstdc++6 package, or None.
+
+    It is None if the table does not have its GCC.
+    """
     minor = _table().libstdcxx.get(int(match[0])) if (match := re.match(r"\d{1,3}", version)) else None
     return (3, 4, minor) if minor is not None else None

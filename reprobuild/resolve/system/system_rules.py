@@ -1,4 +1,7 @@
-"""Which captured system packages are the host's and not the environment's, by one table (`system.toml`)."""
+"""System packages that belong to the host.
+
+One table (`system.toml`) lists them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec import Struct
 
 
 class SystemRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table; see there."""
+    """One line of the table, which documents the fields."""
 
     class_: str = msgspec.field(name="class")
     reason: str
@@ -27,7 +30,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def rules() -> tuple[tuple[re.Pattern[str], SystemRule], ...]:
-    """Return the rules in their order, each with the pattern of the names that it means."""
+    """Return the rules in order, each with its name pattern."""
     text = (files("reprobuild.resolve.system") / "system.toml").read_text(encoding="utf-8")
     table = msgspec.toml.decode(text, type=_Table)
     return tuple((_pattern(rule.packages, (*rule.but, *table.never)), rule) for rule in table.rule)
@@ -42,5 +45,5 @@ def _pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
 
 @cache
 def exclusion(name: str) -> SystemRule | None:
-    """Return the rule by which a package that was asked for is left out, or None for one that is not."""
+    """Return the rule that leaves out a requested package, or None."""
     return next((rule for pattern, rule in rules() if pattern.match(name)), None)

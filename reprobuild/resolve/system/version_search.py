@@ -1,8 +1,10 @@
-"""Captured packages that this machine's mirror no longer has: where else they are looked for, in order.
+"""The search for captured packages missing from the mirror.
 
-The own store; the dated archives, as they were when the captured machine last ran `apt update`, then at the moments
-when they had each version; Launchpad, by name and version; the pool of the mirror, by name and version; files that the
-user gives. What none of them has is named, with where it was looked for.
+The sources are searched in order.
+
+They are the own store; the dated archives, at the moment of the captured machine's last `apt update`, then at the
+moments at which they had each version; Launchpad, by name and version; the pool of the mirror, by name and version;
+files that the user gives. A version that is in no source is reported, with the searched sources.
 """
 
 from __future__ import annotations
@@ -39,14 +41,15 @@ class Search:
 
     Args:
         packages: the whole captured list.
-        index: what this machine's mirror has.
-        past: the dated archives; None where there are none for the release.
-        present: the archives that have no past, beside this machine's sources.
-        shelves: what else is asked, in order.
+        index: the packages of this machine's mirror.
+        past: the dated archives; None if the release has no dated archives.
+        present: the archives without dates, beside this machine's sources.
+        shelves: further sources, in order.
         now: seconds since 1970.
-        hints: moments that better evidence names.
-        first_seen: tells when files of a version were first seen, for versions that were there for hours alone.
-        say: told each step that takes time.
+        hints: moments with better evidence.
+        first_seen: returns the times at which files of a version were first seen, for versions that existed for only
+            hours.
+        say: logs each step that takes time.
     """
 
     def __init__(
@@ -77,7 +80,10 @@ class Search:
         return next((package for package in self._packages if package.place.line == line), None)
 
     def more(self, wanted: Sequence[SystemPackage], index: SystemIndex) -> SystemIndex | None:
-        """Return the index with what could be found of the wanted packages, None where nothing was left to try."""
+        """Return the index with found packages, or None.
+
+        It is None if all sources were tried.
+        """
         if not self._asked and wanted:
             self._say(
                 f"system: {len(wanted)} captured versions are not on this machine's mirror; looking for them"
@@ -85,7 +91,7 @@ class Search:
             if (then := self.begin(index)) is not None:
                 return then
         if wanted and self._present and (whole := self._present.whole()):
-            # What nobody names is not taken from there: it shall be of the moment of the rest.
+            # Unnamed packages are not taken from there: they must be of the same moment as the rest.
             return index.with_files(structs.replace(file, automatic=False) for file in whole)
         left = [package for package in wanted if self._key(package) not in self._tried]
         if not left:
@@ -94,21 +100,23 @@ class Search:
         return index.with_files(files) if files else None
 
     def begin(self, index: SystemIndex) -> SystemIndex | None:
-        """Return the index with the archives of the moment of the last `apt update`, None where none is known.
+        """Return the index with archives of the last `apt update`.
 
-        What was not captured shall be of that moment, too, not of today.
+        Return None if no such archive is known.
+
+        Packages that were not captured must be of that moment, too, not of today.
         """
         self._asked = True
         whole = self._then()
         return index.with_files(whole, over=True) if whole else None
 
     def now(self, index: SystemIndex) -> SystemIndex | None:
-        """Return the index with the archives as they are now, None where none answers."""
+        """Return the index with current archives, None if all are silent."""
         files = self._present.whole() if self._present else ()
         return index.with_files(files) if files else None
 
     def _then(self) -> tuple[PackagesFile, ...]:
-        """Infer the moment of the last `apt update`, and return the archives' indexes of then."""
+        """Infer the last `apt update`; return the indexes of then."""
         past = self._past
         if past is None:
             return ()
@@ -128,7 +136,10 @@ class Search:
         return self._asking(lambda: past.whole(time)) or ()
 
     def _asking(self, question: Callable[[], T]) -> T | None:
-        """Ask the dated archives; where one falls silent, ask those that are left, None where none is."""
+        """Query the dated archives, without those that fall silent.
+
+        Return None if no archive is left.
+        """
         past = self._past
         while past is not None and past.answers:
             before = set(past.silent)
@@ -140,7 +151,7 @@ class Search:
         return None
 
     def _one(self, package: SystemPackage) -> tuple[PackagesFile, ...]:
-        """Look for one version everywhere, and return what says where it is."""
+        """Search all sources for one version; return its entries."""
         self._tried.add(self._key(package))
         looked = self.looked.setdefault(self._key(package), ["this machine's mirror"])
         for shelf in self._shelves:
@@ -154,7 +165,7 @@ class Search:
         return ()
 
     def _then_there(self, package: SystemPackage, looked: list[str]) -> tuple[PackagesFile, ...]:
-        """Look for a moment at which the dated archives had a version."""
+        """Search for a moment at which the dated archives had a version."""
         past = self._past
         if past is None:
             return ()
@@ -174,14 +185,17 @@ class Search:
         return self._asking(lambda: past.stanzas(time, package.name, version)) or ()
 
     def _briefly_there(self, package: SystemPackage, looked: list[str]) -> Sample | None:
-        """Look where the archives saw the version first: it may have been there for hours alone."""
+        """Search near the first sighting of a version.
+
+        The version may have existed for only hours.
+        """
         past = self._past
         if past is None or self._first_seen is None:
             return None
         try:
             times = self._first_seen(package.name, package.version)
         except FetchError as err:
-            self._first_seen = None  # asked once, not for each package again
+            self._first_seen = None  # tried once, not again for each package
             looked.append(f"the dates of files ({err})")
             return None
         for time in (seen + later for seen in times for later in _SOON):
@@ -223,7 +237,7 @@ class Search:
 
 
 def describe(moment: Moment) -> str:
-    """Return in words when the captured machine last ran `apt update`, and how sure that is."""
+    """Describe the last `apt update`, and the confidence in it."""
     bounds = [
         f"{word} {instant(time)}"
         for word, time in (("after", moment.after), ("before", moment.before))

@@ -1,4 +1,7 @@
-"""What the shared libraries in a wheel bring and ask for: read once for each wheel, and remembered."""
+"""Shared libraries in a wheel: provided and needed names.
+
+They are read once for each wheel, and remembered.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,20 @@ from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.store.store import CHUNK, Store
 
-WORKERS = 4  # unpacking leaves Python's lock alone; each needs room for the largest file of its wheel
-VERSION = 2  # of what is remembered
-MOST_NAMES = 200_000  # of all files of a wheel together; vtk, which has the most of those seen, has 10 000
+WORKERS = 4  # unpacking leaves Python's lock alone; each needs space for the largest file of its wheel
+VERSION = 2  # of remembered results
+MOST_NAMES = 200_000  # of all files of a wheel together; vtk, the largest known, has 10 000
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
-# What Python imports: an extension module's file tells the interpreter, or the stable ABI.
+# Extension modules: the file name has the interpreter, or the stable ABI.
 _EXTENSION = re.compile(r"\.(cpython-3\d+[^/]*|abi3|cpython-3\d+)\.so$")
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,3}(?:\.\d{1,4}){1,3})")
 
 
 class ElfFile(Struct, frozen=True, kw_only=True):
-    """One ELF file of a wheel for the image's machine. `names` are those that others can ask for it by."""
+    """One ELF file of a wheel for the image's machine.
+
+    Others can request it by `names`.
+    """
 
     path: TreePath
     names: tuple[Line, ...]
@@ -42,14 +48,17 @@ class ElfFile(Struct, frozen=True, kw_only=True):
 
     @property
     def is_extension(self) -> bool:
-        """Whether Python imports it, as its name tells."""
+        """Whether it is an extension module, by its name."""
         return _EXTENSION.search(self.path) is not None
 
 
 def open_wheels(
     wheels: Sequence[Wheel], machine: str, store: Store
 ) -> list[tuple[Wheel, tuple[ElfFile, ...]]]:
-    """Return each wheel with its ELF files; see `read_libraries` for arguments and errors."""
+    """Return each wheel with its ELF files.
+
+    See `read_libraries` for arguments and errors.
+    """
     with ThreadPoolExecutor(WORKERS) as pool:
         return list(
             zip(wheels, pool.map(lambda one: read_libraries(one.file, machine, store), wheels), strict=True)
@@ -57,18 +66,21 @@ def open_wheels(
 
 
 def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[ElfFile, ...]:
-    """Return the ELF files of a wheel in the store that are for a machine, by path.
+    """Return a wheel's ELF files for a machine, by path.
 
-    What is damaged, of another machine or static is left out: no loader would take it, or ask for anything.
+    The wheel is in the store.
+
+    Damaged files, files of another machine and static ones are left out: a loader would not load them, or they need no
+    libraries.
 
     Args:
         file: the wheel.
-        machine: in the words of wheels, `x86_64`.
-        store: it holds the wheel, and remembers the answer.
+        machine: in the spelling of wheels, `x86_64`.
+        store: has the wheel, and remembers the answer.
 
     Raises:
         FetchError: the wheel is not in the store.
-        BuildError: the wheel is hostile or damaged.
+        BuildError: the wheel is malicious or damaged.
     """
     key = hashlib.sha256(f"libraries {VERSION} {machine} {file.sha256}".encode()).hexdigest()
     try:
@@ -97,7 +109,10 @@ def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile,
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> Elf | None:
-    """Read one member; its content goes through a file, for the dynamic segment may be at its end."""
+    """Read one member.
+
+    Its content goes through a file, because the dynamic segment may be at its end.
+    """
     with archive.open(info) as stream:
         head = stream.read(len(MAGIC))
         if head != MAGIC:
@@ -110,7 +125,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> El
 
 
 def file_of(name: str, elf: Elf) -> ElfFile:
-    """Return what an ELF file at a path brings and asks for."""
+    """Return the provided and needed names of an ELF file."""
     versions: dict[str, tuple[int, ...]] = {}
     for match in filter(None, map(_VERSION.fullmatch, elf.versions)):
         numbers = tuple(int(part) for part in match[2].split("."))

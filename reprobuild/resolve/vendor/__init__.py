@@ -1,1 +1,1 @@
-"""Images of vendors that a snapshot was taken inside: recognised, named, and offered as base."""
+"""Vendors' images that snapshots were taken inside."""

@@ -1,4 +1,7 @@
-"""The hint that comes first for a snapshot from inside a vendor's image: the base image that has its packages."""
+"""The hint for a snapshot from inside a vendor's image.
+
+It names the base image with its packages, and comes first.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ _JETSON = "; unless it ran on a Jetson, whose wheels have such versions, too"
 class VendorOrigin(Struct, frozen=True, kw_only=True):
     """The vendor's image that a snapshot was taken inside.
 
-    `reference` names it; it holds `TAG` or `YY.MM` where `whole` is false. `signs` show it; `doubt` says what else may
-    have left them.
+    `reference` names it; it holds `TAG` or `YY.MM` if `whole` is False. `signs` are the evidence; `doubt` names another
+    possible cause of them.
     """
 
     name: str
@@ -35,7 +38,10 @@ class VendorOrigin(Struct, frozen=True, kw_only=True):
     doubt: str = ""
 
     def lines(self) -> Iterator[str]:
-        """Yield the text for a person: the image with the option that names it, and what shows it."""
+        """Yield the text for a person.
+
+        It has the image with the option that names it, and the evidence.
+        """
         yield f"{self.name}, of which the packages come with --base {shlex.quote(self.reference)}"
         shown = ", ".join(f"{sign.text} ({sign.place})" for sign in self.signs[:_SIGNS])
         more = len(self.signs) - _SIGNS
@@ -56,11 +62,13 @@ def find_origin(snapshot: Snapshot, services: Mapping[str, Service]) -> VendorOr
 
 
 def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Service]) -> str:
-    """Return the hint for whatever is refused of a snapshot from inside a vendor's image; empty for any other.
+    """Return the hint for a refused snapshot of a vendor's image.
+
+    It is empty for any other snapshot.
 
     Args:
-        snapshot: what was captured.
-        base: the decision, if there is one.
+        snapshot: the captured environment.
+        base: the decision, if any.
         services: by name.
     """
     origin = None if base and is_image(base) else find_origin(snapshot, services)
@@ -80,14 +88,20 @@ def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
 
 
 def loses_cuda(err: ReproError) -> bool:
-    """Tell whether a refusal is of packages of CUDA, or its way on leaves one out of the image."""
+    """Return whether a refusal concerns CUDA packages.
+
+    Following its hint may also leave one out of the image.
+    """
     lines = "\n".join([str(err), *err.listing])
     refused = re.findall(r"^  \S+:\d+: (\S+): unresolved ", lines, re.MULTILINE)
     return any(map(is_cuda, [*refused, *re.findall(r"--drop ([\w.+-]+)", err.hint)]))
 
 
 def cuda_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Service]) -> str:
-    """Return the hint where captured packages of CUDA cannot be had: the image of NVIDIA that has them."""
+    """Return the hint for unavailable CUDA packages.
+
+    It names the image of NVIDIA that has them.
+    """
     if base and is_image(base):
         return (
             "CUDA's packages are in no archive of this machine: choose a base image that has them with --base"

@@ -1,4 +1,7 @@
-"""The reference of a vendor's image: its registry by the services, its tag by what the snapshot shows."""
+"""The reference of a vendor's image.
+
+Its registry follows from the services, its tag from the snapshot.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,20 @@ from reprobuild.resolve.system.release import infer_release, known_releases
 from reprobuild.resolve.vendor.recognise import Recognised, table
 from reprobuild.snapshot.model import Snapshot
 
-UNKNOWN = "TAG"  # stands in a reference for what no captured line tells
+UNKNOWN = "TAG"  # in a reference, instead of a part that no captured line shows
 _DEVEL = re.compile(r"cuda-(?:toolkit|nvcc|compiler|command-line-tools|minimal-build)-\d+-\d+|.+-dev-\d+-\d+")
 _RUNTIME = re.compile(r"(?:libcublas|cuda-libraries|cuda-runtime)-\d+-\d+")
-_NO_LABEL = (12, 4, 0)  # the last CUDA whose images with cuDNN have its number in their tags
+_NO_LABEL = (12, 4, 0)  # the last CUDA with its number in the tags of images with cuDNN
 
 
 def name_image(found: Recognised, snapshot: Snapshot, services: Mapping[str, Service]) -> str:
-    """Return the reference of an image; it holds `TAG`, or `YY.MM`, where nothing captured tells that part.
+    """Return an image's reference.
+
+    Unknown parts of it are `TAG`, or `YY.MM`.
 
     Args:
         found: the image.
-        snapshot: it was recognised in.
+        snapshot: the snapshot with the evidence.
         services: by name; their addresses are the repositories.
     """
     facts, service = found.facts, services[found.service]
@@ -52,18 +57,20 @@ def name_image(found: Recognised, snapshot: Snapshot, services: Mapping[str, Ser
 
 
 def is_whole(reference: str) -> bool:
-    """Tell whether a reference has no part that the user must fill in."""
+    """Return whether a reference has no part to fill in."""
     return re.search(r"\b(?:TAG|IMAGE|YY|MM)\b", reference) is None
 
 
 def cuda_tag(cuda: str, snapshot: Snapshot) -> str:
-    """Return the tag of NVIDIA's image with a version of CUDA for the captured release of Ubuntu.
+    """Return the tag of NVIDIA's image for a CUDA and Ubuntu.
 
-    It is empty where no CUDA is known, and has `TAG` for the parts that nothing tells.
+    Ubuntu's release is the captured one.
+
+    It is empty without a known CUDA, and has `TAG` for unknown parts.
 
     Args:
-        cuda: `12.4.1`, `12.4` or `10.2.89`; the captured packages tell it where it is empty.
-        snapshot: its packages and variables tell what else the image has.
+        cuda: `12.4.1`, `12.4` or `10.2.89`; if empty, the captured packages show it.
+        snapshot: its packages and variables show the other contents of the image.
     """
     packages = cuda_packages(snapshot)
     number = _whole(cuda) if cuda else _of_packages(packages)
@@ -90,7 +97,10 @@ def cuda_tag(cuda: str, snapshot: Snapshot) -> str:
 
 
 def _of_packages(packages: Mapping[str, str]) -> str:
-    """Return the newest CUDA of captured packages: its patch release where one tells it, else the last one."""
+    """Return the newest CUDA of captured packages.
+
+    It has its patch release if a package shows it, else the last one.
+    """
     minors = [match[1] for name in packages if (match := re.search(r"-(\d+-\d+)$", name))]
     newest = max(minors, key=lambda minor: tuple(map(int, minor.split("-"))), default="")
     for kind in ("cuda-toolkit", "cuda-runtime", "cuda-libraries", "cuda-minimal-build"):
@@ -100,7 +110,10 @@ def _of_packages(packages: Mapping[str, str]) -> str:
 
 
 def _whole(cuda: str) -> str:
-    """Return a version as tags have it: `12.4` with its last patch release, `10.2` for the build `10.2.89`."""
+    """Return a version in the form of tags.
+
+    `12.4` gets its last patch release, and the build `10.2.89` becomes `10.2`.
+    """
     parts = cuda.split(".")
     if len(parts) == 3:
         return cuda if int(parts[2]) < 20 else ".".join(parts[:2])
@@ -118,7 +131,10 @@ def _ubuntu(snapshot: Snapshot) -> str:
 
 
 def _cudnn(snapshot: Snapshot) -> str:
-    """Return the major version of cuDNN: of the image's variable, or of the system's package."""
+    """Return cuDNN's major version.
+
+    It comes from the image's variable, or from the system's package.
+    """
     for variable in snapshot.variables:
         if variable.name in ("NV_CUDNN_VERSION", "CUDNN_VERSION") and variable.value:
             return re.split(r"\D", variable.value)[0]

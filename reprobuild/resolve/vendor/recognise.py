@@ -1,4 +1,7 @@
-"""Which vendor's image a snapshot was taken inside: by variables, versions and paths, each with its place."""
+"""Recognition of a vendor's image in a snapshot.
+
+The evidence are variables, versions and paths, each with its place.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from reprobuild.resolve.architecture import captured_platform
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 
 _SHOWN = 60  # characters of a value; a longer one is left out
-_LONGEST = 4000  # characters of a value that is looked at
+_LONGEST = 4000  # characters of a value that is searched
 _LONGEST_LINE = 300  # of a distribution's name and version, or its path
 
 
 class ImageRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of `images.toml`, which says what its fields mean."""
+    """One row of `images.toml`, which documents the fields."""
 
     service: str
     name: str
@@ -34,7 +37,10 @@ class ImageRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sign(Struct, frozen=True, kw_only=True):
-    """One captured line that shows the image. `own` tells that no other image has it, `facts` what it says of it."""
+    """One captured line as evidence for the image.
+
+    `own` is set if no other image has it; `facts` are the facts that it shows.
+    """
 
     place: SourceLocation
     text: str
@@ -44,7 +50,10 @@ class Sign(Struct, frozen=True, kw_only=True):
 
 
 class Recognised(Struct, frozen=True, kw_only=True):
-    """The image that a snapshot was taken inside, by its service, and all that shows it."""
+    """The image that a snapshot was taken inside, with the evidence.
+
+    The image is known by its service.
+    """
 
     service: str
     name: str
@@ -52,13 +61,19 @@ class Recognised(Struct, frozen=True, kw_only=True):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the signs say of the image; a version of the freeze counts more than a variable."""
+        """The facts in the evidence.
+
+        A version of the freeze overrides a variable.
+        """
         ordered = sorted(self.signs, key=lambda sign: not sign.version)
         return {key: value for sign in reversed(ordered) for key, value in sign.facts}
 
 
 class ImageTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table: the images, and the last patch release of each version of CUDA."""
+    """The table of images, with CUDA's last patch releases.
+
+    There is one patch release for each version of CUDA.
+    """
 
     image: tuple[ImageRule, ...]
     cuda: dict[str, str]
@@ -72,7 +87,7 @@ def table() -> ImageTable:
 
 
 def recognise(snapshot: Snapshot) -> Recognised | None:
-    """Return the image of a vendor that a snapshot was taken inside, or None."""
+    """Return the vendor's image that a snapshot was taken inside, or None."""
     for rule in table().image:
         signs = tuple(_signs(rule, snapshot))
         certain = rule.certain and any(sign.version for sign in signs) and not _may_be_jetson(snapshot)

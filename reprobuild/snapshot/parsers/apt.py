@@ -1,4 +1,7 @@
-"""`apt-packages.txt`: what `apt list --installed` prints, in any language, or `dpkg -l`."""
+"""Parser of `apt-packages.txt`.
+
+It reads the output of `apt list --installed`, in any language, or of `dpkg -l`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _LISTING = re.compile(r"\S+\s?(\.\.\.|…)(\s*\S+)?")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _VERSION = re.compile(r"(?:\d+:)?[0-9A-Za-z][0-9A-Za-z.+~:-]*")
 
-# apt translates the status. The words of its catalogues that tell one status from another, by their stems.
+# apt translates the status. These are the stems of words that distinguish one status from another in its catalogues.
 _STATUS: tuple[tuple[Mark, re.Pattern[str]], ...] = (
     ("residual", re.compile(r"config|konfig|конфиг|配置|設定|설정")),
     (
@@ -54,7 +57,7 @@ class _Status(NamedTuple):
 
 
 def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
-    """Return the installed packages and the remarks of a package list.
+    """Return the installed packages and remarks of a package list.
 
     Raises:
         SnapshotError: it is not text, or lists one package in two versions.
@@ -139,7 +142,10 @@ def _apt_row(file: str, number: int, line: str) -> list[SystemPackage | ParseNot
 
 
 def read_status(status: str) -> _Status:
-    """Return what the words in the brackets say, in English or by the stems of other languages."""
+    """Return the status in the brackets.
+
+    It is read in English, or by the stems of other languages.
+    """
     parts = [part.strip().lower() for part in re.split(r"[,，、]", status, maxsplit=1)]
     offered = re.search(r"[:：]\s*(\S+)$", status)
     if offered and len(parts) == 2:
@@ -150,7 +156,7 @@ def read_status(status: str) -> _Status:
     for mark, stem in _STATUS:
         if stem.search(parts[-1] if mark != "residual" else " ".join(parts)):
             return _Status(mark, installed=mark != "residual")
-    # One word alone is "installed" in every language; a second word that nobody knows is not guessed.
+    # One word alone is "installed" in every language; an unknown second word is not guessed.
     return _Status("manual", sure=len(parts) == 1 or bool(_ENGLISH.fullmatch(status)))
 
 
@@ -194,11 +200,11 @@ def _dpkg_row(
 
 
 def _may_be_cut(match: re.Match[str], widths: _Widths | None) -> bool:
-    """Whether a row may hold a cut name or version.
+    """Return whether a row may hold a cut name or version.
 
-    dpkg 1.16 and 1.17 cut at widths that follow from the terminal's: 14, 12 and 12 for 80 columns, and of each
-    further column a quarter, an eighth and an eighth (`list_format_init` in dpkg's src/querycmd.c). Later ones make
-    the columns as wide as the longest name and version. Without a header the row's own columns tell.
+    dpkg 1.16 and 1.17 cut at widths that follow from the terminal's: 14, 12 and 12 for 80 columns, and of each further
+    column a quarter, an eighth and an eighth (`list_format_init` in dpkg's src/querycmd.c). Later versions make the
+    columns as wide as the longest name and version. Without a header, the row's own columns show the widths.
     """
     name, version, arch = (match.start(group) for group in ("name", "version", "arch"))
     if widths is None:

@@ -1,7 +1,9 @@
-"""Which package lists apt had on the captured machine: evidence of when, and against what, it was updated last.
+"""Parser of the package lists that apt had on the captured machine.
 
-`reprobuild capture` writes them into the `dpkg` part of `capture.json`: for each Release file below
-/var/lib/apt/lists its name (the address, with `_` for `/`), when it was fetched, and what it says of itself.
+They are evidence of the time and the archives of its last update.
+
+`reprobuild capture` writes them into the `dpkg` part of `capture.json`: for each Release file below /var/lib/apt/lists
+its name (the address, with `_` for `/`), the time of fetching, and its own fields.
 """
 
 from __future__ import annotations
@@ -36,14 +38,16 @@ class _Dpkg(Struct, frozen=True):
 
 
 class _Document(Struct, frozen=True):
-    dpkg: _Dpkg | None = None  # None where the machine has no dpkg, or that part failed
+    dpkg: _Dpkg | None = None  # None if the machine has no dpkg, or that part failed
 
 
 def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
-    """Return apt's lists that a `capture.json` names, in its order; a time that cannot be read is None.
+    """Return apt's lists in a `capture.json`, in its order.
+
+    A time that cannot be read is None.
 
     Raises:
-        SnapshotError: it is damaged. Its version is checked by those that read it before (`captured.parse`).
+        SnapshotError: it is damaged. Earlier readers check its version (`captured.parse`).
     """
     try:
         dpkg = msgspec.json.decode(data, type=_Document).dpkg
@@ -63,10 +67,13 @@ def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
 
 
 def _released(date: str) -> int | None:
-    """Return the seconds since 1970 of a Release file's Date (`Sat, 11 Jul 2026 10:16:37 UTC`), or None."""
+    """Return a Release file's Date in seconds since 1970, or None.
+
+    The form is `Sat, 11 Jul 2026 10:16:37 UTC`.
+    """
     try:
         when = parsedate_to_datetime(date)
-    except (ValueError, TypeError, OverflowError, IndexError):  # what it raises differs between Pythons
+    except (ValueError, TypeError, OverflowError, IndexError):  # the errors differ between Pythons
         return None
     return _seconds(when if when.tzinfo else when.replace(tzinfo=timezone.utc))
 
@@ -79,6 +86,9 @@ def _fetched(dated: str) -> int | None:
 
 
 def _seconds(when: datetime) -> int | None:
-    """Return the seconds since 1970, or None for what is before: no archive of Debian's is that old."""
+    """Return the seconds since 1970, or None for earlier times.
+
+    No archive of Debian's is that old.
+    """
     seconds = int(when.timestamp())
     return seconds if seconds > 0 else None

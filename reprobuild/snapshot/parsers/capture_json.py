@@ -1,4 +1,4 @@
-"""`capture.json`: read, and checked."""
+"""Parser of `capture.json`, with checks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class _Version(Struct, frozen=True):
 
 
 def read_captured(folder: Path) -> CaptureFacts:
-    """Return what a capture wrote beside the text files.
+    """Return the `capture.json` of a snapshot directory.
 
     Raises:
-        SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or
-            it is damaged.
+        SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or it is
+            damaged.
     """
     shown = escaped(str(folder / FILE))
     try:
@@ -47,7 +47,9 @@ def read_captured(folder: Path) -> CaptureFacts:
 
 
 def parse(data: bytes, shown: str) -> CaptureFacts:
-    """Return what the bytes of a capture.json say; `shown` is its name in messages.
+    """Parse the bytes of a capture.json.
+
+    `shown` is its name in messages.
 
     Raises:
         SnapshotError: as `read_captured`.
@@ -69,7 +71,7 @@ def parse(data: bytes, shown: str) -> CaptureFacts:
 
 
 def _check_parents(found: CaptureFacts) -> None:
-    """Refuse two repositories of one name, and one that would lie inside of itself."""
+    """Refuse repositories with equal names, or inside of themselves."""
     if len(found.repositories) > MOST_REPOSITORIES:
         raise msgspec.DecodeError(f"it has more than {MOST_REPOSITORIES} repositories")
     parents = {one.name: one.parent for one in found.repositories}
@@ -77,7 +79,7 @@ def _check_parents(found: CaptureFacts) -> None:
         raise msgspec.DecodeError("two repositories have one name")
     settled: set[str | None] = {
         None
-    }  # each lies below repositories that were looked at, so none is looked at twice
+    }  # these are below repositories that were checked, so each is checked once
     for name in parents:
         chain: dict[str | None, None] = {}
         above: str | None = name
@@ -90,7 +92,10 @@ def _check_parents(found: CaptureFacts) -> None:
 
 
 def unquoted(written: str) -> bytes:
-    """Return the path that `quote` of the capture wrote, as the bytes that git knows."""
+    """Return the path that the capture's `quote` wrote, as bytes.
+
+    The bytes are those that git knows.
+    """
     if not (len(written) > 1 and written[0] == written[-1] == '"'):
         return written.encode("utf-8", "surrogateescape")
 

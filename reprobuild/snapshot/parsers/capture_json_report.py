@@ -1,4 +1,7 @@
-"""`capture.json`, of which only what decides about the image is taken: the interpreter that ran the capture."""
+"""Report on the interpreter in `capture.json`.
+
+Only facts that affect the image are read.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ class _Python(Struct, frozen=True):
 
 class _Document(Struct, frozen=True):
     capture: int
-    python: _Python | None = None  # None where that part failed
-    machine: msgspec.Raw = msgspec.Raw(b"null")  # of many forms, of which one field is taken
+    python: _Python | None = None  # None if that part failed
+    machine: msgspec.Raw = msgspec.Raw(b"null")  # of many forms; one field is used
 
 
 class _Machine(Struct, frozen=True):
@@ -43,7 +46,9 @@ Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "capture.json") -> Read:
-    """Return what the capture said of its interpreter; no report where it said nothing.
+    """Return the capture's report on its interpreter.
+
+    There is no report if the capture has no facts.
 
     Raises:
         SnapshotError: it is of a newer version, or damaged.
@@ -81,7 +86,10 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
 
 
 def _machine(document: _Document) -> str:
-    """Return what the interpreter was made for (`linux-x86_64`), else what the kernel says; empty where none tells."""
+    """Return the machine of the interpreter, or else of the kernel.
+
+    The interpreter's form is `linux-x86_64`. The result is empty if both are unknown.
+    """
     of_python = re.fullmatch(
         r"linux-([A-Za-z0-9_]{1,30})", document.python.platform if document.python else ""
     )

@@ -1,6 +1,8 @@
-"""`collect_env.txt`: what `python -m torch.utils.collect_env` and vLLM's version of it print.
+"""Parser of `collect_env.txt`.
 
-The report is evidence: its facts are kept in their own words, and the few that matter as fields of their own.
+It reads the output of `python -m torch.utils.collect_env` and of vLLM's version of it.
+
+The report is evidence: its facts are kept in their original text, and a few important ones also as fields of their own.
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ def parse(data: bytes, file: str = "collect_env.txt") -> Read:
 
 
 class _Reader:
-    """What stays in mind: the facts of this report, the section, and the fact that may go on."""
+    """The state of the parser.
+
+    It has the facts of this report, the section, and the fact that may continue.
+    """
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -73,7 +78,7 @@ class _Reader:
         self.named = False  # whether this section has a fact
 
     def read(self, number: int, line: str) -> None:
-        """Take one line: the first form that fits has it."""
+        """Parse one line by the first form that fits."""
         if not line:
             self._close()
             if self.section == "cpu":
@@ -153,7 +158,10 @@ class _Reader:
         return True
 
     def _goes_on(self, number: int, line: str) -> bool:
-        """Take a line that belongs to the fact before: GPUs, files of cuDNN, a value that mail has wrapped."""
+        """Take a line that continues the fact before.
+
+        Such lines are GPUs, files of cuDNN, and values that mail has wrapped.
+        """
         if self.open is None or len(self.open) > _LONGEST:
             return False
         name, so_far = self.facts[-1].name.lower(), "\n".join(self.open)
@@ -174,7 +182,7 @@ class _Reader:
         self.open = None if value is None else [value]
 
     def _close(self) -> None:
-        """Write the lines of the open fact into it, without what looks like a secret."""
+        """Write the lines of the open fact into it, without secrets."""
         if self.open is not None and self.facts:
             value = "\n".join(shown(line) for line in self.open if line)
             last = self.facts[-1]
@@ -214,7 +222,10 @@ def _report(file: str, facts: tuple[ReportedValue, ...]) -> MachineReport:
 
 
 def _other_torches(report: MachineReport) -> list[ParseNote]:
-    """Return remarks on torches of pip and conda that are not the one that made the report."""
+    """Return remarks on torches other than the report's own.
+
+    They are those of pip and conda.
+    """
     found = []
     for fact in report.facts:
         version = (fact.value or "").split(" ")[0]

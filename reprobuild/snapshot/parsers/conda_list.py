@@ -1,6 +1,8 @@
-"""`conda list`, `conda list --explicit`, `conda list --export` and their relatives: one reader for all of them.
+"""Parser of `conda list` in all its forms.
 
-Each line tells its own form, so a file may hold several, with what people leave around them. YAML is in `conda_yaml`.
+It also reads `conda list --explicit` and `conda list --export`.
+
+The form of each line is recognised, so a file may hold several, with other text around them. YAML is in `conda_yaml`.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
 
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
-# conda's versions hold no dash: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html.
-# Those of pip, which stand in the same lists, may (0.1.1-2209072238).
+# conda's versions hold no dash: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html. Those
+# of pip in the same lists may (0.1.1-2209072238).
 VERSION = r"[0-9A-Za-z][0-9A-Za-z_.+!]*"
 _WIDE = r"[0-9A-Za-z][0-9A-Za-z_.+!~-]*"
 _BUILD = r"[0-9A-Za-z_][0-9A-Za-z_.+]*"
@@ -76,14 +78,20 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
 
 
 def is_explicit(data: bytes) -> bool:
-    """Whether a file of an unknown name is an explicit list: `@EXPLICIT` comes first, after comments."""
+    """Return whether a file of an unknown name is an explicit list.
+
+    Such a list begins with `@EXPLICIT`, after comments.
+    """
     head = data[:20_000].lstrip(b"\xef\xbb\xbf").split(b"\n")
     first = next((line.strip() for line in head if line.strip() and not line.startswith(b"#")), b"")
     return first == b"@EXPLICIT"
 
 
 def _commented(rows: list[str]) -> bool:
-    """Whether somebody commented the whole list out; then even conda's own comments have two marks."""
+    """Return whether the whole list is commented out.
+
+    Even conda's own comments have two marks then.
+    """
     written = [row.strip() for row in rows if row.strip()]
     return all(row.startswith("#") for row in written) and any(
         re.match(r"#\s*#\s*(packages in environment|Name\s)", row) for row in written
@@ -91,7 +99,7 @@ def _commented(rows: list[str]) -> bool:
 
 
 def _around(file: str, number: int, line: str) -> ParseNote | None:
-    """Return the remark on a line that carries no package by its looks, or None."""
+    """Return the remark on a line without a package, or None."""
     if _HEAD.fullmatch(line):
         return text.remark(file, number, line, "a header")
     if line == "@EXPLICIT":
@@ -155,7 +163,7 @@ def package(
     file: str, number: int, line: str, name: str, version: str, *, build: str | None = None,
     channel: str | None = None, url: str | None = None, md5: str | None = None, sha256: str | None = None,
 ) -> CapturedCondaPackage:  # fmt: skip
-    """Return the package of one line, whose text may be printed."""
+    """Return the package of one line; its text may be printed."""
     return CapturedCondaPackage(
         place=SourceLocation(file, number), text=shown(line), name=name, version=version, build=build,
         channel=channel, url=url, md5=md5, sha256=sha256,
@@ -165,10 +173,10 @@ def package(
 def unique(found: Iterable[CapturedCondaPackage]) -> Read:
     """Return each package once, and remarks on repetitions.
 
-    pip's packages are told from conda's: one name may be of both, and pip's then lies over conda's.
+    Packages of pip and of conda are separate: both may have one name, and pip's then overrides conda's.
 
     Raises:
-        SnapshotError: one package is there in two versions or builds.
+        SnapshotError: one package has two versions or builds.
     """
     kept: dict[tuple[str, bool], CapturedCondaPackage] = {}
     repeated: list[ParseNote] = []
@@ -188,5 +196,5 @@ def unique(found: Iterable[CapturedCondaPackage]) -> Read:
 
 
 def label(one: CapturedCondaPackage) -> str:
-    """Return version and build as `conda list --export` writes them."""
+    """Return version and build in the form of `conda list --export`."""
     return one.version + (f"={one.build}" if one.build else "")

@@ -1,4 +1,4 @@
-"""The names of conda's packages on PyPI."""
+"""Names of conda's packages on PyPI."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TORCH = frozenset({"pytorch", "pytorch-cpu", "pytorch-gpu"})
 
 @cache
 def names() -> dict[str, str]:
-    """Return {name in conda: name on PyPI} of those that differ."""
+    """Return {name in conda: name on PyPI} of differing names."""
     raw = files("reprobuild.snapshot.parsers").joinpath("conda_names.toml").read_bytes()
     return msgspec.toml.decode(raw, type=dict[str, str])
 
 
 def on_pypi(name: str) -> str:
-    """Return the name that a package of conda would have on PyPI, in the form of PEP 503."""
+    """Return the PyPI name of a conda package, in PEP 503 form."""
     found = str(canonicalize_name(name))
     return names().get(found, found)

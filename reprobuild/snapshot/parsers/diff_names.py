@@ -1,4 +1,7 @@
-"""Names in the headers of a git diff: C-quoted, with prefixes, with blanks."""
+"""Names in the headers of a git diff.
+
+They may be C-quoted, or have prefixes or blanks.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ _PREFIX = re.compile(r"^[abciow12]/(?=.)", re.DOTALL)
 
 
 def header_names(rest: bytes) -> tuple[str, str] | None:
-    """Return both names, with prefixes, of what follows `diff --git `; None where only other lines can tell.
+    """Return both names after `diff --git `, with prefixes.
 
-    Unquoted names with blanks have no end of their own. Like git, they are told apart only when both are
-    the same name; a rename repeats them on lines of their own.
+    Return None if only other lines have them.
+
+    Unquoted names with blanks have no end of their own. As in git, they are separated only if both are the same name; a
+    rename repeats them on lines of their own.
     """
     if match := _QUOTED.match(rest):
         return _decoded(_unquote(match[1])), plain_name(rest[match.end() :].removeprefix(b" ")) or ""
@@ -32,7 +37,7 @@ def header_names(rest: bytes) -> tuple[str, str] | None:
 
 
 def plain_name(written: bytes) -> str | None:
-    """Return one name as a line of its own gives it; None for /dev/null."""
+    """Return the name of a header line; None for /dev/null."""
     # git ends a name that has blanks with a tab, so that patch(1) does not take a time stamp from it.
     name = written.removesuffix(b"\t")
     if match := _QUOTED.fullmatch(name):
@@ -41,17 +46,20 @@ def plain_name(written: bytes) -> str | None:
 
 
 def prefixed(header: tuple[str, str] | None) -> bool:
-    """Whether the names of a diff carry `a/` and `b/`; with `diff.noprefix` both names of a header are equal."""
+    """Return whether the names of a diff have `a/` and `b/`.
+
+    With `diff.noprefix`, both names of a header are equal.
+    """
     return header is None or bool(header[0] != header[1] and all(map(_PREFIX.match, header)))
 
 
 def unprefixed(name: str | None) -> str | None:
-    """Return a name without its `a/` or `b/`, where it has one."""
+    """Return a name without its `a/` or `b/`, if any."""
     return name and _PREFIX.sub("", name, count=1)
 
 
 def safe(name: str) -> bool:
-    """Whether a path stays inside the repository and outside its `.git`."""
+    """Return whether a path is inside the repository and not in `.git`."""
     parts = re.split(r"[/\\]", name)
     inside = not name.startswith("/") and not re.match(r"[A-Za-z]:[/\\]", name) and "\0" not in name
     return (
@@ -71,5 +79,5 @@ def _unquote(body: bytes) -> bytes:
 
 
 def _decoded(name: bytes) -> str:
-    # A name is bytes to git; what is not UTF-8 is shown as escapes, which no real path can be confused with.
+    # A name is bytes to git; other bytes than UTF-8 are shown as escapes, which differ from every real path.
     return name.decode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
-"""`env.txt`: `printenv`, `env -0`, `export -p` and their sorted relatives.
+"""Parser of `env.txt`: `printenv`, `env -0`, `export -p` and the like.
 
-`printenv` writes raw newlines, and sorting its lines tears values apart. So a dump is read in one of three
-ways: records between NULs, blocks of lines in the order of the environment, or single lines of a sorted
-file, where whatever could be a torn piece is marked as suspect. Values of secrets are dropped here.
+`printenv` writes raw newlines, and sorting its lines tears values apart. So a dump is read in one of three ways:
+records between NULs, blocks of lines in the order of the environment, or single lines of a sorted file, with every
+possible torn piece marked as suspect. Values of secrets are dropped here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Read = tuple[tuple[Variable, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "env.txt") -> Read:
-    """Return the variables, in the order of the file, and the remarks.
+    """Return the variables in the order of the file, and remarks.
 
     Raises:
         SnapshotError: it is not text.
@@ -64,7 +64,9 @@ def parse(data: bytes, file: str = "env.txt") -> Read:
 
 
 def parse_exact(data: bytes, file: str = "env.nul") -> Read:
-    """Return the variables of `env -0`, and the remarks. Bytes that are no text make a value suspect, not an error.
+    """Return the variables of `env -0`, and remarks.
+
+    Bytes that are not text make a value suspect, and are not an error.
 
     Raises:
         SnapshotError: it is too large, is UTF-16 without its mark, or has no NUL and is not text either.
@@ -79,7 +81,10 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
 
 
 def _records(whole: str, file: str) -> Read:
-    """Read `env -0`: nothing is torn, so nothing else is suspect."""
+    """Read `env -0`.
+
+    Its values are not torn, so only bytes that are not UTF-8 make one suspect.
+    """
     variables: list[Variable] = []
     remarks: list[ParseNote] = []
     line = 1
@@ -100,7 +105,10 @@ def _records(whole: str, file: str) -> Read:
 
 
 class _Blocks:
-    """Reads a dump line by line; the cursor moves past what each step took."""
+    """A reader of a dump, line by line.
+
+    Each step moves the cursor past the lines that it used.
+    """
 
     def __init__(self, file: str, rows: list[str]) -> None:
         self.file = file
@@ -121,7 +129,10 @@ class _Blocks:
         self.functions = [i for i, row in enumerate(rows) if self._is_function(row)]
 
     def read_all(self) -> None:
-        """Take every line: the module list that some tools put in front, then one block after the other."""
+        """Read every line.
+
+        The module list that some tools print comes first, then one block after the other.
+        """
         self._module_list()
         while self.at < len(self.rows):
             row = self.rows[self.at]
@@ -157,7 +168,10 @@ class _Blocks:
         return bool(_FUNCTION.match(row) or (self.of_set and _SET_FUNCTION.fullmatch(row)))
 
     def _function(self) -> None:
-        """Swallow an exported shell function: to its `}`, or to the next name where the end was cut off."""
+        """Skip an exported shell function.
+
+        It ends at its `}`, or at the next name if the end was cut off.
+        """
         if self.sorted:
             self.remarks.append(_function(self.file, self.at + 1, self.rows[self.at], 1))
             self.at += 1
@@ -182,7 +196,7 @@ class _Blocks:
         name, _, quoted = rest.partition("=")
         start, lines = self.at, 1
         value = unquote(quoted)
-        # A quote that stays open goes on in the next lines: `declare -x` writes values so.
+        # An open quote continues in the next lines: `declare -x` writes values so.
         while value.open and lines < _LONGEST and start + lines < len(self.rows):
             row = self.rows[start + lines]
             if _EXPORT.fullmatch(row) or len(quoted) + len(row) > _LARGEST:
@@ -204,7 +218,7 @@ class _Blocks:
         if self.sorted:
             self._keep(name, value, 1, self._suspicion(name, value))
             return
-        # JSON closes its own brackets: lines of it that look like variables are none.
+        # JSON closes its own brackets: its lines that look like variables are not variables.
         end = self.at + rows_until_closed(self.rows, self.at, value)
         for i in range(end, len(self.rows)):
             row = self.rows[i]
@@ -253,13 +267,19 @@ class _Blocks:
 
 
 def _after(places: list[int], start: int, otherwise: int) -> int:
-    """Return the first of these places after `start`, which rise; `otherwise` if it is not before that."""
+    """Return the first place after `start`, or `otherwise`.
+
+    The places rise. The result is `otherwise` if the first place is not before it.
+    """
     at = bisect_right(places, start)
     return min(places[at], otherwise) if at < len(places) else otherwise
 
 
 def _secret(name: str, value: str) -> str | None:
-    """Return the rule by which a variable is a secret; one that no process can have is withheld unread."""
+    """Return the rule that makes a variable a secret, or None.
+
+    A value that is too large for a process is redacted unread.
+    """
     is_larger = len(value) > _LARGEST or len(value.encode("utf-8", "surrogatepass")) > _LARGEST
     return "size" if is_larger else secrets.secret_variable(name, value)
 

@@ -1,4 +1,4 @@
-"""What `printenv | sort` does to values, and which of its lines can still be trusted."""
+"""Detection of sorted environment dumps and torn values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 PEM = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
 
-# Names whose values are one line by their nature, so that debris elsewhere says nothing about them.
+# Names of variables with one-line values, so that debris elsewhere does not make them suspect.
 SAFE = re.compile(
     r"(LD|PYTHON|CUDA|CUDNN|CUBLAS|NCCL|NVIDIA|NVTE|NVSHMEM|OMP|OMPI|GOMP|KMP|MKL|OPENBLAS|NUMEXPR|BLIS|VECLIB|MALLOC|GLIBC"
     r"|TORCH|TORCHINDUCTOR|TORCHELASTIC|PYTORCH|TRITON|XLA|JAX|TF|XFORMERS|FLASH|DS|DEEPSPEED|MEGATRON|ACCELERATE"
@@ -26,7 +26,7 @@ _MOST = 0.95
 
 
 def is_sorted(rows: list[str]) -> bool:
-    """Whether these lines went through `sort`, in the C locale or another one.
+    """Return whether lines went through `sort`, in any locale.
 
     Other locales skip punctuation or weigh it first, and ignore case; a few pairs out of order are allowed,
     since no such order is imitated exactly.
@@ -48,20 +48,23 @@ def is_sorted(rows: list[str]) -> bool:
 
 
 def is_fragment(name: str, value: str, pem: bool) -> bool:
-    """Whether `name=value` is the padded last line of a base64 block rather than a variable."""
+    """Return whether `name=value` is the last line of a base64 block.
+
+    Such a line is padded, and is not a variable.
+    """
     if value not in ("", "=") or "_" in name or name.isupper():
         return False
     return pem or (len(name) >= 16 and bool(re.search(r"\d", name)) and name != name.lower())
 
 
 def suspicion(name: str, value: str, *, torn: bool, debris: bool) -> str:
-    """Return why the value cannot be trusted, or nothing.
+    """Return the reason for doubts about a value, or an empty string.
 
     Args:
         name: the variable's name.
         value: its value, as captured.
         torn: whether the dump was sorted, so that a value may have lost lines.
-        debris: whether lines that belong to no name show that some value or function has been torn.
+        debris: whether lines without a name show that a value or function was torn.
     """
     if re.search(r"[^.]\.\.\.$", value) and len(value) > 20:
         return "it ends in `...`: something cut it"

@@ -1,7 +1,9 @@
-"""`environment.yml`: what `conda env export` writes, and what people write by hand.
+"""Parser of `environment.yml`.
 
-An export says what was installed. A file written by hand says what was asked for, so nothing in it is a version that
-can be relied on, unless it names a build.
+It reads the output of `conda env export`, and files written by hand.
+
+An export lists the installed packages. A file written by hand lists requested packages, so its versions cannot be
+relied on, unless it names a build.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ _FULL = re.compile(
     rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
 )
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
-# Nobody asks for these by name: every export of an environment with Python has them.
+# People do not ask for these by name, but every export of an environment with Python has them.
 _TELLING = frozenset({"ca-certificates", "openssl"})
 _HINT = "write it again with `conda env export`, or take it out of the folder"
 
-# The reasons of remarks on lines that tell no version.
+# The reasons of remarks on lines without a version.
 OF_CONDA = "asked for: it does not say what was installed"
 OF_PIP = "a line for pip that pins no version: the freeze tells what was installed"
 
@@ -39,21 +41,21 @@ Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
 
 
 class UnpinnedLine(NamedTuple):
-    """A line for pip that pins no version, and its number."""
+    """A line for pip without a pinned version, and its number."""
 
     line: int
     text: str
 
 
 class _Loader(StrictLoader):
-    """Composes a tree of nodes, but no deep one, and none that refers to itself."""
+    """A composer of shallow trees of nodes without cycles."""
 
     deepest = _DEPTH
-    tags = True  # nodes are read, and nothing is constructed
+    tags = True  # nodes are read, and no objects are constructed
 
 
 def parse(data: bytes, file: str = "environment.yml") -> Read:
-    """Return the packages, with those of the `pip:` section, and the remarks.
+    """Return the packages, also of the `pip:` section, and remarks.
 
     Raises:
         SnapshotError: it is not text or not YAML, is larger or deeper than conda writes, or lists one package in
@@ -65,7 +67,7 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
 
 
 def asked_of(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
-    """Return the lines for pip that pin no version.
+    """Return the lines for pip without a pinned version.
 
     Raises:
         SnapshotError: as `parse`.
@@ -89,14 +91,17 @@ def _read(data: bytes, file: str) -> _Reader:
         raise text.broken(
             SourceLocation(file, line), f"not an environment: {shown(err.problem or '')}", _HINT
         ) from None
-    except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
+    except (yaml.YAMLError, ValueError) as err:  # ValueError: an invalid date or number
         raise text.broken(file, f"not YAML: {shown(str(err))}", _HINT) from None
     reader.read(root)
     return reader
 
 
 class _Reader:
-    """Walks the keys that conda writes; `known` are the lines that became something."""
+    """A reader of the keys that conda writes.
+
+    `known` are the lines with a result.
+    """
 
     def __init__(self, file: str, rows: list[str], whole: str) -> None:
         self.file = file
@@ -111,7 +116,7 @@ class _Reader:
         self.asked: list[UnpinnedLine] = []
 
     def read(self, root: yaml.Node | None) -> None:
-        """Take the keys of the document."""
+        """Read the keys of the document."""
         for key, value in _pairs(root):
             line = self._line(key)
             if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
@@ -134,11 +139,11 @@ class _Reader:
         return bisect_right(self.starts, node.start_mark.index)
 
     def _end(self, node: yaml.Node) -> int:
-        """Return the number of the line after the last one on which something of a node stands."""
+        """Return the number of the line after a node."""
         if isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
             last = node.value[-1]
             return self._end(last[1] if isinstance(last, tuple) else last)
-        # The end is where the next thing may begin: at the start of a line, the node ends on the line before.
+        # The end mark is the start of the next node: at the start of a line, the node ends on the line before.
         return max(self._line(node), bisect_right(self.starts, node.end_mark.index - 1)) + 1
 
     def _dependency(self, item: yaml.Node) -> None:
@@ -194,7 +199,7 @@ class _Reader:
             self.known.add(line)
 
     def others(self) -> Iterator[ParseNote]:
-        """Yield the remarks on lines that became nothing."""
+        """Yield the remarks on lines without a result."""
         for number, row in enumerate(self.rows, 1):
             line = row.strip()
             if not line or number in self.known:
@@ -212,7 +217,10 @@ def _channel(node: yaml.ScalarNode) -> str:
 
 
 def _among(package: CapturedCondaPackage, channels: tuple[str, ...]) -> CapturedCondaPackage:
-    """Return a package of conda that does not tell its channel with those of the environment."""
+    """Return a conda package with the environment's channels.
+
+    The channels are added only if the package has no channel of its own.
+    """
     if package.channel is not None or not channels:
         return package
     return replace(package, among=tuple(one for one in channels if one != "nodefaults"))
@@ -224,7 +232,10 @@ def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
 
 
 def _is_export(dependencies: yaml.SequenceNode) -> bool:
-    """Whether the list names what nobody asks for, and Python with all three parts of its version."""
+    """Return whether the list is an export.
+
+    It names packages that people do not ask for, and Python with all three parts of its version.
+    """
     specs = [item.value for item in dependencies.value if isinstance(item, yaml.ScalarNode)]
     matches = [match for spec in specs if (match := _FULL.fullmatch(spec))]
     versions = {match["name"]: match["version"] for match in matches}

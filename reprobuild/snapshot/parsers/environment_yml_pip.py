@@ -1,7 +1,7 @@
-"""What an `environment.yml` asks for without a version, where nothing beside it tells what was installed.
+"""Requirements of an `environment.yml` without a freeze beside it.
 
-Beside a freeze such lines tell nothing more. Alone, a repository with its commit can stand in them, and what pins
-nothing must not be lost without a word.
+Beside a freeze, such lines add no information. Alone, they may have a repository with its commit, and lines that pin no
+version must not be lost silently.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ _FILE = "it names another file, which was not captured"
 def without_freeze(
     data: bytes, file: str, packages: Iterable[CapturedCondaPackage], remarks: Sequence[ParseNote]
 ) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
-    """Return what an environment.yml has for pip, as the lines of a freeze, and all remarks of the snapshot anew.
+    """Return an environment.yml's pip lines, and all remarks.
+
+    The lines are those of a freeze, and the remarks of the snapshot are updated.
 
     Args:
         data: the bytes of the file.
         file: its name.
-        packages: what all lists of conda's tell, which is not asked for again.
+        packages: the packages of all lists of conda's, which are not requested again.
         remarks: the remarks so far.
 
     Raises:
-        SnapshotError: one distribution is asked for twice, and differently.
+        SnapshotError: one distribution is requested twice, and differently.
     """
     packages = tuple(packages)
     told = {canonicalize_name(one.name) for one in packages}
@@ -58,7 +60,7 @@ def _name(line: Requirement) -> str:
 def _for_pip(
     asked: Sequence[UnpinnedLine], file: str
 ) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
-    """Read the lines for pip as those of a freeze, each at its own number."""
+    """Read the lines for pip as a freeze, each at its own number."""
     rows: dict[int, str] = {}
     unclear: list[ParseNote] = []
     for one in asked:

@@ -1,6 +1,8 @@
-"""`*.diff`: what `git diff` printed. Only headers are read here; applying the content is git's job.
+"""Parser of `*.diff`, the output of `git diff`.
 
-The content is checked for what would fail or harm later: a diff that is cut short, a path that leaves the
+It reads only headers; git applies the content.
+
+The content is checked for problems that would fail or harm later: a diff that is cut short, a path that leaves the
 repository, a secret.
 """
 
@@ -20,7 +22,7 @@ _MODE = re.compile(rb"(old mode|new mode|deleted file mode|new file mode) (\d{6}
 _NAME = re.compile(rb"(rename from|rename to|copy from|copy to|---|\+\+\+) (.*)", re.DOTALL)
 _SIMILAR = re.compile(rb"(similarity|dissimilarity) index \d+%")
 _BASE85 = re.compile(rb"[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+")
-# keyword of a header line: the side it speaks of, and the side that is not there
+# keyword of a header line: the side it is about, and the side that is absent
 _SIDES: dict[bytes, tuple[str, str]] = {
     b"old mode": ("old", ""),
     b"new mode": ("new", ""),
@@ -40,10 +42,10 @@ Read = tuple[tuple[Patch, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str) -> Read:
-    """Return the patch of one `.diff` file, or none if it is empty, and the remarks.
+    """Return the patch of one `.diff` file, if any, and remarks.
 
     Raises:
-        SnapshotError: it is no git diff, is cut short, names a path outside the repository, or holds a secret.
+        SnapshotError: it is not a git diff, is cut short, names a path outside the repository, or holds a secret.
     """
     text.check_size(len(data), file)
     name = file.removesuffix(".diff")
@@ -57,7 +59,7 @@ def parse(data: bytes, file: str) -> Read:
 
 
 class _Walk:
-    """Goes through the lines of a diff; `at` is the next one to read."""
+    """A reader of the lines of a diff; `at` is the next one."""
 
     def __init__(self, data: bytes, file: str) -> None:
         self.file = file
@@ -71,7 +73,7 @@ class _Walk:
         self.binary: set[int] = set()
 
     def read_all(self) -> None:
-        """Read what stands before the first file, then each file."""
+        """Read the text before the first file, then each file."""
         self._refuse_foreign()
         outside = "text before the first file of the diff"
         while self.at < len(self.rows):
@@ -191,7 +193,7 @@ class _Walk:
         while left > 0 or right > 0:
             row = self.rows[self.at] if self.at < len(self.rows) else None
             kind = b"" if row is None else row[:1]
-            # Editors that trim lines leave an empty one where git wrote a blank: git takes both.
+            # Editors that trim lines leave an empty one for git's blank: git takes both.
             if row is not None and kind in (b" ", b"", b"\r"):
                 left, right = left - 1, right - 1
             elif kind == b"-":
@@ -243,7 +245,10 @@ class _Walk:
 
 
 def _refuse_secrets(walk: _Walk) -> None:
-    """Raise for a secret on any line: a context or removed line is carried along like an added one."""
+    """Refuse a secret on any line.
+
+    A context or removed line is stored like an added one.
+    """
     for start in range(0, len(walk.rows), _AT_ONCE):
         rows = walk.rows[start : start + _AT_ONCE]
         scanned = b"\n".join(b"" if i in walk.binary else row for i, row in enumerate(rows, start))
@@ -259,10 +264,10 @@ def _refuse_secrets(walk: _Walk) -> None:
 
 
 def _by_name(file: str, name: str) -> tuple[ParseNote, ...]:
-    """Return the remark on a diff that the chapter's recipe took in the wrong folder.
+    """Return the remark on a diff that the recipe took in a wrong directory.
 
-    Where its `cd` fails, `git diff` runs in the job's folder, and the file is called after conda's `work`
-    or after a wheel.
+    If its `cd` fails, `git diff` runs in the job's directory, and the file has the name of conda's `work` or of a
+    wheel.
     """
     if name == "work" or re.fullmatch(r".*\.(whl|tar\.gz|zip|tar\.bz2)", name):
         reason = (

@@ -1,4 +1,7 @@
-"""`modules.txt`: what `module list` prints under Lmod, Tcl modules and Cray's."""
+"""Parser of `modules.txt`, the output of `module list`.
+
+The forms are those of Lmod, Tcl modules and Cray.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Read = tuple[tuple[Module, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "modules.txt") -> Read:
-    """Return the loaded modules, in the order of their numbers, and the remarks.
+    """Return the loaded modules by number, and remarks.
 
     An alias `A -> B` is the module B. Modules listed as inactive or as swapped are remarks.
 
@@ -67,7 +70,10 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
 
 
 def _entries(file: str, number: int, line: str, *, terse: bool, start: int) -> list[tuple[int, Module]]:
-    """Return (number in the list, module) for each entry of a line; nothing unless all of it is entries."""
+    """Return (number in the list, module) for each entry of a line.
+
+    The result is empty unless the whole line has entries.
+    """
     if not _ENTRY.sub("", line).strip():
         return [(int(m[1]), _module(file, number, m[3] or m[2])) for m in _ENTRY.finditer(line)]
     if terse and (match := _TERSE.fullmatch(line)):  # `module -t list`
@@ -76,7 +82,7 @@ def _entries(file: str, number: int, line: str, *, terse: bool, start: int) -> l
 
 
 def _module(file: str, number: int, written: str) -> Module:
-    # The first slash: what follows belongs to the version (`openmpi/1.6.5/intel/14.0.2`), and joins again.
+    # The first slash: the rest belongs to the version (`openmpi/1.6.5/intel/14.0.2`), and joins again.
     name, slash, version = written.partition("/")
     return Module(place=SourceLocation(file, number), name=name, version=version if slash else None)
 

@@ -1,4 +1,7 @@
-"""`nvidia-smi.txt`: the table of `nvidia-smi`, the log of `nvidia-smi -q`, or the list of `nvidia-smi -L`."""
+"""Parser of `nvidia-smi.txt`.
+
+It reads the table of `nvidia-smi`, the log of `nvidia-smi -q`, or the list of `nvidia-smi -L`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "nvidia-smi.txt") -> Read:
-    """Return the report, or none where the program failed, and the remarks.
+    """Return the report, if the program succeeded, and remarks.
 
     Raises:
         SnapshotError: it is not text.

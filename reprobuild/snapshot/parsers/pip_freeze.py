@@ -1,4 +1,7 @@
-"""`requirements.txt`: what `pip freeze` and `uv pip freeze` print, and what people leave around it."""
+"""Parser of `requirements.txt`.
+
+It reads the output of `pip freeze` and `uv pip freeze`, and text around it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _COMMENTED = re.compile(
 )
 _INLINE = re.compile(r"\s+#.*$")
 _LOUD = re.compile(r"(\[notice\]|notice:|WARNING:|DEPRECATION:|warning:)(\s.*)?")
-# pip 9 to 21, of a distribution whose line it could not write: `-rpcio` is left of an interrupted uninstall.
+# pip 9 to 21, for a distribution without a valid line: `-rpcio` is left of an interrupted uninstall.
 _UNWRITTEN = re.compile(
     rf"WARNING: Could not generate requirement for distribution (?P<name>[-~]?{NAME}) (?P<version>{VERSION})\b.*"
 )
@@ -48,7 +51,7 @@ Read = tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]
 
 
 class _Pending(NamedTuple):
-    """An editable that a comment announced, and whose path is still to come."""
+    """An editable announced by a comment, still without its path."""
 
     name: str
     version: str
@@ -73,7 +76,10 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
 
 
 class _Reader:
-    """What stays in mind from line to line: an announced editable, and a table of `pip list`."""
+    """The state of the parser from line to line.
+
+    It has an announced editable, and a table of `pip list`.
+    """
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -85,7 +91,7 @@ class _Reader:
         self.ignored: list[tuple[int, str, str]] = []
 
     def read(self, number: int, line: str) -> None:
-        """Classify one line: the first form that fits takes it."""
+        """Parse one line by the first form that fits."""
         if len(line) > text.LONGEST_ROW:
             self._remark(number, line, "too long for a line of `pip freeze`", understood=False)
             return
@@ -107,14 +113,20 @@ class _Reader:
             self._hash(number, line, hashes)
 
     def settle(self) -> None:
-        """Keep an announced editable whose path never came: its name and version are known, its place is not."""
+        """Keep an announced editable whose path never came.
+
+        Its name and version are known, its place is not.
+        """
         if self.pending is not None:
             name, version, line, shown = self.pending
             self._keep(line, shown, kind="editable", name=name, version=version)
             self.pending = None
 
     def end(self) -> None:
-        """Settle, and tell of each leftover that pip ignored whether its distribution is in the freeze."""
+        """End the freeze, and report the leftovers that pip ignored.
+
+        Each report says whether the distribution is in the freeze.
+        """
         self.settle()
         rests = pip_freeze_warnings.without_first_letters(self.requirements)
         for number, line, name in self.ignored:
@@ -160,7 +172,7 @@ class _Reader:
         return True
 
     def _hash(self, number: int, line: str, hashes: Sequence[str | None]) -> None:
-        """Keep hashes for the requirement that was read last, if they are of one that can have some."""
+        """Keep hashes for the last requirement, if it can have some."""
         above = self.requirements[self.hashes.above] if self.hashes.above is not None else None
         if None in hashes:
             self._remark(number, line, "a hash that is no sha256: it is not compared", understood=False)
@@ -199,7 +211,10 @@ class _Reader:
         return True
 
     def _unwritten(self, number: int, line: str, name: str, version: str) -> None:
-        """Keep a distribution that pip left out of the freeze: a leftover, or a package that may be missing."""
+        """Keep a distribution that pip left out of the freeze.
+
+        It is a leftover, or a package that may be missing.
+        """
         if name[0] in "-~":
             self._keep(number, line, kind="leftover", name=name, version=version)
         else:
@@ -231,7 +246,10 @@ class _Reader:
         return True
 
     def _is_for(self, number: int, line: str, marker: str | None) -> bool:
-        """Tell whether it can be read for which environments a line is; where it cannot, that is remarked."""
+        """Return whether a line's marker can be read.
+
+        If not, a remark is added.
+        """
         if marker is None or read_marker(marker) is not UNSET:
             return True
         self._remark(number, line, "nobody can read for which environments it is: not read", understood=False)
@@ -277,7 +295,10 @@ class _Reader:
 
 
 def _pin(line: str) -> tuple[str, str | None, str | None] | None:
-    """Return name, version and marker of `name==version` and its relatives; version None for a name without a pin."""
+    """Return name, version and marker of a `name==version` line.
+
+    The version is None for a name without a pin.
+    """
     if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
         return match["name"], match["version"], match["marker"]
     try:

@@ -1,4 +1,6 @@
-"""`--hash=sha256:...` of a freeze: which files a line may be.
+"""Hashes of a freeze: `--hash=sha256:...`.
+
+They list the files that a line may be.
 
 `uv export` and `pip-compile --generate-hashes` write them, one below the other, after the line that they are of.
 """
@@ -19,7 +21,10 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def split_hashes(line: str) -> tuple[str, tuple[str | None, ...]]:
-    """Return a line without its hashes, and each sha256 (hex), None for a hash that is none."""
+    """Return a line without its hashes, and each sha256 (hex).
+
+    A hash of another kind is None.
+    """
     found = tuple(_sha256(match) for match in _HASH.finditer(line))
     return _HASH.sub("", line).strip(), found
 
@@ -30,14 +35,17 @@ def _sha256(match: re.Match[str]) -> str | None:
 
 
 class Hashes:
-    """The hashes of each requirement, by its place among them; `above` is the one that was read last, if any."""
+    """The hashes of each requirement, by its index.
+
+    `above` is the index of the last one that was read, if any.
+    """
 
     def __init__(self) -> None:
         self.above: int | None = None
         self._known: dict[int, list[str]] = {}
 
     def take(self, found: Iterable[str | None]) -> None:
-        """Keep hashes for the requirement that was read last."""
+        """Keep hashes for the last requirement that was read."""
         if self.above is not None:
             self._known.setdefault(self.above, []).extend(one for one in found if one)
 
@@ -50,7 +58,10 @@ class Hashes:
 
 
 def with_hashes(line: Requirement, hashes: Sequence[str]) -> Requirement:
-    """Return a requirement whose file has one of these hashes; a single one of an archive is its own."""
+    """Return a requirement with accepted hashes.
+
+    A single hash of an archive becomes its own.
+    """
     known = tuple(sorted({*hashes, *(line.hashes or ())}))
     if line.kind == "archive" and len(known) == 1 and line.sha256 in (None, known[0]):
         return msgspec.structs.replace(line, sha256=known[0], hashes=UNSET)

@@ -1,4 +1,7 @@
-"""Each distribution of a freeze once; more than once only where markers say for which environments."""
+"""Deduplication of a freeze's distributions.
+
+A distribution occurs several times only with markers for different environments.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from reprobuild.snapshot.parsers.pip_freeze_hashes import with_hashes
 
 
 def read_marker(written: str | None) -> str | UnsetType:
-    """Return a marker (PEP 508) in the words of `packaging`, UNSET where there is none, or none that can be read."""
+    """Return a marker (PEP 508) as `packaging` writes it, or UNSET.
+
+    It is UNSET if it is absent or cannot be read.
+    """
     if written is None:
         return UNSET
     try:
@@ -24,7 +30,10 @@ def read_marker(written: str | None) -> str | UnsetType:
 
 
 def same_version(one: str | None, other: str | None) -> bool:
-    """Whether two versions are the same under PEP 440; others only where they are spelled alike."""
+    """Return whether two versions are equal under PEP 440.
+
+    Other versions are compared as text.
+    """
     try:
         return one == other or (one is not None and other is not None and Version(one) == Version(other))
     except InvalidVersion:
@@ -32,15 +41,17 @@ def same_version(one: str | None, other: str | None) -> bool:
 
 
 def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
-    """Return each distribution once for each marker, and what is said of those that stand there again.
+    """Return each distribution once for each marker, and remarks.
+
+    The remarks are on repetitions.
 
     Raises:
-        SnapshotError: one of them is given two versions or two origins.
+        SnapshotError: one of them has two versions or two origins.
     """
     kept: dict[tuple[str, str], Requirement] = {}
     pinned: dict[str, Requirement] = {}
     repeated: list[ParseNote] = []
-    # A name without anything to pin adds nothing to a pin of the same name, wherever it stands.
+    # A name without a pin adds no information to a pin of the same name, wherever it is.
     for one in sorted(found, key=lambda r: (r.kind == "index" and r.version is None, r.place)):
         name = f"{one.kind}:{one.name}" if one.kind == "leftover" else canonicalize_name(one.name)
         key = name, one.marker or ""

@@ -1,4 +1,7 @@
-"""Where a frozen requirement came from: addresses of repositories, archives and folders."""
+"""Origins of frozen requirements.
+
+They are addresses of repositories, archives and directories.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ VERSION = r"[A-Za-z0-9](?:[A-Za-z0-9._+!*~-]*[A-Za-z0-9*+~])?"
 _VCS = re.compile(r"(git|hg|svn|bzr)\+[a-z]+(\+[a-z]+)?")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _NUMBER = re.compile(r"\d{1,9}")  # the revisions of svn and bzr; git's branches and tags may be called so
-# conda-build's work folders: NAME_MILLISECONDS/work, wherever its users put them.
+# conda-build's work directories: NAME_MILLISECONDS/work, wherever its users put them.
 _CONDA = re.compile(
     r".*/[^/]+_\d{9,14}/work(/.*)?|.*/(croot|conda-bld|feedstock_root/build_artifacts)/[^/]+/work(/.*)?"
 )
@@ -31,7 +34,10 @@ _ARCHIVE = re.compile(r".*\.(whl|tar\.gz|tgz|tar\.bz2|tar\.xz|zip|egg)")
 
 
 class UrlOrigin(NamedTuple):
-    """What an address says; see `Requirement` for the fields. `guessed` marks a name that is only a folder's."""
+    """The parts of an address; see `Requirement` for the fields.
+
+    `guessed` marks a name that is only a directory's.
+    """
 
     kind: RequirementKind
     url: str | None = None
@@ -46,7 +52,10 @@ class UrlOrigin(NamedTuple):
 
 
 def read_origin(target: str, *, editable: bool) -> UrlOrigin | None:
-    """Return what `name @ target` or `-e target` says, or None where it is no address that pip writes."""
+    """Return the origin in `name @ target` or `-e target`.
+
+    Return None if pip does not write such an address.
+    """
     if not target.isprintable():
         return None
     scheme, mark, _ = target.partition("://")
@@ -81,7 +90,7 @@ def _repository(address: str, facts: dict[str, str], credential: bool, editable:
     numbered = not scheme.startswith("git+") and _NUMBER.fullmatch(revision)
     commit = revision if at and (numbered or _COMMIT.fullmatch(revision)) else None
     if commit:
-        path = where.rstrip("/")  # `.../repo/@commit` is seen as well
+        path = where.rstrip("/")  # `.../repo/@commit` occurs, too
     egg = re.match(NAME, facts.get("egg", ""))
     folder = re.match(NAME, path.rstrip("/").rpartition("/")[2].partition("@")[0].removesuffix(".git"))
     name = egg or folder
@@ -126,9 +135,9 @@ def _folder(path: str) -> UrlOrigin:
 
 
 def _file_version(address: str) -> str | None:
-    """Return the version that a wheel or sdist carries in its name, as it is written there."""
+    """Return the version in a wheel's or sdist's name, unchanged."""
     file = unquote(address.partition("?")[0].rpartition("/")[2])
-    if "/" in file:  # `%2F`: no name of a file
+    if "/" in file:  # `%2F`: not the name of a file
         return None
     try:
         if file.endswith(".whl"):

@@ -1,6 +1,8 @@
-"""What pip's own warnings beside a freeze say: distributions that it left out.
+"""pip's warnings beside a freeze.
 
-pip, metadata/base.py (`iter_all_distributions`) and metadata/importlib/_envs.py have the words.
+They name distributions that pip left out.
+
+pip, metadata/base.py (`iter_all_distributions`) and metadata/importlib/_envs.py have the texts.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ _IGNORED = re.compile(r"WARNING: Ignoring invalid distribution (?P<name>[-~]\S{1
 
 
 def skipped(line: str) -> str | None:
-    """Return why a distribution whose metadata is damaged is not in the freeze, None for another line."""
+    """Return why a damaged distribution is not in the freeze.
+
+    Return None for another line.
+    """
     match = _SKIPPED.fullmatch(line)
     if match is None:
         return None
@@ -30,16 +35,25 @@ def skipped(line: str) -> str | None:
 
 
 def leftover(line: str) -> str | None:
-    """Return the name of the folder that pip ignored as a leftover of an interrupted installation."""
+    """Return the name of a leftover directory that pip ignored.
+
+    It is left of an interrupted installation.
+    """
     match = _IGNORED.fullmatch(line)
     return match["name"] if match else None
 
 
 def without_first_letters(requirements: Iterable[Requirement]) -> frozenset[str]:
-    """Return the names of a freeze as `has_successor` takes them: pip changes the first letter (`~orch`)."""
+    """Return the names of a freeze without their first letters.
+
+    pip changes the first letter of a leftover (`~orch`).
+    """
     return frozenset(str(canonicalize_name(line.name))[1:] for line in requirements)
 
 
 def has_successor(name: str, rests: frozenset[str]) -> bool:
-    """Tell whether a freeze has the distribution of which a leftover is; `rests` lack their first letters."""
+    """Return whether a freeze has the distribution of a leftover.
+
+    `rests` are names without their first letters.
+    """
     return str(canonicalize_name(name[1:])) in rests

@@ -1,4 +1,7 @@
-"""`python.txt`: what `python -VV` prints, and the platform of `sysconfig` below it."""
+"""Parser of `python.txt`.
+
+It reads the output of `python -VV`, and the platform of `sysconfig` below it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Read = tuple[tuple[MachineReport, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "python.txt") -> Read:
-    """Return the report, or none where no version stands there, and the remarks.
+    """Return the report, if there is a version, and remarks.
 
     Raises:
         SnapshotError: it is not text.

@@ -1,4 +1,7 @@
-"""`rpm-packages.txt`: what `reprobuild capture` writes for systems of rpm (name, version, machine), or `rpm -qa`."""
+"""Parser of `rpm-packages.txt`.
+
+It reads the list of `reprobuild capture` (name, version, machine), or of `rpm -qa`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ Read = tuple[tuple[RpmPackage, ...], tuple[ParseNote, ...]]
 
 
 def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
-    """Return the installed packages and the remarks. rpm may keep several versions of one package (kernels).
+    """Return the installed packages and remarks.
+
+    rpm may keep several versions of one package (kernels).
 
     Raises:
         SnapshotError: it is not text.

@@ -1,4 +1,4 @@
-"""Values as shells write them: quotes undone, and how far a value of many lines goes."""
+"""Shell quoting: removal of quotes, and values of many lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ESCAPES = {
 
 
 class Unquoted(NamedTuple):
-    """A value without its quotes. `open`: a quote is never closed. `comment`: what stood behind the value."""
+    """A value without its quotes.
+
+    `open`: a quote is never closed. `comment`: the text after the value.
+    """
 
     text: str
     open: bool = False
@@ -28,7 +31,7 @@ class Unquoted(NamedTuple):
 def unquote(quoted: str) -> Unquoted:
     """Return the value that a shell would give to `NAME=quoted`.
 
-    Nothing is expanded. An unquoted value with blanks, which no shell prints but people write, is kept whole.
+    Expansions are not done. An unquoted value with blanks, which no shell prints but people write, is kept whole.
     """
     if not quoted.startswith(('"', "'", "$'")):
         bare, hash_, comment = quoted.partition(" #")
@@ -47,7 +50,10 @@ def unquote(quoted: str) -> Unquoted:
 
 
 def _part(quoted: str, at: int) -> tuple[str | None, int]:
-    """Return one quoted or bare part and where it ends; None for a quote that is never closed."""
+    """Return one quoted or bare part and its end.
+
+    The part is None for a quote that is never closed.
+    """
     if quoted[at] == "'":
         end = quoted.find("'", at + 1)
         return (None, at + 1) if end < 0 else (quoted[at + 1 : end], end + 1)
@@ -65,7 +71,10 @@ def _part(quoted: str, at: int) -> tuple[str | None, int]:
 
 
 def _ansi(body: str) -> str:
-    r"""Undo `$'...'`: \n, \t, \\, \', and octal or hexadecimal bytes, of which UTF-8 characters are made."""
+    r"""Undo `$'...'` quoting.
+
+    It has \n, \t, \\, \', and octal or hexadecimal bytes, which form UTF-8 characters.
+    """
 
     def one(match: re.Match[bytes]) -> bytes:
         octal, hexadecimal, plain = match.groups()
@@ -82,7 +91,10 @@ _LONGEST = 300  # lines of one value in brackets
 
 
 def promises_more(value: str) -> bool:
-    """Whether a first line says that others follow: an open quote or bracket, a PEM header, a backslash, nothing."""
+    """Return whether a first line suggests that others follow.
+
+    The signs are an open quote or bracket, a PEM header, a backslash, or an empty value.
+    """
     return (
         not value.strip()
         or value.endswith("\\")
@@ -93,7 +105,10 @@ def promises_more(value: str) -> bool:
 
 
 def rows_until_closed(rows: list[str], start: int, value: str) -> int:
-    """Return how many rows from `start` a value takes that begins with a bracket or a PEM header; else 1."""
+    """Return the number of rows of a bracketed or PEM value.
+
+    It is counted from `start`, and 1 for other values.
+    """
     if value.startswith("-----BEGIN "):
         ends = (
             i for i in range(start + 1, min(start + _LONGEST, len(rows))) if rows[i].startswith("-----END ")

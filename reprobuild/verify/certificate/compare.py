@@ -1,4 +1,6 @@
-"""A verdict compared with an earlier certificate of the same image. Nothing is run here.
+"""Comparison of a verdict with an earlier one of the same image.
+
+No program is run here.
 
 Digests are comparable only between equal platforms: on another one they are expected to differ.
 """
@@ -16,14 +18,17 @@ from reprobuild.verify.determinism.trust import NO_MATTER
 from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 from reprobuild.verify.workload.conditions import Mount, WorkRecord
 
-# What strict mode and the image's own profile give; default mode may drift, and says nothing.
+# Results of strict mode and the image's own profile are compared; default mode may drift, so it is not.
 MODES: tuple[ModeName, ...] = ("strict", "profile")
 WORK = "your work"
-START, REFUSED = "draws before anything is seeded", "refused"  # answers that are no digest
+START, REFUSED = "draws before anything is seeded", "refused"  # answers that are not digests
 
 
 class _Found:
-    """What was compared so far. `open` says that something is not known, and no platform explains it."""
+    """The comparison so far.
+
+    `open` is set if a part is unknown, and no platform explains it.
+    """
 
     def __init__(self) -> None:
         self.platform: list[Deviation] = []
@@ -36,7 +41,10 @@ class _Found:
         self.open = False
 
     def take_smoke(self, device: str, then: Smoke | None, now: Smoke | None) -> None:
-        """Compare the smoke test on one device. Only one of both has it: nothing is explained by that."""
+        """Compare the determinism tests on one device.
+
+        If only one verdict has the device, no difference is explained by that.
+        """
         explained = False
         if then and now:
             self.open |= not (then.fingerprint and now.fingerprint)
@@ -48,10 +56,11 @@ class _Found:
         self.open |= not explained and any(item.scope == device for item in self.unmatched)
 
     def take_work(self, then: Verdict, now: Verdict) -> None:
-        """Compare the user's own work. Where only one of both had a GPU, it was computed on other devices."""
-        unknown = not (
-            then.smoke and now.smoke
-        )  # of platforms without a fingerprint, nothing tells the same ones
+        """Compare the workload.
+
+        If only one verdict had a GPU, it was computed on other devices.
+        """
+        unknown = not (then.smoke and now.smoke)  # without a fingerprint, platforms cannot be compared
         self.mounts += _other_mounts(then.work, now.work)
         unknown = unknown or bool(self.mounts)
         self.open |= unknown
@@ -79,7 +88,7 @@ class _Found:
 
 
 def compare_against(now: Verdict, earlier: Certificate) -> Against:
-    """Compare a verdict with a certificate of the same image, seed and profile."""
+    """Compare a verdict with one of the same image, seed and profile."""
     then = earlier.verdict
     before: dict[str, Smoke] = {smoke.device: smoke for smoke in then.smoke}
     after: dict[str, Smoke] = {smoke.device: smoke for smoke in now.smoke}
@@ -99,7 +108,10 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
 
 
 def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[Deviation]:
-    """Yield the mounts that only one of both has, that held something else, or of which nothing is known."""
+    """Yield the mounts that differ, or that cannot be compared.
+
+    One of both lacks them, their contents differ, or a digest is missing.
+    """
     one, two = ({mount.place: mount for mount in work.mounts} if work else {} for work in (then, now))
     places = {place for work in (then, now) if work for place in work.volumes}
     for place in sorted(places | set(one) | set(two)):
@@ -109,12 +121,15 @@ def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[D
 
 
 def _held(mount: Mount | None) -> str | None:
-    """Return the digest of a mount, or why it has none; None where no record has it."""
+    """Return the digest of a mount, or the reason against one.
+
+    Return None if no record has the mount.
+    """
     return None if mount is None else mount.digest.removeprefix("sha256:") or f"no digest: {mount.why}"
 
 
 def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
-    """Yield what differs of the two machines, and in the settings in force."""
+    """Yield the differences of the machines and of the settings in force."""
     one, two = (dict(told(each)) for each in (then, now))
     for name in sorted({*one, *two} - set(NO_MATTER)):
         if one.get(name) != two.get(name):
@@ -122,9 +137,9 @@ def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
 
 
 def answers(smoke: Smoke | None) -> dict[str, str]:
-    """Return {what: digest} of all that must be the same on the same platform.
+    """Return {name: digest} of all results that a platform must repeat.
 
-    A refusal is the word `refused`; what was drawn before anything is seeded is a text of its own.
+    A refusal is the word `refused`; draws before any seeding are a text of their own.
     """
     if smoke is None:
         return {}
@@ -143,7 +158,7 @@ def _digests(probes: tuple[ProbeVerdict, ...], before: str, unstable: set[str]) 
             continue
         for name in MODES:
             mode = probe.modes.get(name)
-            # What torch says to be deterministic in strict mode alone may race unseen with a profile.
+            # Operations that torch documents as deterministic in strict mode alone may race unseen with a profile.
             if mode is None or (name != "strict" and (probe.name in unstable or probe.documented != "none")):
                 continue
             if mode.verdict == "REFUSED" or (mode.verdict == "IDENTICAL" and mode.digest):

@@ -1,4 +1,7 @@
-"""An earlier verdict is read to be compared with; it may come from anywhere, and be anything."""
+"""Reading of an earlier verdict file for a comparison.
+
+It is untrusted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from reprobuild.errors import UsageError
 from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord
 
-NAME = "verdict.json"  # in a folder of results
+NAME = "verdict.json"  # in an output directory
 LARGEST = 32 << 20
 AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
 BEFORE = (
@@ -24,7 +27,7 @@ _NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Certificate(Struct, frozen=True, kw_only=True):
-    """A certificate, the file that it was read from, and the sha256 of that."""
+    """A verdict, its file, and the sha256 of the file."""
 
     path: Path
     sha256: str
@@ -32,17 +35,17 @@ class Certificate(Struct, frozen=True, kw_only=True):
 
 
 class _Header(Struct):
-    """What every verdict begins with; its version may be none."""
+    """The fields that begin every verdict file; the version may be invalid."""
 
     version: int
     determinism: msgspec.Raw
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Return the certificate in a file, or in a folder of results.
+    """Return the verdict in a file, or in an output directory.
 
     Raises:
-        UsageError: there is none, or it cannot be understood.
+        UsageError: there is no verdict, or it cannot be read.
     """
     if path.is_dir():
         path = path / NAME
@@ -58,7 +61,7 @@ def read_certificate(path: Path) -> Certificate:
 
 
 def is_certificate(data: bytes) -> bool:
-    """Tell whether bytes are those of a certificate, of any version of this program.
+    """Return whether bytes are a verdict file, of any version.
 
     Args:
         data: at most `LARGEST` of them, or one more.
@@ -76,14 +79,14 @@ def _version(data: bytes) -> int:
 
 
 def read_verdict(data: bytes, path: Path | str) -> Verdict:
-    """Return the verdict that the bytes of a certificate hold.
+    """Return the verdict in the bytes of a verdict file.
 
     Args:
         data: at most `LARGEST` of them.
-        path: where they come from, for messages.
+        path: their origin, for messages.
 
     Raises:
-        UsageError: they hold none, or one of another form.
+        UsageError: they are not a verdict, or have another form.
     """
     try:
         version = _version(data)
@@ -113,13 +116,15 @@ def _escaped(err: Exception) -> str:
 
 
 def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> None:
-    """Stop before anything is run where comparing would mean nothing.
+    """Refuse a verdict of another image, seed or profile.
+
+    This is checked before any container runs.
 
     Args:
-        tree, seed, profile: of the image that is to be checked.
+        tree, seed, profile: of the image to check.
 
     Raises:
-        UsageError: the certificate is of another image, or of another seed or profile.
+        UsageError: the verdict is of another image, or of another seed or profile.
     """
     then = found.verdict
     if then.tree != tree:
@@ -136,11 +141,13 @@ def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> N
 
 
 def refuse_other_work(found: Certificate, now: WorkRecord | None) -> None:
-    """Stop before anything is run where a certificate is of other work than that of this check.
+    """Refuse a verdict of another workload.
+
+    This is checked before any container runs.
 
     Args:
-        found: the certificate.
-        now: what is to be run, as a certificate records it.
+        found: the verdict.
+        now: the workload to run, as a verdict records it.
 
     Raises:
         UsageError: the commands, their seeds, directories or variables differ.
@@ -160,7 +167,10 @@ def refuse_other_work(found: Certificate, now: WorkRecord | None) -> None:
 
 
 def _environments(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
-    """Return the variables in which two records differ, as each has them; of a secret only the name is known."""
+    """Return the variables in which two records differ.
+
+    Each value is as its record has it; of a secret only the name is known.
+    """
     one, two = ({**each.variables, **dict.fromkeys(each.secrets, "(secret)")} for each in (then, now))
     names = sorted(name for name in {*one, *two} if one.get(name) != two.get(name))
     before, after = (
@@ -170,10 +180,12 @@ def _environments(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
 
 
 def refuse_failed(found: Certificate) -> None:
-    """Stop before anything is run where a certificate says itself that the check failed: it is no measure.
+    """Refuse a verdict of a failed check, before any container runs.
+
+    Such a verdict cannot be used as a reference.
 
     Raises:
-        UsageError: something drifted, or the check differed from a certificate before it.
+        UsageError: a probe drifted, or the check differed from an earlier verdict.
     """
     then = found.verdict
     answers = then.determinism

@@ -1,7 +1,9 @@
-"""The document of the smoke test, read strictly: it comes from inside the image, and may be anything.
+"""The document of the determinism tests, read strictly.
 
-The program that makes it, `reprobuild_runtime/probes/run.py`, says what its parts mean. What does not fit this
-form, or is larger than it can be, is no answer; nothing that stands in it is believed where it can be checked.
+It comes from inside the image, and is untrusted.
+
+The program that makes it, `reprobuild_runtime/probes/run.py`, documents its parts. A document that does not fit this
+form, or is too large, is not an answer; its statements are checked whenever possible.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from msgspec import Meta, Struct
 FORMAT = 2
 # About thirty probes in four modes are 100 kB.
 LARGEST = 8 << 20
-# Parts and depth of what has no form of its own: fingerprint and start.
+# Limits for the parts and depth of values without a form of their own: fingerprint and start.
 MOST_PARTS, DEEPEST, LONGEST = 2000, 6, 4000
 
 Device = Literal["cpu", "cuda"]
@@ -28,7 +30,8 @@ Text = Annotated[str, Meta(max_length=20_000)]
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Count = Annotated[int, Meta(ge=0, le=10**9)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-# Of free form: what a machine says of itself, at most `DEEPEST` levels of it. msgspec has no type that holds itself.
+# Of free form: the statements of a machine about itself, at most `DEEPEST` levels of them. msgspec has no recursive
+# type.
 _Word = Annotated[str, Meta(max_length=LONGEST)]
 _Leaf: TypeAlias = _Word | float | int | bool | None
 _Level5: TypeAlias = _Leaf | list[_Leaf] | dict[_Word, _Leaf]
@@ -40,7 +43,10 @@ Free = Annotated[dict[_Word, _Level1], Meta(max_length=500)]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What one probe did in one mode: `repeats` runs in `processes`, and the digest that all of them gave."""
+    """The result of one probe in one mode.
+
+    It was run `repeats` times in `processes`; `digest` is the common digest of all runs.
+    """
 
     verdict: Seen
     digest: Digest | None = None
@@ -51,7 +57,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> bool:
-        """Whether it says IDENTICAL, and nothing else in it says otherwise."""
+        """Whether it is IDENTICAL and free of contradictions."""
         one = self.digest is not None and self.distinct == 1 and self.repeats > 0
         return self.verdict == "IDENTICAL" and one
 
@@ -60,7 +66,7 @@ Modes = Annotated[dict[ModeName, Observed], Meta(max_length=4)]
 
 
 class ProbeAnswer(Struct, frozen=True, kw_only=True):
-    """One probe, what torch's own text says of it, and what was seen."""
+    """One probe: torch's documentation of it, and its results."""
 
     name: Name
     modes: Modes
@@ -71,7 +77,10 @@ class ProbeAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ControlAnswer(Struct, frozen=True, kw_only=True):
-    """Work that is known to drift by default, and not to in strict mode, or where something else cures it."""
+    """A control: known drift, and its cure.
+
+    It drifts by default, but not in strict mode or with another cure.
+    """
 
     name: Name
     device: Device
@@ -80,7 +89,10 @@ class ControlAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CollectivesAnswer(Struct, frozen=True, kw_only=True):
-    """Reductions over several processes or GPUs, their control, and what NCCL says that it used."""
+    """Reductions over several processes or GPUs, with their control.
+
+    `algorithms` are those that NCCL reports.
+    """
 
     verdict: Seen
     why: Text = ""
@@ -92,14 +104,20 @@ class CollectivesAnswer(Struct, frozen=True, kw_only=True):
 
 
 class StressAnswer(Struct, frozen=True, kw_only=True):
-    """Whether something kept the processors or the GPU busy beside each process that it was asked for."""
+    """Whether a load ran beside each process that was to have one.
+
+    It keeps the processors or the GPU busy.
+    """
 
     ran: bool
     why: Text = ""
 
 
 class Expectations(Struct, frozen=True, kw_only=True):
-    """What the torch in the image says of itself: which operations are deterministic in strict mode or refuse."""
+    """The image's own documentation of torch operations.
+
+    It lists those that are deterministic in strict mode, and those that refuse.
+    """
 
     source: Text = ""
     deterministic: Annotated[tuple[Text, ...], Meta(max_length=1000)] = ()
@@ -126,7 +144,10 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 def read_document(data: bytes, device: Device) -> Document | str:
-    """Return the document that a container printed when it was asked about a device, or why there is none."""
+    """Return the document that a container printed, or an error text.
+
+    `device` is the device that it was asked about.
+    """
     if len(data) > LARGEST:
         return f"the answer has {len(data)} bytes; no smoke test gives more than {LARGEST}"
     try:
@@ -138,7 +159,10 @@ def read_document(data: bytes, device: Device) -> Document | str:
 
 
 def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of all that stands in a fingerprint, as `cuda.gpus.0.name`, in order."""
+    """Yield (name, value) of a fingerprint in order.
+
+    A name is for example `cuda.gpus.0.name`.
+    """
     for key, inner in sorted(value.items()):
         name = f"{above}.{key}" if above else key
         if isinstance(inner, dict):
@@ -150,7 +174,7 @@ def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]
 
 
 def _misfit(found: Document, device: Device) -> str:
-    """Return what in a document cannot be, or nothing."""
+    """Return the first contradiction in a document, or an empty string."""
     if found.ran and found.device != device:
         return f"it was asked about {device} and answers about {found.device}"
     several = found.collectives.probes if found.collectives else ()
@@ -169,10 +193,10 @@ def _misfit(found: Document, device: Device) -> str:
 
 
 def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield what is in a value of free form.
+    """Yield the parts of a value of free form.
 
     Raises:
-        ValueError: it is deeper, or a text in it longer, than any that the smoke test makes.
+        ValueError: it is deeper, or a text in it longer, than in any output of the determinism tests.
     """
     if depth > DEEPEST:
         raise ValueError(f"more than {DEEPEST} levels")

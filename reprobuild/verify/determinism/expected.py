@@ -1,4 +1,7 @@
-"""Which probes an image must answer: known from the program that was put into it, never from its answer."""
+"""The probes that an image must answer.
+
+They come from the program that was put into it, never from its answer.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,25 @@ from reprobuild.verify.determinism.document import Device
 
 # In the runtime package; tests/verify/test_expected.py compares it with the program itself.
 PLACE = "probes/expected.json"
-# Of an image without torch and with NumPy.
+# For an image without torch and with NumPy.
 ARRAYS = "probes/arrays/expected.json"
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """What the smoke test on one device gives: probes, controls, and changes that its comparison tells apart.
+    """The expected answers of the determinism tests on one device.
 
     Attributes:
-        probes, thorough: always answered, and answered where hundreds of repeats are asked for.
+        probes, thorough: answered always, and answered if hundreds of repeats are requested.
         optional: probes that not every torch and not every machine can run.
-        informational: probes of what torch promises in no mode.
-        alerting: probes that torch may refuse though its documentation does not say so.
+        informational: probes for which torch promises no determinism in any mode.
+        alerting: probes that torch may refuse though its documentation does not state it.
         controls: named with their device; all must answer.
         races: the controls that show that a drift of this device's own threads is seen; one must be effective.
         collectives: those that every torch can do; others may be skipped.
-        collective_controls: what shows that the order of a sum over ranks is seen, where there are three or more.
-        between: collectives between nodes that every torch can do; none in an image of an older reprobuild.
-        documented: for each probe the lines of torch's own text that concern it: a name, and words of the line.
-        libraries: for each probe the distribution that it is of; none where all are of torch.
+        collective_controls: the controls that show that the order of a sum over ranks is seen, for three or more.
+        between: collectives between nodes that every torch can do; empty in an image of an older reprobuild.
+        documented: for each probe the lines of torch's own text about it: a name, and words of the line.
+        libraries: the distribution of each probe; empty if all are of torch.
     """
 
     probes: tuple[Line, ...]
@@ -54,17 +57,22 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 def place_of(lock: Lock) -> str:
-    """Return the file that says what the lock's images answer: torch where it is there, else NumPy."""
+    """Return the file with the expected answers of a lock's images.
+
+    It is the one for torch if the image has it, else for NumPy.
+    """
     names = distributions(lock)
     return ARRAYS if "numpy" in names and "torch" not in names else PLACE
 
 
 def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:
-    """Return what the program in the lock's images answers; None where it has no such smoke test.
+    """Return the expected answers of a lock's images, by device.
 
-    Without torch the program probes NumPy and what builds on it.
+    Return None if the image has no such determinism tests.
 
-    The store may have let the program go; then what this reprobuild would put into an image counts.
+    Without torch the program probes NumPy and libraries that build on it.
+
+    If the store no longer has the program, the program of this reprobuild is used.
     """
     place = place_of(lock)
     if lock.realised is not None and store.has(lock.realised.runtime):

@@ -1,4 +1,7 @@
-"""From answers to verdicts, without running anything: the smoke test on one device."""
+"""Verdicts on the determinism tests of one device.
+
+No program is run here.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +29,22 @@ from reprobuild.verify.determinism.trust import (
 from reprobuild.verify.verdict import Collectives, ControlVerdict, ProbeVerdict, Smoke, V
 
 LEFT_OUT = "they were left out: only some probes were asked for"
-MOST_SECONDS = 1e9  # as much as a certificate holds
+MOST_SECONDS = 1e9  # the most that a verdict file holds
 
 
 def judge_smoke(
     device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool,
     thorough: bool = False, profile: str = "log-only", pinned: Collection[str] = (), only: Collection[str] = (),
 ) -> Smoke:  # fmt: skip
-    """Judge the smoke test on one device.
+    """Judge the determinism tests on one device.
 
     Args:
-        first, second: what two fresh containers answered, or why they did not; the second one's is short.
-        expected: what the first must answer; less is no pass.
-        controls, thorough: the controls, and what takes long, were asked for.
-        profile: the one that must be in force in the image.
+        first, second: the answers of two fresh containers, or the reasons against one; the second one's is short.
+        expected: the required answers of the first; fewer do not pass.
+        controls, thorough: whether the controls, and the slow probes, were requested.
+        profile: the profile that must be in force in the image.
         pinned: the distributions that must be in the image.
-        only: the probes that were asked for, where not all were; collectives were not, either.
+        only: the requested probes, if not all were; collectives were not requested, either.
     """
     for answer in (first, second):
         if isinstance(answer, str) or not answer.ran:
@@ -87,7 +90,10 @@ def judge_smoke(
 
 
 def _nothing(device: Device, first: Document | str, answer: Document | str) -> Smoke:
-    """Return what is known where a container did not answer, or could not run the probes."""
+    """Return the result if a container did not answer.
+
+    It may also be unable to run the probes.
+    """
     told = first if isinstance(first, Document) else None
     absent = device == "cuda" and isinstance(answer, Document) and answer is first
     return Smoke(
@@ -98,7 +104,10 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
 
 
 def _libraries(probes: Iterable[ProbeVerdict], expected: Expected) -> dict[str, int]:
-    """Count the probes that were identical, by the distribution that they are of; none of torch's."""
+    """Count the identical probes by distribution.
+
+    Probes of torch are not counted.
+    """
     names = [expected.libraries.get(probe.name, "") for probe in probes if probe.verdict == "identical"]
     return dict(Counter(name for name in names if name))
 
@@ -108,14 +117,17 @@ def _ran(answer: ProbeAnswer) -> bool:
 
 
 def _stress(told: StressAnswer | None) -> str:
-    """Return why the probes were not all disturbed, as they were to be."""
+    """Return the reason if the load did not disturb all probes."""
     if told is None or told.ran:
         return ""
     return f"nothing disturbed some of the probes: {short(told.why) or 'no reason given'}"
 
 
 def _control(answer: ControlAnswer) -> ControlVerdict:
-    """Judge a control: torch's strict mode cures it, or, where that cannot help, what it calls `cured`."""
+    """Judge a control by its drift and its cure.
+
+    The cure is torch's strict mode, or, if that cannot help, the mode `cured`.
+    """
     default, ones = answer.modes.get("default"), answer.modes.get("ones")
     name = "cured" if "cured" in answer.modes else "strict"
     cure = answer.modes.get(name)
@@ -163,9 +175,9 @@ def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str
 
 
 def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
-    """Judge the collectives; None where the program in the image has none.
+    """Judge the collectives; None if the image's program has none.
 
-    The second container does none, so each probe stands for itself.
+    The second container runs no collectives, so each probe is judged alone.
     """
     if answer is None:
         return Collectives(verdict="inconclusive", why="no answer") if expected.collectives else None
@@ -184,9 +196,11 @@ def _reduced(
     controls: tuple[ControlVerdict, ...],
     expected: Expected,
 ) -> Collectives:
-    """Return one answer for all collectives: what is said of them all counts only where each agrees with it.
+    """Return one answer for all collectives.
 
-    The order of a sum of two cannot show, so the controls need three ranks.
+    A common answer counts only if each collective agrees with it.
+
+    The order of a sum of two is not visible, so the controls need three ranks.
     """
     why = short(answer.why)
     verdict: V = "inconclusive"

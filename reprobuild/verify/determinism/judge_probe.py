@@ -1,4 +1,7 @@
-"""From what was seen of one probe to its verdict. Strict mode and the image's own profile must both have answered."""
+"""Verdicts on single probes.
+
+Strict mode and the image's own profile must both have answered.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,26 @@ from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.verdict import Mode, ProbeV, ProbeVerdict
 
 N = TypeVar("N", bound=str)
-# Of a reason, as it is kept; the end of a Python error says more than its beginning.
+# Of a reason in a verdict; the end of a Python error is more useful than its beginning.
 LONGEST = 600
-# Probes of packages: where the lock has the package, "it is not here" is no answer.
+# Probes of packages: if the lock has the package, "it is not here" is not an answer.
 OF_PACKAGES: dict[str, tuple[str, tuple[Device, ...]]] = {
     "draw_numpy": ("numpy", ("cpu", "cuda")), "torchvision_roi_align": ("torchvision", ("cpu", "cuda")),
     "flash_attn_backward": ("flash-attn", ("cuda",)), "mamba_scan": ("mamba-ssm", ("cuda",)),
     "transformer_engine_attention": ("transformer-engine", ("cuda",)),
 }  # fmt: skip
 
-# Other distributions that bring the library of a probe.
+# Other distributions with the library of a probe.
 OTHER_NAMES = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")}
 
 
 class ImageRules(Struct, frozen=True, kw_only=True):
-    """What the host knows of an image, whatever the image says.
+    """The host's own knowledge of an image.
 
     Attributes:
-        device: the device that was asked about.
-        expected: what the program in the image answers.
-        told: what torch's own text says, as the image read it.
+        device: the device that was tested.
+        expected: the expected answers of the program in the image.
+        told: torch's own text, as the image read it.
         pinned: names of the distributions in the lock.
     """
 
@@ -41,26 +44,32 @@ class ImageRules(Struct, frozen=True, kw_only=True):
     pinned: frozenset[str] = frozenset()
 
     def optional(self, name: str) -> bool:
-        """Tell whether a probe may be skipped in this image."""
+        """Return whether a probe may be skipped in this image."""
         package, devices = OF_PACKAGES.get(name, (self.expected.libraries.get(name, ""), ("cpu",)))
-        if package == "numpy" and self.expected.libraries:  # it is there: only an old one lacks a generator
+        if package == "numpy" and self.expected.libraries:  # NumPy is pinned: only old ones lack a generator
             return name in self.expected.optional
         pinned = not self.pinned.isdisjoint((package, *OTHER_NAMES.get(package, ())))
         return name in self.expected.optional and not (pinned and self.device in devices)
 
     def promiser(self, name: str) -> str:
-        """Return whose promise a probe is about."""
+        """Return the library that documents a probe's determinism."""
         return self.expected.libraries.get(name, "torch")
 
     def refusable(self, name: str) -> bool:
-        """Tell whether torch's own text, or its known alerts, say that it refuses a probe on this device."""
+        """Return whether torch may refuse a probe on this device.
+
+        This follows from torch's own text, or its known alerts.
+        """
         lines = self.expected.documented.get(name, ())
         refused = any(_concerns(entry, line, self.device) for entry in self.told.refused for line in lines)
         return refused or name in self.expected.alerting
 
 
 def _concerns(entry: str, line: Sequence[str], device: Device) -> bool:
-    """Tell whether a line of torch's text is about an operation, as `expectations.py` in the image does."""
+    """Return whether a line of torch's text is about an operation.
+
+    The rule is that of `expectations.py` in the image.
+    """
     name, _, when = entry.partition(" ")
     if not line or name != line[0] or not all(word in when for word in line[1:]):
         return False
@@ -81,7 +90,7 @@ def judge_probe(answer: ProbeAnswer, again: ProbeAnswer | None, rules: ImageRule
             verdict, why = "inconclusive", f"profile: {open_profile}"
     if rules.expected.libraries and verdict in ("identical", "not-applicable"):
         drift, how = judged(profile, later.get("profile"), **known)
-        if drift == "drift":  # a job has the image's own threads: that one thread cures it does not excuse it
+        if drift == "drift":  # a job has the image's own threads: a cure by one thread does not excuse it
             cure = "; one thread cures it" if verdict == "identical" else ""
             verdict, why = "drift", f"with the image's own threads: {how}{cure}"
     if answer.name in rules.expected.informational and _told(strict) and _told(profile):
@@ -90,7 +99,7 @@ def judge_probe(answer: ProbeAnswer, again: ProbeAnswer | None, rules: ImageRule
 
 
 def _gravest(seen: Observed | None, later: Observed | None) -> Observed | None:
-    """Return what the first container saw of a mode, or the drift that only the second one saw."""
+    """Return the first container's result, or the second one's drift."""
     if later is None or later.verdict != "DRIFT" or (seen is not None and seen.verdict == "DRIFT"):
         return seen
     return structs.replace(later, digest=None, why=f"in the second container: {_how(later)}")
@@ -107,7 +116,10 @@ def _told(seen: Observed | None) -> bool:
 def _open_profile(
     seen: Observed | None, later: Observed | None, strict: Observed | None, *, refusable: bool, optional: bool
 ) -> str:
-    """Return why nothing is known of a probe with the image's own profile, or nothing. A drift is known: a note."""
+    """Return why a probe's result with the profile is unknown, or "".
+
+    A drift is known, and becomes a note.
+    """
     if seen is not None and seen.verdict == "SKIPPED" and strict is not None and strict.verdict != "SKIPPED":
         return f"skipped, though strict mode is not: {short(seen.why)}"
     verdict, why = judged(seen, later, refusable=refusable, optional=optional)
@@ -117,10 +129,10 @@ def _open_profile(
 def judged(
     seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
 ) -> tuple[ProbeV, str]:
-    """Return what one mode showed of one probe, and why.
+    """Judge one mode of one probe; return verdict and reason.
 
     Args:
-        seen, later: what the two containers saw.
+        seen, later: the results in the two containers.
         refusable, optional: torch may refuse it here; it may be absent here.
     """
     seen = _gravest(seen, later)
@@ -156,7 +168,7 @@ def row(answer: ProbeAnswer, verdict: ProbeV, why: str, seen: dict[ModeName, Mod
 
 
 def modes(seen: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
-    """Return what was seen in each mode, with the second container's digest beside it."""
+    """Return the results by mode, with the second container's digest."""
     return {name: _mode(one, later.get(name)) for name, one in seen.items()}
 
 
@@ -170,6 +182,6 @@ def _mode(seen: Observed, later: Observed | None) -> Mode:
 
 
 def short(why: str) -> str:
-    """Return a reason of one line, shortened at its beginning."""
+    """Return a reason as one line, shortened at its beginning."""
     line = " / ".join(part.strip() for part in why.splitlines() if part.strip())
     return line if len(line) <= LONGEST else f"...{line[-LONGEST:]}"

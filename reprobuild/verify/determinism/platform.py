@@ -1,4 +1,7 @@
-"""Which differences of two fingerprints change results, and so explain other digests. All others are only listed."""
+"""Differences of fingerprints that change results.
+
+They explain other digests. All others are only listed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from reprobuild.verify.determinism.document import flat
 from reprobuild.verify.verdict import Deviation, Smoke
 
-# A fact that only one of both has is no other fact: nothing is known of it. Variables may be unset.
+# A fact in only one of both is not a different fact, because the other is unknown. Variables may be unset.
 _FACTS = re.compile(
     r"machine|cpu_model|cpu_capability|cpu_features|(openmp_)?threads|probe_threads\.\w+|settings\.\w+"
     r"|blas\.\d+\.(name|config|core|threads)"
@@ -30,12 +33,15 @@ _GPU_VARIABLES = re.compile(
 
 
 def told(smoke: Smoke) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of all that a smoke test tells of the machine and of the settings in force."""
+    """Yield (name, value) of the machine and its settings in force."""
     return flat({**smoke.fingerprint, "probe_threads": smoke.threads})
 
 
 def facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
-    """Return what results may depend on: two smoke tests on a device are of one platform where this is equal."""
+    """Return the facts that results may depend on.
+
+    Two determinism tests on a device are of one platform if these are equal.
+    """
     found = told(smoke)
     return tuple(
         (name, value)
@@ -45,7 +51,10 @@ def facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
 
 
 def explains(device: str, item: Deviation) -> bool:
-    """Tell whether a difference of two fingerprints on a device is a reason for other results on it."""
+    """Return whether a fingerprint difference explains other results.
+
+    Both fingerprints are of one device.
+    """
     if _VARIABLES.fullmatch(item.name):
         return True
     if device == "cuda" and _GPU_VARIABLES.fullmatch(item.name):

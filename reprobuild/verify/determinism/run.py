@@ -1,4 +1,7 @@
-"""The smoke test is run: once in full, and once in short in another, fresh container."""
+"""Runs of the determinism tests.
+
+They run once in full, and once in short in another, fresh container.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ OTHER = (
     "with a new lock"
 )
 
-# Where only some probes are asked for, how they are asked: seconds, where the whole takes minutes.
+# Options for a selection of probes: these take seconds, and the whole takes minutes.
 _BRIEF: dict[str, object] = {
     "collectives": False, "modes": ["profile", "strict"], "processes": 1, "stress": False,
 }  # fmt: skip
@@ -31,16 +34,16 @@ def run_smoke(
     device: Device, container: Callable[..., Finished], expected: Mapping[Device, Expected] | None, *,
     seed: int, controls: bool, thorough: bool, profile: str, pinned: Collection[str], probes: Collection[str] = (),
 ) -> Smoke:  # fmt: skip
-    """Run the smoke test on a device and judge it.
+    """Run the determinism tests on a device and judge them.
 
     Args:
         container: runs a command in a fresh container of the image.
-        expected: what must be answered; None where the image cannot be asked.
+        expected: the required answers; None if the image has no such tests.
         controls: run the controls, too.
         thorough: hundreds of repeats.
-        profile: the one that must be in force in the image.
+        profile: the profile that must be in force in the image.
         pinned: the distributions that must be in the image.
-        probes: run these alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
+        probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
 
     Raises:
         UsageError: a probe is named that the image does not have.
@@ -61,7 +64,9 @@ def run_smoke(
 def questions(
     device: Device, wanted: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
 ) -> tuple[dict[str, object], dict[str, object]]:  # fmt: skip
-    """Return what the two containers of the smoke test are asked: the first in full, the second in short.
+    """Return the options of the two containers of the tests.
+
+    The first runs in full, the second in short.
 
     Raises:
         UsageError: a probe is named that the image does not have.
@@ -87,6 +92,9 @@ def _ask(container: Callable[..., Finished], device: Device, options: Mapping[st
 
 
 def why(done: Finished) -> str:
-    """Return how a container ended, with the last lines of its errors, as they can be printed."""
+    """Describe the end of a container in printable text.
+
+    It has the exit code and the last lines of its errors.
+    """
     tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
     return f"exit code {done.code}: " + " / ".join(map(shown, tail))

@@ -1,4 +1,7 @@
-"""One answer for each scope, of all that was judged. Nothing is run here."""
+"""One answer for each scope of a verdict.
+
+No program is run here.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
 ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"
 OWN_THREAD = "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show"
 ARRAYS_ONE_THREAD = "cpu: NumPy in the image uses 1 thread: an order of threads cannot show"
-# Of what drifts with a profile: what strict mode does there.
+# The result of strict mode for probes that drift with a profile.
 _STRICT = {
     "identical": "strict mode cures it", "refused": "strict mode refuses it", "drift": "and in strict mode",
     "inconclusive": "strict mode showed nothing", "not-applicable": "strict mode cannot run it",
@@ -48,15 +51,17 @@ def judge_determinism(
     cpu: Smoke | None, gpu: Smoke | None, work: Sequence[WorkComparison], *, cpu_only: bool, profile: str,
     left_out: bool = False,
 ) -> tuple[Determinism, list[str]]:  # fmt: skip
-    """Return one answer for each scope, and what there is to say about those that were not checked.
+    """Return one answer for each scope, and notes.
+
+    The notes are on scopes that were not checked.
 
     Args:
-        cpu: the smoke test on the CPU; None where the image has no torch.
-        gpu: that on the GPUs; None where there were none.
-        work: comparisons of the user's own work.
-        cpu_only: the user said that the CPU is enough for now.
+        cpu: the determinism tests on the CPU; None if the image has no torch.
+        gpu: those on the GPUs; None without GPUs.
+        work: comparisons of the workload.
+        cpu_only: the user skipped the GPU checks.
         profile: the name of the profile in force.
-        left_out: the user wanted no smoke test.
+        left_out: the user skipped the determinism tests.
     """
     if left_out:
         answered = _cpu(None, work) if work else "not-run"
@@ -71,12 +76,15 @@ def judge_determinism(
 
 
 def upper_bound(runs: int) -> float:
-    """Return the share of runs that may drift, at 95 %, where none of so many did: the rule of three."""
+    """Return the highest likely share of drifting runs, at 95 %.
+
+    It holds if no run of `runs` drifted: the rule of three.
+    """
     return round(min(1.0, 3 / runs), 6)
 
 
 def work_bound(runs: int) -> str:
-    """Return how many runs of the user's work agreed, and the share of drifting runs that their number bounds."""
+    """Describe the workload's runs, and the bound on drifting runs."""
     upper = upper_bound(runs)
     if upper < 1:
         return f"N = {runs}: fewer than {upper:.0%} of runs drift, at 95 %"
@@ -84,12 +92,18 @@ def work_bound(runs: int) -> str:
 
 
 def work_alone(verdict: Verdict) -> str:
-    """Return the words for an answer that the user's own work gave without a smoke test; empty for others."""
+    """Describe an answer of the workload alone.
+
+    The text is empty if there were determinism tests.
+    """
     return "" if verdict.smoke else scope_words(verdict)
 
 
 def scope_words(verdict: Verdict) -> str:
-    """Return what `cpu identical` is said of where the image has no torch; empty for other answers."""
+    """Describe the basis of `cpu identical` without torch.
+
+    The text is empty for other answers.
+    """
     if verdict.determinism.cpu != "identical":
         return ""
     parts = [each for smoke in verdict.smoke if (each := probed(smoke))]
@@ -99,7 +113,10 @@ def scope_words(verdict: Verdict) -> str:
 
 
 def probed(smoke: Smoke) -> str:
-    """Return how many probes of each library were identical where the image has no torch; else the empty text."""
+    """Describe the identical probes of each library.
+
+    The text is empty if the image has torch.
+    """
     return ", ".join(
         f"{TITLES.get(name, name)}: {number} probe{'s' * (number != 1)}"
         for name, number in smoke.libraries.items()
@@ -107,7 +124,10 @@ def probed(smoke: Smoke) -> str:
 
 
 def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
-    """Return what is not known of libraries that compute and have no probes; empty where there is none."""
+    """Return a note on computing libraries without probes.
+
+    It is empty if there are no such libraries.
+    """
     if smoke is None or not smoke.libraries:
         return ""
     probed = {name for library in smoke.libraries for name in (library, *OTHER_NAMES.get(library, ()))}
@@ -120,7 +140,7 @@ def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
 
 
 def excused_values(work: Sequence[WorkComparison]) -> Counter[str]:
-    """Count the values of the user's own work that were excused, by kind."""
+    """Count the excused values of the workload, by kind."""
     counts: Counter[str] = Counter()
     for comparison in work:
         counts.update(comparison.excused)
@@ -128,7 +148,10 @@ def excused_values(work: Sequence[WorkComparison]) -> Counter[str]:
 
 
 def excused_words(work: Sequence[WorkComparison]) -> str:
-    """Return how many values of the user's own work were excused, by kind; empty if none was."""
+    """Describe the workload's excused values, by kind.
+
+    The text is empty if there are no such values.
+    """
     counts = excused_values(work)
     total = sum(counts.values())
     if not total:
@@ -138,7 +161,10 @@ def excused_words(work: Sequence[WorkComparison]) -> str:
 
 
 def built_for_cuda(cpu: Smoke | None) -> bool | None:
-    """Tell whether the image's torch is built for GPUs: no, too, where there is none; None where it did not say."""
+    """Return whether the image's torch is built for GPUs.
+
+    Return False without torch, and None if it did not report its build.
+    """
     if cpu is None:
         return False
     told = cpu.fingerprint.get("cuda_build")
@@ -146,7 +172,10 @@ def built_for_cuda(cpu: Smoke | None) -> bool | None:
 
 
 def unprobed(gpus: int) -> str:
-    """Return what is not known of the GPUs of one machine past its first; empty where there is none."""
+    """Return a note on the GPUs that were not probed.
+
+    They are the GPUs of one machine past its first. The note is empty if there is only one.
+    """
     if gpus < 2:
         return ""
     return (
@@ -156,14 +185,17 @@ def unprobed(gpus: int) -> str:
 
 
 def gpus_of(smoke: Smoke) -> int:
-    """Return how many GPUs a container saw, by its fingerprint."""
+    """Return the number of GPUs in a container's fingerprint."""
     cuda = smoke.fingerprint.get("cuda")
     gpus = cuda.get("gpus") if isinstance(cuda, dict) else None
     return len(gpus) if isinstance(gpus, list) else 0
 
 
 def drifting(smoke: Smoke) -> list[ProbeVerdict]:
-    """Return the probes that drift with the image's profile, whatever strict mode did."""
+    """Return the probes that drift with the image's profile.
+
+    The result of strict mode does not matter.
+    """
     found = []
     for probe in smoke.probes:
         mode = probe.modes.get("profile")
@@ -191,9 +223,11 @@ def _gpu(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
 
 
 def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
-    """Judge those between GPUs where torch is built for them, else those between processes.
+    """Judge collectives between GPUs, or else between processes.
 
-    A drift between processes counts for every build. The certificate holds both.
+    Those between GPUs count if torch is built for them.
+
+    A drift between processes counts for every build. The verdict file holds both.
     """
     several = [smoke.collectives for smoke in (cpu, gpu) if smoke and smoke.collectives]
     if any(found.verdict == "drift" for found in several):
@@ -206,7 +240,7 @@ def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     if not built:
         if cpu.collectives is None:
             return "inconclusive" if not cpu.probes else "not-applicable"
-        # Every torch for Linux has gloo: what it did not do is not known.
+        # Every torch for Linux has gloo: a skipped collective is unknown.
         skipped = cpu.collectives.verdict == "not-covered"
         return "inconclusive" if skipped else cpu.collectives.verdict
     return gpu.collectives.verdict if gpu and gpu.collectives else "not-covered"
@@ -231,7 +265,7 @@ def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -
 
 
 def _of_arrays(smoke: Smoke, unpromised: Sequence[str]) -> Iterator[str]:
-    """Yield what there is to say of an image without torch."""
+    """Yield the notes on an image without torch."""
     if unpromised:
         yield (
             "cpu: drifts with several threads, where its library promises nothing, and OMP_NUM_THREADS=1 cures it: "

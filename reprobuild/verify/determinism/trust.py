@@ -1,4 +1,7 @@
-"""What an image says of itself, held against what the host knows: the start, the platform, the profile in force."""
+"""Checks of an image's statements against the host's knowledge.
+
+They cover the start, the platform, and the profile in force.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from reprobuild.config import profiles
 from reprobuild.verify.determinism.document import Document, flat
 from reprobuild.verify.verdict import V
 
-# Draws that every start has where torch is there, and what the hook did.
+# Draws that every start has with torch, and the hook's actions.
 DRAWS = ("random", "hash", "torch", "hook")
 DRAWS_WITHOUT_TORCH = ("random", "hash", "numpy", "hook")
-# How many processors there are changes no result: how many threads are used does, and is compared.
+# The number of processors changes no result; the number of threads does, and is compared.
 NO_MATTER = ("cpus",)
 SHOWN = 6  # differences of two fingerprints that are named
-# Where a fingerprint tells of a setting of a profile. Others are told by no fingerprint.
+# The fingerprint's names of a profile's settings. Others are in no fingerprint.
 _FLAGS = {
     "torch.backends.cudnn.deterministic": "cudnn_deterministic",
     "torch.backends.cudnn.benchmark": "cudnn_benchmark",
@@ -24,7 +27,7 @@ _FLAGS = {
 
 
 def judge_start(first: Document, second: Document, draws: Sequence[str] = DRAWS) -> V:
-    """Judge what was drawn before anything was seeded, in two fresh containers."""
+    """Judge the draws before any seeding, in two fresh containers."""
     if not first.start or not second.start:
         return "inconclusive"
     if first.start != second.start:
@@ -33,7 +36,7 @@ def judge_start(first: Document, second: Document, draws: Sequence[str] = DRAWS)
 
 
 def open_platform(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why two containers are not known to have had the same platform."""
+    """Yield reasons to doubt that two containers had one platform."""
     if not first or not second:
         yield "nothing is known of the platform: an empty fingerprint"
         return
@@ -46,7 +49,10 @@ def open_platform(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterat
 
 
 def open_profile(profile: str, fingerprint: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which settings of the profile are not in force in the image, as far as its fingerprint tells them."""
+    """Yield the profile's settings that are not in force.
+
+    Settings outside of the fingerprint are not checked.
+    """
     wanted = {_FLAGS[name]: value for name, value in profiles.values(profile).items() if name in _FLAGS}
     told = fingerprint.get("settings")
     if not wanted:

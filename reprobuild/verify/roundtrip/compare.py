@@ -1,6 +1,8 @@
-"""The round trip: what the image says of itself, against every captured line. Nothing is run here.
+"""The round trip: the image's own lists against captured lines.
 
-Each difference has a code that explains it; what nothing explains is residue.
+No program is run here.
+
+Each difference has a code that explains it; a difference without a code is unexplained.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from reprobuild.verify.workload.judge import shown
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
 CONDA = "conda"
-_ANSWERED = ("pinned", "replaced")  # of a line that something in the environment stands for
+_ANSWERED = ("pinned", "replaced")  # of a line with a replacement in the environment
 _PINNED = re.compile(r"[^\s=]+==(?P<version>\S+)")
 
-# Why a line was left out, by the kind of its ruling; a kind that is not here is residue.
+# Why a line was left out, by the kind of its resolution; other kinds are unexplained.
 _EXCLUDED: dict[str, Code] = {
     "secret": "secret-withheld", "decision": "decision", "path": "path-rewritten", "preload": "path-rewritten",
     "session": "site-variable", "scheduler": "site-variable", "modules": "site-variable", "fabric": "site-variable",
@@ -51,9 +53,11 @@ _EXCLUDED: dict[str, Code] = {
 
 
 def compare_captured(lock: Lock) -> list[RoundTripDifference]:
-    """Return the captured lines, but those of the freeze, that the image does not repeat by decision.
+    """Return captured lines that the image omits by decision.
 
-    Those that it must repeat are compared with what is in it by the other functions.
+    Lines of the freeze are not among them.
+
+    The other functions compare the lines that it must repeat with its contents.
     """
     return [
         RoundTripDifference(
@@ -65,7 +69,7 @@ def compare_captured(lock: Lock) -> list[RoundTripDifference]:
 
 
 def _code(ruling: Resolution) -> Code | None:
-    """Return why a line is not in the image as it was captured, None where it is."""
+    """Return why the image lacks a line as captured, or None."""
     if ruling.outcome == "pinned":
         return "path-rewritten" if ruling.kind == "path" else None
     if ruling.outcome == "in base":
@@ -80,10 +84,12 @@ def _code(ruling: Resolution) -> Code | None:
 
 
 def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
-    """Compare the image's own freeze with the captured one, line by line, and its interpreter with the locked one.
+    """Compare the image's freeze with the captured one, line by line.
+
+    Its interpreter is compared with the locked one.
 
     Args:
-        lock: its rulings hold the captured lines and what became of each.
+        lock: its resolutions hold the captured lines and the outcome of each.
         frozen: the answer of the runtime's `freeze.py` inside the image.
     """
     inside: dict[str, FrozenDistribution] = {}
@@ -95,7 +101,7 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     locked = distributions(lock)
     found: list[RoundTripDifference] = []
     for name, ruling in lines:
-        own = ruling.outcome in _ANSWERED or name not in answered  # else what is there is another line's
+        own = ruling.outcome in _ANSWERED or name not in answered  # else the item belongs to another line
         item, versions = (inside.get(name), locked.get(name)) if own else (None, None)
         if ruling.outcome != "pinned" and not _stands(lock, ruling, item, versions):
             found.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
@@ -121,15 +127,15 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
 def _beside(
     frozen: Frozen, inside: Mapping[str, FrozenDistribution], brought: Mapping[str, str]
 ) -> Iterator[RoundTripDifference]:
-    """Yield the records of distributions beside the first of each name, and those that cannot be used.
+    """Yield duplicate and unusable records of distributions.
 
-    All stand in the environment's own folders, which get one record of each name: with two nobody knows which one
-    Python finds. What the base has for the system's own Python is not among them.
+    All are in the environment's own directories, which get one record of each name: with two, it is unknown which one
+    Python finds. The base's distributions for the system's own Python are not among them.
 
     Args:
         frozen: the image's answer.
         inside: the first record of each name.
-        brought: which package of conda brings a name, where nothing of pip's lies over it.
+        brought: the conda package of a name, if no distribution of pip overrides it.
     """
     for item in frozen.distributions:
         name = str(canonicalize_name(item.name))
@@ -148,18 +154,18 @@ def _beside(
 def _stands(
     lock: Lock, ruling: Resolution, item: FrozenDistribution | None, versions: frozenset[str] | None
 ) -> bool:
-    """Tell whether the image has in place of a line what the lock puts there, and nothing else.
+    """Return whether the image has exactly the lock's item for a line.
 
     Args:
         lock: with the packages of the base.
         ruling: of a line that is not pinned.
-        item: what the image's Python has of that name.
-        versions: what the lock brings of that name, as `distributions` has it; None where it brings nothing.
+        item: the distribution of that name in the image's Python.
+        versions: the lock's versions of that name, as `distributions` has them; None if the lock has no such name.
     """
     if versions is not None:
         found = _version(item) if item else ""
         return item is not None and (not versions or any(same_version(found, one) for one in versions))
-    if ruling.kind == OF_BASE and lock.interpreter.shared:  # beside the environment's own folders
+    if ruling.kind == OF_BASE and lock.interpreter.shared:  # beside the environment's own directories
         return item is None
     if ruling.outcome in ("replaced", "in base"):  # by a package of the base, for the system's own Python
         return item is None and any(name in lock.base.installed for name in packages_of(ruling.subject))
@@ -194,7 +200,10 @@ def _compare_line(
 
 
 def _is_path(line: str) -> bool:
-    """Tell whether an editable line names a folder of the captured machine, and no repository."""
+    """Return whether an editable line names a captured directory.
+
+    Other editable lines name a repository.
+    """
     target = line.rpartition("-e ")[2]
     return "-e " in line and target.startswith(("/", "file:///"))
 
@@ -210,7 +219,10 @@ def _simple(line: str) -> str:
 
 
 def _normal(version: str) -> str:
-    """Return a version in PEP 440's normal form, `1.0-1` as `1.0.post1`; other texts as they are."""
+    """Return a version in PEP 440's normal form.
+
+    `1.0-1` becomes `1.0.post1`; other texts stay as they are.
+    """
     try:
         return str(Version(version))
     except InvalidVersion:
@@ -226,7 +238,10 @@ def _difference(
 
 
 def compare_folders(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
-    """Compare the files of the sources that nothing is installed from: the folders that the job ran in."""
+    """Compare the files of the sources without installed packages.
+
+    These are the directories that the job ran in.
+    """
     trees = {folder.name: folder.tree for folder in frozen.sources}
     return [
         _difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
@@ -236,9 +251,11 @@ def compare_folders(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
 
 
 def compare_packages(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
-    """Compare the system packages that a capture inside the image found with the locked ones.
+    """Compare the image's system packages with the locked ones.
 
-    They are named as dpkg names them, those of a foreign architecture with it.
+    The image's list is from a capture inside it.
+
+    They have dpkg's names; packages of a foreign architecture include it.
     """
     native = lock.platform.rpartition("/")[2]
     installed = {
@@ -259,9 +276,11 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
 
 
 def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
-    """Compare conda's own records, as a capture inside the image found them, with the locked packages.
+    """Compare conda's records in the image with the locked packages.
 
-    What pip installed over one of them is pip's alone.
+    The records are from a capture inside it.
+
+    Distributions that pip installed over one of them are pip's alone.
     """
     over = replaced(lock)
     locked = {
@@ -282,12 +301,12 @@ def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
 
 
 def compare_environment(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
-    """Compare the variables that a command in the image sees with the baked ones.
+    """Compare a command's variables in the image with the baked ones.
 
-    One that changes what is computed, and that nobody captured, is residue.
+    An uncaptured variable that changes results is an unexplained difference.
     """
     inside = {variable.name: variable.value for variable in again.variables}
-    own = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # what our hooks set where a seed is given
+    own = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # our hooks set these for a seed
     image = lock.base.image.environment if lock.base.image else ()
     below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
     baked = below | {setting.name: setting.value for setting in lock.environment}
@@ -306,9 +325,12 @@ def _matters(name: str) -> bool:
 
 
 def judge_round_trip(differences: Sequence[RoundTripDifference], unanswered: Sequence[str] = ()) -> RoundTrip:
-    """Return `exact`, `explained` where each difference has its code, else `residue`.
+    """Return `exact`, `explained` or `residue` for differences.
 
-    `not-run` where a list could not be compared, `unanswered`, and the others leave no residue.
+    They are `explained` if each difference has its code.
+
+    The result is `not-run` if a list could not be compared, `unanswered`, and the others leave no unexplained
+    difference.
     """
     if any(difference.code == "unexplained" for difference in differences):
         return "residue"

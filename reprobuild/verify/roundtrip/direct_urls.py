@@ -1,4 +1,7 @@
-"""Lines of a freeze that name an address: the image has that very file or commit, and records no address of it."""
+"""Freeze lines with an address.
+
+The image has that very file or commit, but records no address of it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ _COMMIT = re.compile(r"@(?P<commit>[0-9a-f]{7,64})(?:#|$)")
 
 
 def same_content(lock: Lock, ruling: Resolution, freeze: str) -> str:
-    """Return why an image's line repeats a captured one that names an address, empty where it does not.
+    """Return why an image's line repeats a line with an address.
+
+    It is empty if the line does not repeat it.
 
     Args:
-        lock: with what was built, where something was.
+        lock: with the builds, if any.
         ruling: of the captured line.
         freeze: the image's line.
     """

@@ -1,6 +1,8 @@
-"""The image's own freeze, read strictly: it comes from inside the image, and may be anything.
+"""The image's own freeze, read strictly.
 
-The program that makes it is `reprobuild_runtime/freeze.py`. What does not fit this form is no answer.
+It comes from inside the image, and is untrusted.
+
+The program that makes it is `reprobuild_runtime/freeze.py`. Data of another form is not an answer.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ Line = Annotated[str, Meta(max_length=20_000)]
 
 
 class FrozenDistribution(Struct, frozen=True, kw_only=True):
-    """One distribution: its line, its version, and the git tree of its source, where it has one."""
+    """One distribution: its line, version, and source's git tree, if any."""
 
     name: Line
     freeze: Line
@@ -24,21 +26,24 @@ class FrozenDistribution(Struct, frozen=True, kw_only=True):
 
 
 class Broken(Struct, frozen=True, kw_only=True):
-    """Metadata of a distribution that cannot be used."""
+    """Unusable metadata of a distribution."""
 
     path: Line
     why: Line = ""
 
 
 class SourceTree(Struct, frozen=True, kw_only=True):
-    """The files of one source, as a git tree; None where its folder is gone."""
+    """The files of one source, as a git tree.
+
+    The tree is None if the directory is missing.
+    """
 
     name: Line
     tree: Line | None
 
 
 class Frozen(Struct, frozen=True, kw_only=True):
-    """What the image says is installed."""
+    """The image's own list of installed distributions."""
 
     python: Line
     distributions: Annotated[tuple[FrozenDistribution, ...], Meta(max_length=20_000)]
@@ -47,7 +52,7 @@ class Frozen(Struct, frozen=True, kw_only=True):
 
 
 def read_frozen(data: bytes) -> Frozen | str:
-    """Return what a container printed that was asked for its freeze, or why it is none."""
+    """Return the freeze that a container printed, or an error text."""
     if len(data) > LARGEST:
         return f"the answer has {len(data)} bytes; no freeze has more than {LARGEST}"
     try:

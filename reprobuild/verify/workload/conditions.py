@@ -1,4 +1,4 @@
-"""What the containers of the user's own work get beside the image, and how a certificate records it."""
+"""Conditions of the workload's containers, and their record."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from reprobuild.engines.model import Task
 from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.strings import Key, OptionalDigest, Size, Text
 
-RUNS, MOST_RUNS = 2, 1000  # where the user names no number, and at most
+RUNS, MOST_RUNS = 2, 1000  # the default, and the maximum
 Runs = Annotated[int, Meta(ge=2, le=MOST_RUNS)]
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """What each run gets, the same in all of them.
+    """The conditions of each run, the same in all of them.
 
     Attributes:
         seed: None for that of the check.
         variables: names and values, those in `hidden` among them.
-        hidden: names whose values stand on no command line and in no certificate.
+        hidden: names with values that are on no command line and in no verdict.
         volumes: (directory of this machine, directory in the container).
-        read_only: those of its volumes that are not written to, by their directory in the container.
+        read_only: volumes that are not written to, by their directory in the container.
         shared_memory: bytes of /dev/shm, 0 for the engine's default.
     """
 
@@ -47,15 +47,15 @@ class Conditions(Struct, frozen=True, kw_only=True):
 
 
 class Mount(Struct, frozen=True, kw_only=True):
-    """A mount in a certificate.
+    """A mount in a verdict.
 
     Attributes:
-        place: where it is in the container; the place on this machine is not told.
-        digest: of its content before the first run; empty where there is none.
-        paths: how many there are in it, and how many bytes their files have: `size`.
+        place: its path in the container; the path on this machine is not recorded.
+        digest: of its content before the first run; empty if there is no digest.
+        paths: the number of its paths; the bytes of its files are `size`.
         size: see `paths`.
         writable: whether the runs could change it.
-        why: why it has no digest.
+        why: the reason if it has no digest.
     """
 
     place: Text
@@ -67,10 +67,10 @@ class Mount(Struct, frozen=True, kw_only=True):
 
 
 class WorkRecord(Struct, frozen=True, kw_only=True):
-    """The user's own work in a certificate: which command ran, and with what.
+    """The workload in a verdict: its command and conditions.
 
-    Secrets stand there by name alone. Of a volume only the directory in the container does: the other is this
-    machine's. `mounts` has what the volumes held; certificates of before have no digests.
+    Secrets are recorded by name alone. Of a volume only the directory in the container is recorded, and not that of
+    this machine. `mounts` has the contents of the volumes; older verdicts have no digests.
     """
 
     command: Text
@@ -88,7 +88,7 @@ def record(
     command: str, seed: int, conditions: Conditions, runs: int = RUNS, *, workdir: str = "",
     mounts: tuple[Mount, ...] = (),
 ) -> WorkRecord:  # fmt: skip
-    """Return what a certificate says of the work."""
+    """Return the workload's record for a verdict."""
     shown = {
         name: secrets.redact(value)
         for name, value in conditions.variables.items()

@@ -1,4 +1,4 @@
-"""Names of files that differ between two runs in nothing but the time or the host of their run."""
+"""File names that differ only by the time or host of a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _TIMED = re.compile(
     r"(?<!\d)(?:(\d{4})-?(\d\d)-?(\d\d)[T/_-]?(\d\d)[:_-]?(\d\d)[:_-]?(\d\d)(?:[._]\d+)?|([12]\d{9}(?:\.\d+)?))(?!\d)"
 )
 _TEMPORARY = re.compile(r"/tmp/(?:tmp|pymp-)[a-z0-9_]{8}(?![\w.-])")  # names that Python's tempfile draws
-# The folder of a run of MLflow: a random UUID, of version 4 by its form.
+# The directory of a run of MLflow: a random UUID, of version 4 by its form.
 _RUN = re.compile(r"((?:^|/)mlruns/\d{1,20}/)[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}(?=/|$)")
-# An event file of TensorBoard, after its time gave way to a mark: the host, the process, a number.
+# An event file of TensorBoard, with a mark instead of its time: the host, the process, a number.
 _EVENTS = re.compile(r"((?:^|/)events\.out\.tfevents\.<time>\.[^/]{1,255}\.)(\d{1,10})(\.\d{1,9}(?:\.v2)?)$")
 _SLACK = 2.0  # seconds by which clocks of containers start before and end after
 
@@ -20,7 +20,9 @@ _SLACK = 2.0  # seconds by which clocks of containers start before and end after
 def timeless(
     path: str, began: float, ended: float, host: str, zone: int = 0, processes: tuple[int, int] = (0, 0)
 ) -> str:
-    """Return a path with marks for the times within a run, for its host, and for drawn names.
+    """Return a path with marks for the run's own parts.
+
+    They are times within the run, its host, and drawn names.
 
     Args:
         began, ended: in seconds since 1970.
@@ -34,7 +36,7 @@ def timeless(
         else:
             try:
                 local = calendar.timegm(tuple(int(part) for part in found.groups()[:6]))
-            except ValueError:  # digits that are no date: month 13, year 0
+            except ValueError:  # digits that are not a date: month 13, year 0
                 return found.group()
             moments = {float(local), float(local - zone)}
         within = any(began - _SLACK <= moment <= ended + _SLACK for moment in moments)

@@ -1,4 +1,7 @@
-"""From what a command wrote in two runs, and from the answers of the comparison, to verdicts. Nothing is run here."""
+"""Verdicts on a command's files in two runs.
+
+No program is run here.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from reprobuild.verify.workload.file_names import timeless
 
 LONGEST = 400  # characters of a line of details
 MOST = 60  # lines of details of one artefact
-# What `reprobuild_runtime/artefacts/excuses.py` counts; `spaces` is the padding of a number that may differ.
+# The kinds that `reprobuild_runtime/artefacts/excuses.py` counts; `spaces` is the padding of a number that may differ.
 KINDS_EXCUSED = (
     "time", "rate", "memory", "host", "process", "run", "folder", "address", "spaces", "ignored",
 )  # fmt: skip
-MOST_EXCUSED = 1_000_000_000  # values of one file; a certificate holds no larger number
+MOST_EXCUSED = 1_000_000_000  # values of one file; a verdict file holds no larger number
 SAID = 3  # lines on NaN of one file
 WITHHELD = "(what differs here looks like a secret, and is not quoted)"
 
@@ -29,7 +32,7 @@ _EMPTY = hashlib.sha256().hexdigest()
 
 Text = Annotated[str, Meta(max_length=10000)]
 Number = Annotated[str, Meta(pattern=r"\A[0-9]{0,6}\Z")]
-# A file of such a name that is empty is no log or marker: what should be in it is not there.
+# An empty file of such a name is not a log or marker: its data is missing.
 _DATA = re.compile(
     r"(?i)\.(?:pt|pth|ckpt|bin|safetensors|np[yz]|pkl|pickle|joblib|h5|hdf5|keras|onnx|json|jsonl|ndjson|csv|tsv|parquet|arrow|"
     r"feather|model|pb|tflite|gguf|msgpack|zarr|tar|zip|gz)$"
@@ -42,7 +45,10 @@ _KINDS = {
 
 
 class OutputEntry(Struct, frozen=True, kw_only=True):
-    """One path that a pattern named after the command; `stored` is its number among what was kept."""
+    """One path that a pattern matched after the command.
+
+    `stored` is its number among the kept files.
+    """
 
     pattern: Text
     path: Text
@@ -54,7 +60,7 @@ class OutputEntry(Struct, frozen=True, kw_only=True):
 
 
 class OutputIndex(Struct, frozen=True, kw_only=True):
-    """What `reprobuild_runtime/artefacts/collect.py` says of one run."""
+    """The report of `reprobuild_runtime/artefacts/collect.py` on one run."""
 
     code: int
     began: float
@@ -70,12 +76,15 @@ class OutputIndex(Struct, frozen=True, kw_only=True):
     other: int = 0
 
     def timeless(self, path: str) -> str:
-        """Return a path with marks for what this run alone can have in it: its times, its host."""
+        """Return a path with marks for this run's times and host."""
         return timeless(path, self.began, self.ended, self.host, self.zone, (self.pid, self.last))
 
 
 class FileAnswer(Struct, frozen=True, kw_only=True):
-    """What the comparison says of one file; `digest` is that of its bytes in the first run."""
+    """The comparison's answer on one file.
+
+    `digest` is that of its bytes in the first run.
+    """
 
     name: Text
     verdict: Literal["identical", "drift", "inconclusive"]
@@ -99,9 +108,11 @@ class Pair(Struct, frozen=True):
 def pair(
     pattern: str, one: OutputIndex, two: OutputIndex
 ) -> tuple[list[Pair], list[OutputEntry], list[OutputEntry]]:
-    """Pair the paths that a pattern named in both runs, and return those that only one of them has, too.
+    """Pair the paths of a pattern in both runs.
 
-    Files whose names differ only by a time within their run, or by the name of its host, are one.
+    Return those that only one of them has, too.
+
+    Files are one if their names differ only by a time within their run, or by the name of its host.
     """
     first, second = (
         {entry.path: entry for entry in index.files if entry.pattern == pattern} for index in (one, two)
@@ -114,7 +125,7 @@ def pair(
 
 
 def _timeless(entries: Mapping[str, OutputEntry], index: OutputIndex) -> dict[str, str]:
-    """Return {name without times: path} of those that such a name tells apart."""
+    """Return {name without times: path} of unambiguous names."""
     found: dict[str, list[str]] = {}
     for path in entries:
         reduced = index.timeless(path)
@@ -166,7 +177,7 @@ def _judge_pair(
         )
     links = [run.timeless(entry.link) for entry, run in zip((one, two), runs, strict=True)]
     if links[0] != links[1]:
-        # `latest` leads to the last step: another one is another result, whatever it holds.
+        # `latest` leads to the last step: another step is another result, even with equal content.
         return FileAnswer(name=name, verdict="drift", details=(f"{_led(one)} and {_led(two)}",))
     if one.kind == "folder" and one.link:
         return FileAnswer(
@@ -204,8 +215,8 @@ def _led(entry: OutputEntry) -> str:
 def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
     """Return one comparison for all files of an artefact.
 
-    A file that tells nothing counts only where no other file tells anything, unless it has a digest: that of a
-    checkpoint that is empty, or full of NaN.
+    A file without information counts only if no other file has any, unless it has a digest: that of a checkpoint that
+    is empty, or full of NaN.
     """
     drifted = [answer for answer in judged if answer.verdict == "drift"]
     same = [answer for answer in judged if answer.verdict == "identical"]
@@ -220,7 +231,7 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
         digests = sorted((answer.name, answer.digest) for answer in same)
         detail = hashlib.sha256(repr(digests).encode()).hexdigest() if len(digests) > 1 else digests[0][1]
         if not all(digest for _, digest in digests):
-            detail = ""  # of what is equal in content only there is no digest to compare with another day's
+            detail = ""  # files that are equal in content only have no digest to compare later
     else:
         worst = (broken or silent)[0]
         detail = f"{worst.name}: {worst.details[0]}"
@@ -238,7 +249,10 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
 
 
 def _warnings(judged: Sequence[FileAnswer]) -> Iterator[str]:
-    """Give what a person must know of files, whatever the verdict: NaN in them, and files that hold nothing."""
+    """Yield warnings on files, for any verdict.
+
+    They are about NaN, and about empty files.
+    """
     for answer in judged:
         for place in answer.warnings[:SAID]:
             yield f"{answer.name}: {place}"
@@ -249,12 +263,15 @@ def _warnings(judged: Sequence[FileAnswer]) -> Iterator[str]:
 
 
 def judge_distinct(judged: WorkComparison, files: Sequence[tuple[str, str]]) -> WorkComparison:
-    """Judge whether files of one run differ from one another, as those of ranks with streams of their own must.
+    """Check that files of one run differ from one another.
 
-    Two runs of ranks that all draw the same numbers are identical, and wrong: that is no drift, and no pass either.
+    Ranks with streams of their own must write different files.
+
+    Two runs of ranks that all draw the same numbers are identical, and wrong: this is not a drift, and not a pass
+    either.
 
     Args:
-        judged: what the comparison of both runs came to.
+        judged: the comparison of both runs.
         files: the path and the digest of each file of the first run.
     """
     by_digest: dict[str, list[str]] = {}
@@ -282,7 +299,10 @@ def _format(answer: FileAnswer) -> str:
 
 
 def _lines(answer: FileAnswer) -> Iterator[str]:
-    """Give the lines of details of one file; one that is equal without a remark has none."""
+    """Yield the lines of details of one file.
+
+    An equal file without remarks has no lines.
+    """
     for line in answer.details:
         yield f"{answer.name}: {line}"
     if answer.count > len(answer.details):
@@ -294,7 +314,10 @@ def _lines(answer: FileAnswer) -> Iterator[str]:
 
 
 def shown(line: str) -> str:
-    """Return a line of what a container says as it can be printed: no secret, no control character, not endless."""
+    """Return a line from a container in printable form.
+
+    It has no secret and no control character, and is shortened.
+    """
     line = secrets.redact(line)
     if secrets.find(line.encode(errors="replace")):
         return f"{line.partition(':')[0][:100]}: {WITHHELD}"

@@ -1,10 +1,10 @@
-"""What the user's own work mounts: a digest of each mount, and whether one changed between the runs.
+"""Mounts of the workload: digests, and changes between the runs.
 
 The digest of a file is its sha256. That of a directory is the sha256 of a list with an entry for each path in it, in
 the order of a walk that sorts the names of each directory as bytes: `KIND VALUE PATH` and a NUL. KIND is `file`, or
-`exec` where the owner may execute it, with the sha256 of its content; `link` with the sha256 of its target; `folder`,
-or `special` (a pipe, a socket, a device), with `-`. Times, owners and other permissions do not count, so a copy of a
-data set has the digest of the data set. No link is followed, and nothing special is opened.
+`exec` if the owner may execute it, with the sha256 of its content; `link` with the sha256 of its target; `folder`, or
+`special` (a pipe, a socket, a device), with `-`. Times, owners and other permissions do not count, so a copy of a data
+set has the digest of the data set. No link is followed, and no special file is opened.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ _MOVED = "it changed while it was read"
 
 
 class NoDigestError(Exception):
-    """A mount has no digest; the message says why."""
+    """A mount has no digest; the message states the reason."""
 
 
 class Mounts:
-    """The mounts of one check. What they hold is read when this is made, which must be before the first run."""
+    """The mounts of one check.
+
+    Their contents are read on creation, which must be before the first run.
+    """
 
     def __init__(
         self, volumes: tuple[tuple[str, str], ...] = (), read_only: frozenset[str] = frozenset(),
@@ -52,19 +55,19 @@ class Mounts:
         return Mount(place=place, digest=digest, paths=paths, size=size, writable=writable)
 
     def changed(self, *, writable: bool = True) -> list[str]:
-        """Return a line for each mount that holds something else now than before the first run.
+        """Return a line for each mount that changed since the first run.
 
-        A file is read again only where its state (size, times, place on the disk) is another one.
+        A file is read again only if its state (size, times, place on the disk) changed.
 
         Args:
-            writable: ask about mounts that the runs can write to, too.
+            writable: also check mounts that the runs can write to.
         """
         asked = [each for each in self.records if writable or not each.writable]
         return [line for each in asked if (line := self._change(each))]
 
     def _change(self, mount: Mount) -> str:
         if not mount.digest:
-            return ""  # the record says why nothing is known of it
+            return ""  # the record has the reason
         host = self._hosts[mount.place]
         try:
             state = measure(host)[2]
@@ -81,16 +84,16 @@ class Mounts:
 
 def _why(err: Exception) -> str:
     if isinstance(err, OSError):
-        # The place on this machine stays out of certificates.
+        # The path on this machine stays out of verdicts.
         return shown(f"it cannot be read: {os.strerror(err.errno) if err.errno else err.strerror}")
     return shown(str(err))
 
 
 def measure(top: str) -> tuple[int, int, str]:
-    """Return how many paths a mount has, the bytes of its files, and a digest of their states.
+    """Return a mount's number of paths, bytes, and state digest.
 
     Raises:
-        NoDigestError: there is more than a digest is made of.
+        NoDigestError: it is larger than the limits for a digest.
         OSError: it cannot be read.
     """
     paths = size = 0
@@ -115,10 +118,10 @@ def measure(top: str) -> tuple[int, int, str]:
 
 
 def _settled(top: str, state: str) -> str:
-    """Return the digest of what is below a path, which had this state before.
+    """Return the digest of a path if its state has not changed.
 
     Raises:
-        NoDigestError: it changed meanwhile.
+        NoDigestError: it changed in the meantime.
         OSError: it cannot be read.
     """
     digest = content_digest(top)
@@ -128,7 +131,9 @@ def _settled(top: str, state: str) -> str:
 
 
 def content_digest(top: str) -> str:
-    """Return the digest of a file or directory, as the head of this module defines it.
+    """Return the digest of a file or directory.
+
+    The definition is at the head of this module.
 
     Raises:
         NoDigestError: a file changed while it was read.
@@ -155,7 +160,10 @@ def _described(place: Path, found: os.stat_result) -> bytes:
 
 
 def _file_digest(place: Path, size: int) -> str:
-    """Return the sha256 of a file of a known size; one that never ends is not read to its end."""
+    """Return the sha256 of a file of a known size.
+
+    An endless file is not read to its end.
+    """
     stream, _ = open_plain(place, links=False)
     digest, left = hashlib.sha256(), size
     with stream:
@@ -168,7 +176,10 @@ def _file_digest(place: Path, size: int) -> str:
 
 
 def _walk(top: Path) -> Iterator[tuple[Path, bytes, os.stat_result]]:
-    """Yield each path of a directory, the same below the directory, and its state; a file is its own directory."""
+    """Yield each path of a directory, its relative form, and its state.
+
+    A file is its own directory.
+    """
     waiting = [(top, b"")]
     while waiting:
         place, path = waiting.pop()

@@ -1,4 +1,7 @@
-"""The user's own work: a command in fresh containers with one seed, and its files compared."""
+"""The workload: a command in fresh containers with one seed.
+
+The files of the runs are compared.
+"""
 
 from __future__ import annotations
 
@@ -46,18 +49,18 @@ _INSIDE = ("/reprobuild-one", "/reprobuild-two")
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """A command to run several times, and the files that it must write alike.
+    """A command to run several times, and its output files to compare.
 
     Attributes:
-        command: the program and its arguments; `{out}` stands for a folder that is there and empty.
-        artefacts: paths or globs, from the image's working directory on, or below `{out}`.
+        command: the program and its arguments; `{out}` represents an existing, empty directory.
+        artefacts: paths or globs, relative to the image's working directory, or below `{out}`.
         distinct: those of them whose files must differ from one another.
         ignored: keys of values that may differ.
-        conditions: what each run gets beside the image.
+        conditions: the conditions of each run.
         runs: how many containers run the command, at least 2.
         text: the command as the user gave it.
-        workdir: where it starts, empty for the image's own; the command goes there itself.
-        label: what the artefacts are called in the report.
+        workdir: its working directory, empty for the image's own; the command changes there itself.
+        label: the name of the artefacts in the report.
     """
 
     command: tuple[str, ...]
@@ -80,7 +83,10 @@ class Answers(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadRun(Struct, frozen=True, kw_only=True):
-    """One run: its exit code, where its files are, what it says of them, and the end of its errors, fit to print."""
+    """One run: exit code, files, index, and printable errors.
+
+    Of the errors, only the end is kept.
+    """
 
     code: int
     folder: Path
@@ -92,19 +98,19 @@ def work_of_options(
     command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
     conditions: Conditions = _PLAIN, workdir: str = "", runs: int = RUNS,
 ) -> Work | None:  # fmt: skip
-    """Return the work that the command line asks for, None where it names no command.
+    """Return the workload of the command line, or None without a command.
 
     Args:
         command: a line for the image's `/bin/sh`.
         artefacts: paths and globs, relative to the working directory.
         distinct: artefacts of one run that must differ from one another.
         ignored: keys of values that may differ.
-        conditions: what each run gets beside the image.
-        workdir: where the command starts; empty for the image's own.
-        runs: how many containers run the command.
+        conditions: the conditions of each run.
+        workdir: the working directory of the command; empty for the image's own.
+        runs: the number of containers that run the command.
 
     Raises:
-        UsageError: the command has no artefact, an artefact no command, or a path is none.
+        UsageError: the command has no artefact, an artefact no command, or a path is not valid.
     """
     named = tuple(dict.fromkeys([*artefacts, *distinct]))
     if command is None:
@@ -142,12 +148,12 @@ def work_of_options(
 
 
 def _placed(path: str, workdir: str) -> str:
-    """Return an artefact below a working directory that is not the image's."""
+    """Return an artefact below a working directory other than the image's."""
     return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
 
 
 def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int = RUNS) -> Work:
-    """Return the work that a lock names; its outputs lie below `{out}`."""
+    """Return the workload of a lock; its outputs are below `{out}`."""
     return Work(
         command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
         ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs,
@@ -158,17 +164,19 @@ def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
     say: Callable[[str], None] = lambda _: None, mounts: Mounts | None = None,
 ) -> list[WorkComparison]:  # fmt: skip
-    """Run a command in fresh containers with one seed, and compare the files of each run with those of the first.
+    """Run a command in fresh containers and compare its files.
 
-    Another container of the image reads the files, so that nothing hostile is read outside of one.
+    All runs have one seed. The files of each run are compared with those of the first.
+
+    Another container of the image reads the files, so that untrusted files are not read outside of one.
 
     Args:
         reference: the image's name in the engine.
-        gpus: those that the command sees, as `Task.gpus` has them.
-        mounts: what the work mounts, as it was before; it is read here where nobody read it.
+        gpus: the GPUs that the command sees, as `Task.gpus` has them.
+        mounts: the workload's mounts before the first run; they are read here if None.
 
     Raises:
-        EngineError: the command failed in the first two runs, its files cannot be had, or the engine failed.
+        EngineError: the command failed in the first two runs, its files are unavailable, or the engine failed.
     """
     if not work.artefacts:
         return [
@@ -188,7 +196,7 @@ def compare_work(
         first = run(1)
         rounds: list[list[WorkComparison]] = []
         for number in range(2, work.runs + 1):
-            changed = mounts.changed()  # what this run reads, while the first one read what was there before
+            changed = mounts.changed()  # the first run read the earlier contents
             other = run(number)
             found = _compare_runs(work, (first, other), reference, engine, env)
             rounds.append(_with_mounts(found, changed or mounts.changed(writable=False)))
@@ -228,10 +236,12 @@ def _compare_runs(
 
 
 def _with_mounts(found: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:
-    """Return the comparisons of two runs; those of runs that read other files show no drift.
+    """Return the comparisons of two runs, with changed mounts.
+
+    Runs that read different files do not show drift.
 
     Args:
-        changed: a line for each mount that was another one for the second run.
+        changed: a line for each mount that changed for the second run.
     """
     if not changed:
         return list(found)
@@ -245,7 +255,7 @@ def _unknown(drifted: WorkComparison, changed: Sequence[str]) -> WorkComparison:
 
 
 def merge_rounds(rounds: Sequence[Sequence[WorkComparison]]) -> list[WorkComparison]:
-    """Return one comparison for each name: the gravest of all rounds, with the runs that it comes from.
+    """Return the most severe comparison of each name, with its runs.
 
     Args:
         rounds: the comparisons of run 2 with the first, of run 3 with the first, and so on.
@@ -258,7 +268,10 @@ def merge_rounds(rounds: Sequence[Sequence[WorkComparison]]) -> list[WorkCompari
 
 
 def _merged(found: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
-    """Return the gravest of one artefact's comparisons, each with the number of its run."""
+    """Return the most severe comparison of one artefact.
+
+    Each has the number of its run.
+    """
     worst = min((comparison for _, comparison in found), key=lambda each: _GRAVEST.get(each.verdict, 1))
     if rounds == 1:
         return worst
@@ -275,7 +288,10 @@ def _merged(found: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkCom
 
 
 def _uncompared(index: OutputIndex) -> tuple[str, ...]:
-    """Return what the command wrote below `{out}`, which was empty, and nothing compared."""
+    """Return a note on files below `{out}` that were not compared.
+
+    The directory was empty before the command.
+    """
     if not index.others:
         return ()
     more = index.other - len(index.others)
@@ -306,14 +322,17 @@ def _inside(text: str) -> str:
 
 
 def seed_of_work(work: Work, seed: int) -> int:
-    """Return the seed of the work: its own, else that of the check."""
+    """Return the workload's own seed, or else that of the check."""
     return seed if work.conditions.seed is None else work.conditions.seed
 
 
 def _task(work: Work, seed: int, folder: Path) -> Task:
-    """Return one run of the command, looked after by the program that puts aside what it writes."""
+    """Return one run of the command under the collecting program.
+
+    That program puts aside the files that the command writes.
+    """
     collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(_inside, work.artefacts), "--")
-    # Records of settings hold times and process numbers, and lie in the working folder, which may be an artefact.
+    # Records of settings hold times and process numbers, and are in the working directory, which may be an artefact.
     environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
     task = Task(
         arguments=(*collect, *map(_inside, work.command)), environment=environment, outputs=OUTPUTS, kept=folder
@@ -341,7 +360,7 @@ def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[st
 
 
 def _index(folder: Path) -> OutputIndex | None:
-    """Return what a container says of its files, None where it says nothing that can be understood."""
+    """Return a container's index of its files, or None if unreadable."""
     path = folder / INDEX
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
         return None
@@ -356,7 +375,10 @@ def _index(folder: Path) -> OutputIndex | None:
 def _compare(
     work: Work, runs: Sequence[WorkloadRun], reference: str, engine: Engine, env: Mapping[str, str]
 ) -> dict[tuple[str, str], FileAnswer]:
-    """Return an answer for each pair of files; those of equal bytes are looked through for NaN."""
+    """Return an answer for each pair of files.
+
+    Those of equal bytes are searched for NaN.
+    """
     indexes = [run.index for run in runs if run.index is not None]
     pairs = {
         (both.one.stored, both.two.stored): both.one
@@ -377,10 +399,10 @@ def _compare(
 
 
 def _answer(name: str, digests: Sequence[str], told: FileAnswer | None, why: str) -> FileAnswer:
-    """Return what is known of a pair of files.
+    """Return the answer on a pair of files.
 
     Args:
-        told: the comparison's answer, None where it gave none.
+        told: the comparison's answer, None if it gave no answer.
     """
     same = digests[0] == digests[1]
     if told is None and same:
@@ -389,9 +411,9 @@ def _answer(name: str, digests: Sequence[str], told: FileAnswer | None, why: str
     if told is None:
         detail = f"the bytes differ, and what differs could not be told: {why}"
         return FileAnswer(name=name, verdict="inconclusive", details=(detail,), digest=digests[0])
-    if same and told.verdict == "drift":  # equal bytes are equal, whatever a container says
+    if same and told.verdict == "drift":  # equal bytes are equal, even if a container says otherwise
         told = msgspec.structs.replace(told, verdict="identical", details=(), count=0)
-    # The digest of the bytes would be one of two, and says nothing of what is equal in content only.
+    # The digest of the bytes would be one of two, and does not identify content that is equal in other bytes.
     digest = "" if told.verdict == "identical" and not same else digests[0]
     return msgspec.structs.replace(told, name=name, digest=digest)
 
@@ -400,10 +422,12 @@ def _ask(
     work: Work, runs: Sequence[WorkloadRun], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
     env: Mapping[str, str],
 ) -> tuple[Sequence[FileAnswer], str]:  # fmt: skip
-    """Compare files in a container of the same image, so that nothing hostile is read outside of one.
+    """Compare files in a container of the same image.
+
+    Untrusted files are then not read outside of one.
 
     Returns:
-        An answer for each file, or none and why.
+        An answer for each file, or an empty sequence and the reason.
     """
     options = {
         "one": _INSIDE[0], "two": _INSIDE[1], "ignore": list(work.ignored),
@@ -434,7 +458,7 @@ def _ask(
 
 
 def _facts(index: OutputIndex) -> dict[str, float | int | str]:
-    """Return what tells a time, a host and a process of one run from others."""
+    """Return the facts that identify times, host and processes of a run."""
     return {
         "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "last": index.last,
         "zone": index.zone,

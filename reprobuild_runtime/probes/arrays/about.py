@@ -1,4 +1,7 @@
-"""The platform of NumPy's results: versions, threads, kernels and the processor."""
+"""The platform of NumPy's results.
+
+It has versions, threads, kernels and the processor.
+"""
 
 import contextlib
 import sys
@@ -11,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
 
-LOADED = ("scipy.linalg", "sklearn.cluster")  # which bring a BLAS and an OpenMP of their own
+LOADED = ("scipy.linalg", "sklearn.cluster")  # modules that load a BLAS and an OpenMP of their own
 LIBRARIES = (
     "numpy",
     "scipy",
@@ -33,7 +36,7 @@ def about(numpy: "Any") -> "Dict[str, Any]":
             import_module(name)
     found = fingerprint()
     known = blas.libraries()
-    found["cuda_build"] = False  # nothing that is probed here computes on a GPU
+    found["cuda_build"] = False  # the probes here do not compute on a GPU
     found["versions"] = {name: distribution_version(name) for name in LIBRARIES}
     found["numpy"] = str(numpy.__version__)
     found["blas"] = known
@@ -44,7 +47,7 @@ def about(numpy: "Any") -> "Dict[str, Any]":
 
 
 def _features() -> str:
-    """Return the instruction sets of this processor, as NumPy names them."""
+    """Return the processor's instruction sets, as NumPy names them."""
     for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
         there = getattr(sys.modules.get(name), "__cpu_features__", None)
         if isinstance(there, dict):

@@ -1,4 +1,7 @@
-"""Products and decompositions: BLAS and LAPACK, as large as it takes several threads of them."""
+"""Probes of products and decompositions.
+
+BLAS and LAPACK use several threads for these sizes.
+"""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 
@@ -26,7 +29,7 @@ def numpy_matmul_complex(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_matmul_long_sums(b: "ArrayBench") -> "List[Any]":
-    """Sum many products for few results, so that threads may split a sum."""
+    """Sum many products for few results, so that threads split a sum."""
     return [b.randn(4, 65536, dtype="float32") @ b.randn(65536, 4, dtype="float32")]
 
 
@@ -44,7 +47,7 @@ def numpy_dot_and_matvec(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_gram(b: "ArrayBench") -> "List[Any]":
-    """Multiply a matrix by its transpose: BLAS has a kernel of its own for that."""
+    """Multiply a matrix by its transpose; BLAS has a special kernel."""
     values = b.randn(300, 500)
     return [values @ values.T, values.T @ values]
 

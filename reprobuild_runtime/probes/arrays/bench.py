@@ -1,8 +1,8 @@
-"""What a probe of NumPy is given, and the register of these probes.
+"""The context of NumPy's probes, and their register.
 
 The rules of `probes/bench.py` hold: inputs from a private generator, normal numbers over several powers of ten. Each
-run of a probe begins with the states that the start-up hook left in the global generators, so what is drawn without a
-seed is the same in two processes if and only if the hook seeded them.
+run of a probe begins with the states that the start-up hook left in the global generators, so draws without a seed are
+the same in two processes if and only if the hook seeded them.
 """
 
 import random
@@ -21,11 +21,12 @@ PROBES: "Dict[str, RuntimeProbe]" = {}
 
 
 def probe(library: str = "numpy", *, promised: bool = True) -> "Callable[[Function], Function]":
-    """Enter a probe under the name of its function.
+    """Register a probe under the name of its function.
 
     Args:
         library: the name of the distribution.
-        promised: False where the library promises no equal bits with several threads; what is seen is only told.
+        promised: False if the library promises no equal bits with several threads; the result is then only
+            informational.
     """
 
     def enter(function: "Function") -> "Function":
@@ -42,7 +43,7 @@ def probe(library: str = "numpy", *, promised: bool = True) -> "Callable[[Functi
 
 
 class ArrayBench:
-    """What a probe is given: NumPy, the seed, and inputs."""
+    """The context of a probe: NumPy, the seed, and inputs."""
 
     device = "cpu"
 
@@ -56,7 +57,10 @@ class ArrayBench:
         self._state = self._fresh.bit_generator.state if self._fresh is not None else None
 
     def begin(self, name: str) -> None:
-        """Start a run of a probe: inputs by its name, the global generators as the hook left them."""
+        """Start a run of a probe.
+
+        Its inputs depend on its name, and the global generators are as the hook left them.
+        """
         self.private = self.numpy.random.RandomState(zlib.crc32(name.encode()))
         self.numpy.random.set_state(self._legacy)
         random.setstate(self._python)
@@ -64,14 +68,17 @@ class ArrayBench:
         self.others: "List[List[Any]]" = []
 
     def unseeded(self) -> "Any":
-        """Return the generator that `default_rng()` gave first in this process, as it was then."""
+        """Return this process's first `default_rng()`, in its first state."""
         if self._fresh is None:
             raise NotHereError("this NumPy has no default_rng")
         self._fresh.bit_generator.state = self._state
         return self._fresh
 
     def randn(self, *shape: int, spread: int = 1, dtype: str = "float64", note: bool = True) -> "Any":
-        """Return normal numbers, each times a power of ten from -spread to spread."""
+        """Return normal numbers, each times a power of ten.
+
+        The power is from -spread to spread.
+        """
         values = self.private.standard_normal(shape)
         if spread:
             values = values * 10.0 ** self.private.randint(-spread, spread + 1, shape)
@@ -89,7 +96,7 @@ class ArrayBench:
         return half @ half.T + size * self.numpy.eye(size)
 
     def package(self, name: str) -> "Any":
-        """Return a module; raise NotHereError where it does not import."""
+        """Return a module; raise NotHereError if it does not import."""
         try:
             return import_module(name)
         except Exception as err:

@@ -1,4 +1,7 @@
-"""Ask each BLAS of this process for its version, its threads and its kernels."""
+"""Queries of this process's BLAS libraries.
+
+They give versions, threads and kernels.
+"""
 
 import ctypes
 import re
@@ -21,13 +24,16 @@ _LIBRARY = re.compile(r"(libopenblas|libscipy_openblas|libmkl_rt|libblis)[^/]*$"
 
 
 def libraries() -> "List[Dict[str, Any]]":
-    """Return an entry for each loaded BLAS that can be asked: OpenBLAS, MKL and BLIS."""
+    """Return an entry for each loaded BLAS: OpenBLAS, MKL and BLIS.
+
+    BLAS libraries without such functions are left out.
+    """
     found = []
     for path in mapped("lib"):
         named = _LIBRARY.search(path)
         try:
             library = ctypes.CDLL(path) if named else None
-        except OSError:  # the file is gone from its place
+        except OSError:  # the file is no longer at its path
             library = None
         if library is not None and named is not None:
             about = {
@@ -40,12 +46,12 @@ def libraries() -> "List[Dict[str, Any]]":
 
 
 def threads(known: "List[Dict[str, Any]]") -> int:
-    """Return the largest number of threads, 0 if it is not known."""
+    """Return the largest number of threads, 0 if unknown."""
     return max((each["threads"] or 0 for each in known), default=0)
 
 
 def openmp() -> "Optional[int]":
-    """Return the number of threads of the loaded OpenMP, None without one."""
+    """Return the number of OpenMP's threads, None without OpenMP."""
     for path in mapped("omp"):
         if re.search(r"lib(g|i)?omp\d*[^/]*\.so[^/]*$", path):
             try:

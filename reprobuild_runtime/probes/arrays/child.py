@@ -1,4 +1,6 @@
-"""One fresh process of the smoke test of an image without torch: says what it finds as lines of JSON.
+"""One fresh process of the determinism tests without torch.
+
+It prints its results as lines of JSON.
 
 python child.py '{"task": "probes", "mode": "profile", "seed": 7, ...}'
 """
@@ -29,7 +31,7 @@ MODULES = ("algebra", "sums", "transforms", "draws", "science", "learning", "com
 
 
 def register() -> "Dict[str, RuntimeProbe]":
-    """Import the files of probes, and return all of them."""
+    """Import the files of probes, and return all probes."""
     from importlib import import_module
 
     for name in MODULES:
@@ -46,7 +48,7 @@ def probes(numpy: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 def scout(numpy: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
-    """Say the draws of a start, the platform, and the controls of the comparison."""
+    """Print a start's draws, the platform, and the comparison's controls."""
     from reprobuild_runtime.probes.arrays.about import about
     from reprobuild_runtime.probes.arrays.comparator import comparator
     from reprobuild_runtime.probes.start import start
@@ -58,7 +60,10 @@ def scout(numpy: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 class ArrayDisturbance:
-    """Leaves free memory dirty and shifted before each run of a probe, each time in another way."""
+    """A disturbance of free memory before each run of a probe.
+
+    It is left dirty and shifted, each time differently.
+    """
 
     def __init__(self, numpy: "Any") -> None:
         self._numpy, self._random = numpy, random.SystemRandom()
@@ -85,7 +90,10 @@ TASKS: "Dict[str, Any]" = {"probes": probes, "scout": scout, "controls": control
 
 
 def main(argv: "List[str]") -> int:
-    """Do one task; 0, also where it fails, which the last line says."""
+    """Do one task; always return 0.
+
+    The last line reports a failure.
+    """
     return child.main(argv, "numpy", TASKS)
 
 

@@ -1,4 +1,7 @@
-"""The comparison's own control: each small change to an array must change its digest."""
+"""The comparison's own control.
+
+Each small change to an array must change its digest.
+"""
 
 from reprobuild_runtime.digest import digest
 
@@ -8,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def comparator(numpy: "Any") -> "Dict[str, bool]":
-    """Return, for each small change to an array, whether the digest differs."""
+    """Return whether the digest changes, for each change to an array."""
     base = numpy.array([0.0, 1.5, float("nan"), 3.25], dtype="float32")
     bits = base.view("int32")
     lowest, negative, payload = bits.copy(), bits.copy(), bits.copy()

@@ -1,4 +1,7 @@
-"""JAX on the CPU: what XLA compiles, with its own threads."""
+"""Probes of JAX on the CPU: code compiled by XLA.
+
+XLA has its own threads.
+"""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 
@@ -10,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
-    """Compile a function for the CPU, once in a process, run it, and return its results as NumPy's arrays."""
+    """Compile and run a function on the CPU.
+
+    It is compiled once in a process. The results are NumPy's arrays.
+    """
     jax = b.package("jax")
     with jax.default_device(jax.devices("cpu")[0]):
         compiled = b.kept.setdefault(function.__qualname__, jax.jit(function))

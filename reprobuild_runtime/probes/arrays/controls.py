@@ -1,7 +1,9 @@
-"""Controls of an image without torch: computations with NumPy that are known to drift, and their cures.
+"""Controls of an image without torch.
 
-A race of threads, memory that nobody wrote to, and a draw that nobody seeded. Each drifts by default and stops when it
-is cured; where one does not, a drift would not have been seen here.
+They are computations with NumPy that are known to drift, and their cures.
+
+They are a race of threads, uninitialised memory, and an unseeded draw. Each drifts by default and stops if it is cured;
+if one does not, a drift would not have been seen here.
 """
 
 import os
@@ -30,7 +32,7 @@ UNSEEDED = (
 
 
 def controls(numpy: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
-    """Say the results of each control, by default and cured."""
+    """Print the results of each control, by default and cured."""
     if ask["threads"]:
         say({"begin": "thread_sum"})
         say({"control": "thread_sum", "modes": _race(numpy)})
@@ -43,10 +45,12 @@ def controls(numpy: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 def fresh(cured: "Dict[str, str]") -> "Dict[str, Any]":
-    """Return the control that is a fresh process: NumPy's global generator without the start-up hook, and with it.
+    """Return the control of a fresh process.
+
+    It is NumPy's global generator without the start-up hook, and with it.
 
     Args:
-        cured: the environment that has the seed.
+        cured: the environment with the seed.
     """
     code = UNSEEDED.format(paths=[path for path in sys.path if path])
     environ = dict(os.environ)  # noqa: TID251  a child's is made of it
@@ -58,7 +62,7 @@ def fresh(cured: "Dict[str, str]") -> "Dict[str, Any]":
 
 
 def _told(compute: "Callable[[], Any]") -> "Dict[str, Any]":
-    """Run a computation some times, and return its digests or its error."""
+    """Run a computation some times, and return its digests or error."""
     began = time.perf_counter()
     try:
         digests = [digest([compute()]) for _ in range(REPEATS)]
@@ -68,7 +72,10 @@ def _told(compute: "Callable[[], Any]") -> "Dict[str, Any]":
 
 
 def _race(numpy: "Any") -> "Dict[str, Any]":
-    """Return {mode: told}: larger work until a drift is seen, then the same in the order of the threads' numbers."""
+    """Return {mode: results} of the thread race.
+
+    The work grows until a drift is seen; then it is summed in the order of the threads' numbers.
+    """
     found: "Dict[str, Any]" = {}
     for size in SIZES:
         values = _parts(numpy, size)
@@ -88,7 +95,9 @@ def _parts(numpy: "Any", size: int) -> "Any":
 
 
 def _summed(numpy: "Any", values: "Any", *, ordered: bool) -> "Any":
-    """Return the sum of the threads' parts, in the order of their arrival or of their numbers.
+    """Return the sum of the threads' parts, in one of two orders.
+
+    They are the order of arrival, and that of the numbers.
 
     They start together, and each computes without the interpreter's lock.
     """
@@ -103,7 +112,10 @@ def _summed(numpy: "Any", values: "Any", *, ordered: bool) -> "Any":
 
 
 def _completion(numpy: "Any", ordered: bool) -> "Any":
-    """Sum the parts of eight threads after drawn waits, in the order of their arrival or of their numbers."""
+    """Sum the parts of eight threads, in one of two orders.
+
+    The threads wait for random times. The orders are that of arrival, and that of the numbers.
+    """
     values = _parts(numpy, 1024)
     found: "List[Any]" = []
 
@@ -127,13 +139,13 @@ def _collected(numpy: "Any", work: "Callable[[int], None]", found: "List[Any]", 
 
 
 def _empty(numpy: "Any", cured: bool) -> "Any":
-    """Return memory as it was freed, zeros if cured."""
+    """Return uninitialised memory, zeros if cured."""
     dirty = [numpy.full(24, random.SystemRandom().random()) for _ in range(50)]
     del dirty
     return numpy.zeros(24) if cured else numpy.empty(24)
 
 
 def _unseeded(numpy: "Any", cured: bool) -> "Any":
-    """Draw from a generator of the system's entropy, or from one with a seed."""
+    """Draw from an entropy-based generator, or a seeded one."""
     seed = 7 if cured else random.SystemRandom().randrange(2**32)
     return numpy.random.RandomState(seed).standard_normal(8)

@@ -1,4 +1,7 @@
-"""Draws from the generators of the start-up hook, and from generators with a seed of their own."""
+"""Probes of draws.
+
+The generators are those of the start-up hook, and generators with a seed of their own.
+"""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 

@@ -1,4 +1,7 @@
-"""TensorFlow on the CPU: its own kernels and threads, eager and compiled by `tf.function`."""
+"""Probes of TensorFlow on the CPU, eager and by `tf.function`.
+
+TensorFlow has its own kernels and threads.
+"""
 
 import os
 
@@ -19,7 +22,10 @@ def _package(b: "ArrayBench") -> "Any":
 
 
 def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
-    """Run a function on the CPU as it is and as a graph, traced once in a process, and return NumPy's arrays."""
+    """Run a function on the CPU, eagerly and as a graph.
+
+    The graph is traced once in a process. The results are NumPy's arrays.
+    """
     tf = _package(b)
     with tf.device("/CPU:0"):
         graph = b.kept.setdefault(function.__qualname__, tf.function(function))
@@ -83,7 +89,7 @@ def tensorflow_convolution(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME)
 def tensorflow_embedding(b: "ArrayBench") -> "List[Any]":
-    """Look rows up many times, and take the slope of the table."""
+    """Look up rows many times, and take the table's gradient."""
     tf = _package(b)
 
     def compute(table: "Any", index: "Any") -> "Any":
@@ -97,7 +103,7 @@ def tensorflow_embedding(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME)
 def tensorflow_draws(b: "ArrayBench") -> "List[Any]":
-    """Draw from the global seed, from a generator with a seed, and without a state."""
+    """Draw from the global seed, a seeded generator, and statelessly."""
     tf = _package(b)
     tf.random.set_seed(b.seed % 2**31)
     generator = tf.random.Generator.from_seed(b.seed % 2**31)
@@ -110,7 +116,7 @@ def tensorflow_draws(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME)
 def tensorflow_training(b: "ArrayBench") -> "List[Any]":
-    """Train a small network of Keras for some steps, shuffled and with dropout."""
+    """Train a small Keras network, with shuffling and dropout."""
     tf = _package(b)
     keras = tf.keras
     keras.utils.set_random_seed(b.seed % 2**31)

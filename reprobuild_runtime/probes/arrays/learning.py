@@ -1,4 +1,7 @@
-"""scikit-learn: estimators with threads, and those that draw from NumPy's global generator."""
+"""Probes of scikit-learn.
+
+They are estimators with threads, and those that draw from NumPy's global generator.
+"""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 
@@ -32,7 +35,7 @@ def sklearn_forest(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME)
 def sklearn_forest_unseeded(b: "ArrayBench") -> "List[Any]":
-    """Draw from NumPy's global generator, as the start-up hook left it."""
+    """Draw from NumPy's global generator, as the hook left it."""
     return _trees(b, "ExtraTreesClassifier", bootstrap=True)
 
 
@@ -56,7 +59,10 @@ def _centres(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME, promised=False)
 def sklearn_kmeans(b: "ArrayBench") -> "List[Any]":
-    """Add the threads' parts of each centre in the order of their arrival, which shows with three threads or more."""
+    """Add the threads' parts of each centre in order of arrival.
+
+    The order is visible with three threads or more.
+    """
     return _centres(b)
 
 
@@ -82,7 +88,10 @@ def sklearn_linear(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME)
 def sklearn_decomposition(b: "ArrayBench") -> "List[Any]":
-    """Decompose in full, and with random projections of NumPy's global generator."""
+    """Decompose in full, and with random projections.
+
+    These use NumPy's global generator.
+    """
     parts = b.package("sklearn.decomposition")
     values = b.randn(500, 60)
     return [
@@ -108,7 +117,10 @@ def sklearn_neighbours(b: "ArrayBench") -> "List[Any]":
 
 @probe(_NAME)
 def sklearn_selection(b: "ArrayBench") -> "List[Any]":
-    """Split and fold by NumPy's global generator, as the start-up hook left it."""
+    """Split and fold by NumPy's global generator.
+
+    Its state is that of the start-up hook.
+    """
     selection, trees = b.package("sklearn.model_selection"), b.package("sklearn.tree")
     values, classes = _classes(b, 600)
     one, two, *_ = selection.train_test_split(values, classes, test_size=0.3)

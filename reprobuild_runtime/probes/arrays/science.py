@@ -1,4 +1,7 @@
-"""SciPy: its own BLAS and LAPACK, sparse matrices, optimisation, and draws from NumPy's global generator."""
+"""Probes of SciPy.
+
+They cover its own BLAS and LAPACK, sparse matrices, optimisation, and draws from NumPy's global generator.
+"""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 
@@ -82,7 +85,7 @@ def scipy_minimize(b: "ArrayBench") -> "List[Any]":
 
 @probe("scipy")
 def scipy_search(b: "ArrayBench") -> "List[Any]":
-    """Draw from NumPy's global generator, as the start-up hook left it."""
+    """Draw from NumPy's global generator, as the hook left it."""
     optimize = b.package("scipy.optimize")
     bounds = [(-2.0, 2.0)] * 3
     return [optimize.differential_evolution(_rosenbrock, bounds, maxiter=8, popsize=6, polish=False).x]
@@ -148,7 +151,10 @@ def scipy_spatial(b: "ArrayBench") -> "List[Any]":
 
 @probe("scipy")
 def scipy_stats(b: "ArrayBench") -> "List[Any]":
-    """Draw from NumPy's global generator, as the start-up hook left it, and sum many terms."""
+    """Draw from NumPy's global generator, and sum many terms.
+
+    Its state is that of the start-up hook.
+    """
     stats, special = b.package("scipy.stats"), b.package("scipy.special")
     values = b.randn(400, spread=0)
     return [

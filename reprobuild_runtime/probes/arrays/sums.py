@@ -1,4 +1,4 @@
-"""Sums, orders and elementary functions of NumPy itself."""
+"""Probes of NumPy's sums, orders and elementary functions."""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 
@@ -45,7 +45,7 @@ def numpy_scatter(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_orders(b: "ArrayBench") -> "List[Any]":
-    """Sort numbers with ties: each processor's kernel has one order."""
+    """Sort numbers with ties; each processor's kernel has one order."""
     ties, values = b.index(50, 20000), b.randn(20000, dtype="float32")
     return [
         b.numpy.argsort(ties), b.numpy.argsort(ties, kind="stable"), b.numpy.sort(values),

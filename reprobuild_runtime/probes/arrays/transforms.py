@@ -1,4 +1,4 @@
-"""Fourier transforms, convolutions and interpolation."""
+"""Probes of Fourier transforms, convolutions and interpolation."""
 
 from reprobuild_runtime.probes.arrays.bench import probe
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @probe()
 def numpy_fft(b: "ArrayBench") -> "List[Any]":
-    """Transform lengths with small and with large prime factors: they have algorithms of their own."""
+    """Transform lengths with small and with large prime factors.
+
+    They have different algorithms.
+    """
     fft = b.numpy.fft
     return [
         fft.fft(b.randn(4096)),

@@ -1,4 +1,7 @@
-"""The bundle of a captured repository, whose header must say exactly what capture.json says."""
+"""The bundle of a captured repository, checked against capture.json.
+
+Its header must be exactly as stated there.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,14 @@ _PIECE = 1 << 20
 
 
 def damaged(one: CapturedRepository, what: str) -> SnapshotError:
-    """Return the error for a captured repository that is not what a capture writes; the caller raises it."""
+    """Return the error for a damaged captured repository."""
     return SnapshotError(f"the captured repository {one.name}: {escaped(what)}", hint=DAMAGED)
 
 
 def read_pack(one: CapturedRepository, folder: Path) -> bytes:
-    """Return the pack of a repository's bundle; empty where a remote had all there is.
+    """Return the pack of a repository's bundle, or b"".
+
+    It is empty if a remote had all objects.
 
     Args:
         folder: the snapshot.
@@ -67,7 +72,10 @@ def read_pack(one: CapturedRepository, folder: Path) -> bytes:
 
 
 def _checked(one: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
-    """Return the content of a bundle that is the one of capture.json; another one is not taken into memory."""
+    """Return the content of the bundle that capture.json describes.
+
+    Another bundle is not read into memory.
+    """
     size = os.fstat(stream.fileno()).st_size
     if size > LARGEST:
         raise damaged(one, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")

@@ -1,4 +1,7 @@
-"""The files of a captured tree: listed, bounded, and written one by one through no link."""
+"""Files of a captured tree: listed, bounded, and written safely.
+
+They are written one by one, and links are not followed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from reprobuild.snapshot.capture_model import CapturedRepository
 
 _LISTING = 256 << 20  # bytes of a list of `MOST_MEMBERS` files
 _AT_ONCE = 64 << 20  # bytes of files in memory
-_HEADER = 128  # git's line before each of them, and the end of line behind it
+_HEADER = 128  # git's line before each file, and the end of line after it
 _REPOSITORIES = (
     {b"head", b"objects", b"refs"}, {b"head", b"commondir"}, {b"config", b"objects", b"refs"},
 )  # fmt: skip
@@ -28,7 +31,7 @@ _LINK, _SUBMODULE = b"120000", b"160000"
 
 
 class TreeFile(Struct, frozen=True):
-    """One path of a tree; git gives but four modes."""
+    """A path of a tree; git has only four modes."""
 
     mode: bytes
     oid: bytes
@@ -37,7 +40,7 @@ class TreeFile(Struct, frozen=True):
 
 
 class WorkTree(Protocol):
-    """A work tree in the making, whose git folder has all objects."""
+    """A work tree in progress, with all git objects."""
 
     one: CapturedRepository
     target: Path
@@ -57,7 +60,7 @@ class WorkTree(Protocol):
 
 
 def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
-    """Return the files of a tree, whose paths have been found to be harmless.
+    """Return the files of a tree, with checked paths.
 
     Args:
         work: has the objects.
@@ -65,7 +68,7 @@ def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
         inner: paths of other repositories inside.
 
     Raises:
-        SnapshotError: it is missing, hostile, or a bomb.
+        SnapshotError: it is missing, malicious, or a decompression bomb.
     """
     words = ("ls-tree", "-r", "-l", "-z", "--full-tree", tree)
     try:
@@ -86,7 +89,10 @@ def _file(row: bytes) -> TreeFile:
 
 
 def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile]) -> None:
-    """Refuse a tree that unpacks to much more than its objects, before a file of it is read."""
+    """Refuse a tree that unpacks to far more bytes.
+
+    The bytes of its files are compared with those of its objects, before a file is read.
+    """
     objects = work.target / ".git" / "objects"
     packed = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
     total = sum(file.size for file in files)
@@ -100,10 +106,10 @@ def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile]) -> None:
 
 
 def write_files(work: WorkTree, files: Sequence[TreeFile]) -> None:
-    """Write files, links, and the empty folders of submodules into the work tree.
+    """Write files, links, and empty submodule directories.
 
     Raises:
-        SnapshotError: a file is missing, or one cannot stand at its path.
+        SnapshotError: a file is missing, or cannot be written at its path.
     """
     content = [file for file in files if file.mode != _SUBMODULE]
     try:
@@ -149,7 +155,7 @@ def _set_mode(file: TreeFile, stream: IO[bytes]) -> None:
 
 
 def _contents(work: WorkTree, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, bytes]]:
-    """Yield each file with its bytes, some files at a time."""
+    """Yield each file with its bytes, several at once."""
     start = 0
     while start < len(files):
         end, size = start + 1, files[start].size
@@ -171,11 +177,12 @@ def _contents(work: WorkTree, files: Sequence[TreeFile]) -> Iterator[tuple[TreeF
 
 
 def bare_repositories(files: Sequence[TreeFile], inner: Collection[bytes] = ()) -> tuple[str, ...]:
-    """Return the folders of a tree that git takes for repositories, or that have the configuration of one.
+    """Return the directories of a tree that are git repositories.
 
-    `inner` are the folders of captured repositories inside of it: one of them can be the `objects` of a repository
-    whose other parts are files of the tree. A repository has `HEAD`, `objects` and `refs`, or `HEAD` and `commondir`,
-    which leads to the folder with the rest. git follows the configuration in such a folder where a command starts in it
+    A directory with the configuration of one counts, too. `inner` are the directories of captured
+    repositories inside it: one of them can be the `objects` of a repository whose other parts are files of
+    the tree. A repository has `HEAD`, `objects` and `refs`, or `HEAD` and `commondir`, which leads to the
+    directory with the rest. git follows the configuration in such a directory if a command starts in it
     (`safe.bareRepository`).
     """
     tops: dict[bytes, set[bytes]] = {}

@@ -1,4 +1,7 @@
-"""A captured repository, made again in a folder that was not there before; it appears whole or not at all."""
+"""Restoration of a captured repository into a new directory.
+
+The directory appears complete or not at all.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +29,22 @@ _WHOLE = "only snapshots of `reprobuild capture` hold whole repositories"
 def restore_folder(
     snapshot: Path, name: str, target: Path, env: Mapping[str, str], origins: Mapping[str, str], *, remotes: bool
 ) -> tuple[CaptureFacts, tuple[Restored, ...]]:  # fmt: skip
-    """Make a captured repository again in a new folder.
+    """Restore a captured repository into a new directory.
 
     Args:
-        snapshot: its folder.
+        snapshot: its directory.
         name: of the repository, or of a distribution that was installed from it.
-        target: the new folder.
+        target: the new directory.
         env: the user's environment, for git's credentials.
         origins: by name of a repository, the path or address that has the commits of its remote.
-        remotes: ask the captured remotes that are on other machines for the rest.
+        remotes: fetch the rest from the captured remotes on other machines.
 
     Returns:
         The repositories of the snapshot, and each work tree that was made, the outermost first.
 
     Raises:
-        UsageError: something stands at `target`.
-        SnapshotError, EngineError: see `restore`; or the snapshot has no whole repositories.
+        UsageError: `target` exists already.
+        SnapshotError, EngineError: see `restore`; or the snapshot has no complete repositories.
     """
     _check_absent(target)
     if not os.path.lexists(snapshot / FILE):
@@ -67,7 +70,10 @@ def _taken(target: Path) -> UsageError:
 
 
 def _move(part: Path, target: Path) -> None:
-    """Give a folder its name; mkdir(2) tells whether something took the name meanwhile."""
+    """Rename a directory to its final name.
+
+    mkdir(2) detects if the name has been taken meanwhile.
+    """
     try:
         target.mkdir()
     except FileExistsError:
@@ -80,7 +86,10 @@ def _move(part: Path, target: Path) -> None:
 
 
 def _check_known(captured: CaptureFacts, origins: Mapping[str, str]) -> None:
-    """Refuse a word on a repository that the snapshot does not have: it would change nothing."""
+    """Refuse an origin for a repository that was not captured.
+
+    It would have no effect.
+    """
     known = [one.name for one in captured.repositories]
     for name in origins:
         if name not in known:
@@ -91,7 +100,10 @@ def _check_known(captured: CaptureFacts, origins: Mapping[str, str]) -> None:
 
 
 def _without_capture(found: Snapshot, snapshot: Path, name: str, target: Path) -> SnapshotError:
-    """Return the error for a snapshot of a recipe, with the commands of git that do the same."""
+    """Return the error for a recipe's snapshot, with git commands.
+
+    The commands restore the repository by hand.
+    """
     wanted = canonicalize_name(name)
     line = next(
         (line for line in found.requirements if line.name and canonicalize_name(line.name) == wanted), None

@@ -1,4 +1,7 @@
-"""Where the commits of a captured repository are that are not in its bundle: the user's word, or a captured remote."""
+"""Sources of the commits missing in a repository's bundle.
+
+They are the user's address, or a captured remote.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # of a remote, as part of a ref
 
 
 class Address(Struct, frozen=True):
-    """A path or address, the remote whose branches it has, and whether the user named it."""
+    """An address, its remote, and whether the user named it.
+
+    The address may be a path; it has the branches of the remote.
+    """
 
     place: str
     remote: str
@@ -28,12 +34,13 @@ class Address(Struct, frozen=True):
 
 
 def addresses(one: CapturedRepository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
-    """Return where to ask for commits that a remote had.
+    """Return the addresses for commits that a remote had.
 
     Args:
         one: the captured repository.
-        named: the user's word, which counts alone.
-        remotes: without that word, ask the remotes. A path may be anybody's repository: it needs the word.
+        named: the user's address; if given, the only one.
+        remotes: without that address, use the remotes. A path may be anyone's repository: the user must name
+            it.
     """
     if named is not None:
         return (Address(named, "origin", True),)
@@ -47,19 +54,22 @@ def addresses(one: CapturedRepository, named: str | None, *, remotes: bool) -> t
 
 
 def is_remote_name(name: str) -> bool:
-    """Tell whether a name can be that of a remote, and of a folder of refs."""
+    """Return whether a name can be that of a remote.
+
+    It must also be valid as a directory of refs.
+    """
     return bool(_NAME.fullmatch(name)) and ".." not in name and not name.endswith((".", ".lock"))
 
 
 def shown(place: str) -> str:
-    """Return an address for the eyes: without user and password."""
+    """Return an address for display, without user and password."""
     return secrets.without_logins(place)
 
 
 def missing(
     one: CapturedRepository, oid: str, asked: Sequence[Address], refused: Sequence[str]
 ) -> SnapshotError:
-    """Return the error for a commit that no address has; the caller raises it."""
+    """Return the error for a commit that no address has."""
     if any(address.named for address in asked):
         where = f"not in {escaped(shown(asked[0].place))}"
     else:
@@ -74,10 +84,13 @@ def missing(
 
 
 def _option(one: CapturedRepository) -> str:
-    """Return the word of `--source` for the clone of this machine, where it still is at its captured place."""
+    """Return the argument of `--source` for this machine's clone.
+
+    It is a template if the clone is not at its captured path any more.
+    """
     folder = unquoted(one.folder).decode("utf-8", "surrogateescape")
     try:
         there = folder.startswith("/") and (Path(folder) / ".git").exists()
-    except (OSError, ValueError):  # somebody else's, or no name of a folder here
+    except (OSError, ValueError):  # another user's, or not a valid name of a directory here
         there = False
     return shlex.quote(f"{one.name}={escaped(folder)}") if there else f"{shlex.quote(one.name)}=PATH|URL"

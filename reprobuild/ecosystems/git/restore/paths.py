@@ -1,4 +1,7 @@
-"""Where a captured file may be written: inside its repository, outside every git folder, through no link."""
+"""Checks of the paths where captured files are written.
+
+A path must be inside its repository, outside every git directory, and not reached through a link.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,12 @@ _UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
 def check_path(path: bytes, name: str) -> None:
-    """Refuse a path that leaves the repository, or enters a git folder on any file system.
+    """Refuse a path outside the repository or in .git.
+
+    Git directories are recognised by the rules of any file system.
 
     Raises:
-        SnapshotError: it does; the path is named.
+        SnapshotError: it is such a path; the path is named.
     """
     text = path.decode("utf-8", "surrogateescape")
     try:
@@ -34,7 +39,9 @@ def check_path(path: bytes, name: str) -> None:
 
 
 def check_paths(paths: list[bytes], inner: set[bytes], name: str) -> None:
-    """Refuse a tree in which one path is there twice, is harmful, or lies below a file or link.
+    """Refuse a tree with repeated, unsafe or conflicting paths.
+
+    A path conflicts if it is below a file or link.
 
     Args:
         paths: of files, links and submodules.
@@ -60,7 +67,7 @@ def check_paths(paths: list[bytes], inner: set[bytes], name: str) -> None:
 
 
 def inside(target: Path, path: bytes, name: str) -> Path:
-    """Return the place of an inner repository, to which no link leads.
+    """Return the path of an inner repository, without links.
 
     Raises:
         SnapshotError: a file or link is on the way.

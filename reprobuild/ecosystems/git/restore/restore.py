@@ -1,7 +1,7 @@
-"""A captured repository, made again: on a clone of its remote, or from its bundle alone.
+"""Restoration of a captured repository from its bundle or remote.
 
-The files are written from git's objects one by one, by names that have been checked; nothing is checked out, so
-that no filter or hook runs and every byte is as it was captured.
+It is made on a clone of its remote, or only from its bundle. The files are written from git's objects one by
+one, by checked names; there is no checkout, so no filter or hook runs and every byte is as it was captured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUIET = {
     "LC_ALL": "C.UTF-8",
     "HOME": "/nonexistent",
 }
-# What decides how bytes on the disk and in the repository belong together; nothing else of a configuration is taken.
+# The settings that map bytes on the disk to the repository; no other setting of a configuration is taken.
 _SETTINGS = {
     "core.autocrlf": r"true|false|input",
     "core.eol": r"lf|crlf|native",
@@ -45,12 +45,11 @@ _SETTINGS = {
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """One work tree that was made: where, on which commit, and the address that had the commits of the remote.
+    """A restored work tree: its path, commit and remote address.
 
-    `address` has neither user nor password, so that it can be shown.
-
-    `bare` has the folders in it that are git repositories of their own without a work tree: git follows their
-    configuration where a command starts in them.
+    `address` had the commits of the remote; it has neither user nor password, so it can be shown. `bare` has
+    the directories in it that are git repositories of their own without a work tree: git follows their
+    configuration if a command starts in them.
     """
 
     name: str
@@ -65,23 +64,23 @@ def restore(
     repositories: Sequence[CapturedRepository], name: str, folder: Path, target: Path, env: Mapping[str, str],
     origins: Mapping[str, str] | None = None, *, remotes: bool = False,
 ) -> tuple[Restored, ...]:  # fmt: skip
-    """Make a captured repository, and those inside of it, again.
+    """Restore a captured repository, and those inside it.
 
-    Every file has its bytes, its executable bit or link text; HEAD, the index and the files not captured by git are
-    as they were, so `git status` says what it said.
+    Every file has its bytes, its executable bit or link text; HEAD, the index and the files not captured by
+    git are as they were, so `git status` prints the same.
 
     Args:
         repositories: of `read_captured`.
-        name: of the one to make, or of a distribution that was installed from it.
+        name: of the one to restore, or of a distribution that was installed from it.
         folder: the snapshot.
-        target: where; it must not be there yet, or be empty.
+        target: the new work tree; it must not exist, or be empty.
         env: the user's environment, for git's credentials.
-        origins: by name of a repository, the path or address of one that has the commits that a remote had; not
-            needed for those whose bundle is complete.
-        remotes: where no origin is named, ask the captured remotes that are on other machines.
+        origins: by name of a repository, the path or address of one that has the commits that a remote had;
+            not needed for those whose bundle is complete.
+        remotes: if no origin is named, use the captured remotes on other machines.
 
     Raises:
-        SnapshotError: the capture is damaged, hostile or incomplete, or no address has a commit.
+        SnapshotError: the capture is damaged, malicious or incomplete, or no address has a commit.
         EngineError: git is absent or failed.
     """
     made = []
@@ -100,7 +99,10 @@ def restore(
 
 
 def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
-    """Return the repository of a name, else the one that a distribution of this name is installed from."""
+    """Return the repository with a name, or of a distribution.
+
+    The distribution was installed from it.
+    """
     for one in repositories:
         if one.name == name:
             return one
@@ -115,7 +117,7 @@ def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRep
 
 
 class _Restored:
-    """One work tree in the making."""
+    """A work tree in progress."""
 
     def __init__(self, one: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str]) -> None:
         self.one = one
@@ -125,7 +127,7 @@ class _Restored:
         self.fetch_env = program.fetching(env)
 
     def make(self, asked: Sequence[Address], inner: set[bytes]) -> Restored:
-        """Do all of it; see `restore`."""
+        """Restore the work tree; see `restore`."""
         pack = read_pack(self.one, self.folder)
         if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
             raise SnapshotError(
@@ -158,7 +160,7 @@ class _Restored:
         )
 
     def refused(self, what: str) -> SnapshotError:
-        """Return the error that names this repository; the caller raises it."""
+        """Return the error that names this repository."""
         return damaged(self.one, what)
 
     def _init(self) -> None:
@@ -179,7 +181,7 @@ class _Restored:
                 self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
 
     def _bring(self, asked: Sequence[Address]) -> Address | None:
-        """Get the commits that a remote had, and return the address that has them all."""
+        """Fetch the remote's commits; return the address with all."""
         refused: list[str] = []
         for address in asked:
             try:
@@ -207,7 +209,7 @@ class _Restored:
             try:
                 self._take(address, oid, purpose=f"fetch commit {oid[:12]}")
             except proc.ProcessFailedError:
-                continue  # said below, for all of them
+                continue  # reported below, for all of them
 
     def _take(self, address: Address, ref: str, purpose: str) -> None:
         program.fetch(
@@ -244,7 +246,7 @@ class _Restored:
             raise self.refused("its bundle is damaged or lacks objects") from None
 
     def _files(self, tree: str, inner: Collection[bytes]) -> list[TreeFile]:
-        """Return the files of a tree, whose paths and sizes have been found to be harmless."""
+        """Return the files of a tree, with safe paths."""
         return list_files(self, tree, set(inner))
 
     def _index(self) -> None:
