@@ -246,7 +246,7 @@ def test_a_snapshot() -> None:
 
 def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
     for name, content in {
-        "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\n",
+        "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\ntorch==2.5.1\n",
         "conda-list.txt": "python 3.11.5 h1_0\nsix 1.16.0 pypi_0 pypi\ntool 1.0 py_0\n",
         "rpm-packages.txt": "bash 5.1-2.el9 x86_64\n",
         "capture.json": '{"capture": 1, "repositories": [], '

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
 from reprobuild.lock.lock import Ruling
+from reprobuild.resolve.python.other_pip import OTHER
 from reprobuild.resolve.python.python_versions import in_words
 from reprobuild.snapshot.file_kinds import field_of
 
@@ -72,6 +73,7 @@ def accept(
                 [
                     *_pythons(pythons),
                     *_capturing(refused),
+                    *_freezing(refused),
                     *_pinning(refused),
                     *_naming(refused),
                     *_bringing(refused),
@@ -135,6 +137,12 @@ def _capturing(refused: Sequence[Ruling]) -> list[str]:
     return [
         "if the environment still exists, `reprobuild capture --include interpreter` captures it with its own Python"
     ]
+
+
+def _freezing(refused: Sequence[Ruling]) -> list[str]:
+    """Return how the freeze is taken, where another pip than the environment's wrote it."""
+    commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
+    return [f"take the freeze again in the environment that ran {command}" for command in commands]
 
 
 def _pinning(refused: Sequence[Ruling]) -> list[str]:

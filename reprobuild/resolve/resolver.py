@@ -52,6 +52,7 @@ from reprobuild.resolve.python.base_distributions import OF_BASE, Below
 from reprobuild.resolve.python.completeness import rule_list
 from reprobuild.resolve.python.context import file_lists, known_of
 from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.python.other_pip import rule_other_pip
 from reprobuild.resolve.python.resolve import Target, resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, refuse_lost
 from reprobuild.resolve.sources.trees import Given, resolve_sources
@@ -95,6 +96,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
 def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
     subject = _subject(snapshot, decisions)
     captured_python = subject.interpreter.version
+    other_pip = rule_other_pip(snapshot)
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:
         subject = _subject(snapshot, decisions)
@@ -129,6 +131,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
+        *other_pip,
         *elsewhere,
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]

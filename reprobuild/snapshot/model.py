@@ -228,7 +228,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of
     file (`requirements.txt`, ...) that the chapter's recipe writes and the folder does not hold. `captured` is what
     `reprobuild capture` wrote beside them: whole repositories, and where things lay. `unlisted` are the lines that
-    `pip freeze --all` adds to the freeze.
+    `pip freeze --all` adds to the freeze. `unfrozen` are names of distributions that the capture found in the
+    environment and the freeze does not list.
     """
 
     digest: str
@@ -245,3 +246,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     reports: tuple[Report, ...] = ()
     apt_lists: tuple[AptList, ...] = ()
     unlisted: tuple[Requirement, ...] = ()
+    unfrozen: tuple[str, ...] = ()
