@@ -25,7 +25,6 @@ from reprobuild.resolve.interpreter.choice import (
     Choice,
     Find,
     brought,
-    guess,
     requested,
     settle,
     standalone,
@@ -127,9 +126,8 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
         base, packages = system.pin(called=listed)
-    guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return Ground(
-        system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
+        system=system, interpreter=settled.interpreter, rulings=settled.rulings, base=base,
         packages=packages, listed=listed, lost=(settled.lost,) if settled.lost else (),
     )  # fmt: skip
 

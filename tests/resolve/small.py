@@ -56,7 +56,7 @@ def around(
     """Return what a lock is made with: no network, and wheels from one folder."""
     return Surroundings(
         store=Store(folder / "store"), net=Net(), env={"PATH": os.defpath, "HOME": str(folder)},
-        folder=folder, now=1_700_000_000, captured=folder, say=say,
+        folder=folder, now=1_700_000_000, captured=folder / "snapshot", say=say,
         indexes=Indexes(find_links=(wheels.as_uri(),) if wheels else (), simple=(), credentials={}),
     )  # fmt: skip
 

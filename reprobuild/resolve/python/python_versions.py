@@ -32,8 +32,17 @@ def pythons_of(files: Sequence[Distribution], target: Target, *, wheels_only: bo
     return tuple(found)
 
 
-def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Target) -> tuple[str, ...]:
-    """Return each `X.Y` for which every pinned release of an index has a file."""
+def common_pythons(
+    lines: Iterable[Requirement], files: FileLists, target: Target, *, wheels_only: bool = False
+) -> tuple[str, ...]:
+    """Return each `X.Y` for which every pinned release of an index has a file.
+
+    Args:
+        lines: of the freeze.
+        files: the file lists of the machine's indexes.
+        target: whose Python is replaced.
+        wheels_only: whether a release counts by its wheels alone; one without a wheel then says nothing.
+    """
     common = {f"3.{minor}" for minor in _MINORS}
     for line in lines:
         if line.kind == "index" and line.version:
@@ -41,7 +50,8 @@ def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Targe
                 offered = [item for offer in files.offers(line.name, line.version) for item in offer.files]
             except NoList:
                 continue
-            common &= set(pythons_of(offered, target, wheels_only=False)) if offered else common
+            fitting = set(pythons_of(offered, target, wheels_only=wheels_only))
+            common &= fitting if fitting or (offered and not wheels_only) else common
     return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)
 
 

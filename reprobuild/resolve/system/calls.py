@@ -54,7 +54,7 @@ _NAMED = {"Makefile", "GNUmakefile", "Dockerfile", "Containerfile", "Snakefile",
 
 def callers(
     wheels: Iterable[Wheel], sources: Iterable[Source], commands: Iterable[str], programs: Collection[str],
-    store: Store,
+    store: Store, captured: Iterable[str] = (),
 ) -> dict[str, str]:  # fmt: skip
     """Return the programs that an environment calls, each with the first that calls it.
 
@@ -64,6 +64,7 @@ def callers(
         commands: what the image is to run, in the words of a shell.
         programs: the names to look for.
         store: it remembers what wheels call.
+        captured: command lines of the captured job, in the words of a shell.
 
     Raises:
         FetchError: a file is not in the store.
@@ -74,6 +75,9 @@ def callers(
         return found
     for command in commands:
         found |= dict.fromkeys(_plain(command.encode(), programs), "the workload")
+    for command in captured:
+        for program in _plain(command.encode("utf-8", "replace"), programs):
+            found.setdefault(program, "the captured command")
     for source in sources:
         for program in sorted(_of_source(source, programs, store)):
             found.setdefault(program, source.name)
