@@ -28,6 +28,7 @@ from reprobuild.verify.verdict import (
     Determinism,
     Deviation,
     Difference,
+    WorkRecord,
 )
 from tests.conftest import EXAMPLE
 from tests.report.samples import deviation, hostile_smoke
@@ -73,6 +74,16 @@ def test_the_closing_lines() -> None:
         "round trip: exact",
         "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
     ]
+
+
+def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
+    work = WorkRecord(command="train", seed=42, runs=3)
+    lines = render_text(make_lock(), IMAGE, make_verdict(work=work), Path("out")).splitlines()
+    count = sum(probe.verdict == "identical" for probe in make_smoke().probes)
+    assert lines[-1] == (
+        f"determinism: cpu identical (torch: {count} probes; your work, 3 runs), gpu not-applicable, "
+        "collectives not-applicable"
+    )
 
 
 def test_the_closing_lines_without_a_verdict() -> None:
