@@ -514,6 +514,47 @@ def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engin
     assert engine.tasks == []
 
 
+def test_verify_gives_the_command_what_its_options_say(
+    said: Said, results: Path, engine: PreparedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "D").mkdir()
+    monkeypatch.setenv("B", "two")
+    said(
+        "verify", results, "-v", f"{tmp_path}/D:/data", "-v", f"{tmp_path}/D:/runs:rw", "--env", "A=1", "--secret", "B",
+        "--workdir", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3", "--command", "python train.py",
+        "--artefact", "model.pt",
+    )  # fmt: skip
+    runs = [task for kind, task in engine.tasks if kind == "workload"]
+    assert len(runs) == 3
+    for task in runs:
+        assert {(f"{tmp_path}/D", "/data"), (f"{tmp_path}/D", "/runs")} <= set(task.volumes)
+        assert task.read_only == {"/data"}
+        given = {name: task.environment[name] for name in ("A", "B", "REPROBUILD_SEED")}
+        assert given == {"A": "1", "B": "two", "REPROBUILD_SEED": "3"}
+        assert (task.hidden, task.shared_memory) == ({"B"}, 2 << 30)
+        assert task.arguments[-1] == "cd -- /w && { python train.py\n}"
+        assert "/w/model.pt" in task.arguments
+    work = json.loads((results / "verdict.json").read_bytes())["work"]
+    assert (work["command"], work["workdir"], work["seed"], work["runs"]) == ("python train.py", "/w", 3, 3)
+    assert (work["variables"], work["secrets"]) == ({"A": "1"}, ["B"])
+
+
+def test_verify_against_a_certificate_of_other_work(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    work = ("--artefact", "{out}/model.pt", "--command")
+    assert said("verify", results, *work, "a") == 0
+    engine.tasks.clear()
+    code, error, hint = said.failed("verify", results, "--against", results, *work, "b")
+    assert (code, error) == (
+        2,
+        f"{results / 'verdict.json'} was made with another command: a, and this is b",
+    )
+    assert hint.startswith("compare the same work: ")
+    assert engine.tasks == []
+    assert said("verify", results, "--against", results, *work, "a") == 0
+
+
 def test_verify_gives_containers_the_gpus_that_are_asked_for(
     said: Said, results: Path, engine: PreparedEngine
 ) -> None:

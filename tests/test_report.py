@@ -284,6 +284,22 @@ def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
     )
 
 
+def test_what_pip_itself_warned_of_is_shown_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(
+        "six==1.16.0\n"
+        "WARNING: Skipping /v/lib/python3.11/site-packages/torch-2.5.1.dist-info due to invalid metadata entry 'name'\n"
+        "WARNING: Ignoring invalid distribution ~umpy (/v/lib/python3.11/site-packages)\n"
+    )
+    lines = render_snapshot(read_snapshot(tmp_path)).splitlines()
+    (skipped,) = [line for line in lines if line.startswith("not understood  requirements.txt:2: ")]
+    assert (
+        "pip left torch 2.5.1 out of the freeze: its metadata is damaged, and the image will not have it"
+        in skipped
+    )
+    (ignored,) = [line for line in lines if line.startswith("not understood  requirements.txt:3: ")]
+    assert "pip ignored ~umpy, a leftover of an interrupted installation" in ignored
+
+
 def test_the_triage_of_the_example() -> None:
     rulings = triage_snapshot(read_snapshot(EXAMPLE / "snapshot"), Decisions(drop=("OMP_*",))).rulings
     lines = render_triage(rulings).splitlines()

@@ -151,3 +151,36 @@ def test_a_distribution_with_rules_of_its_own_suggests_its_profile(tmp_path: Pat
     assert [line for line in said if line.startswith("note: ")] == [
         "note: megatron-core has rules of its own for deterministic runs: `--profile megatron` applies them"
     ]
+
+
+def test_versions_in_another_form_than_the_index_has_are_pinned(tmp_path: Path) -> None:
+    """`1.0-1`, `v1.2` and `2.0.0RC1` are what `pip freeze` prints of old metadata; an index has the normal names."""
+    for name, version in (("tool", "1.0.post1"), ("x", "1.2"), ("y", "2.0.0rc1")):
+        write_wheel(tmp_path / "wheels", name, version)
+    found = lock(tmp_path, requirements="tool==1.0-1\nx==v1.2\ny==2.0.0RC1\n")
+    assert {wheel.name: wheel.file.filename for wheel in found.wheels} == {
+        "tool": "tool-1.0.post1-py3-none-any.whl",
+        "x": "x-1.2-py3-none-any.whl",
+        "y": "y-2.0.0rc1-py3-none-any.whl",
+    }
+    outcomes = [ruling.outcome for ruling in found.rulings if ruling.file == "requirements.txt"]
+    assert outcomes == ["pinned"] * 3
+
+
+def test_a_preload_and_a_module_become_packages_of_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No captured package brings them: the library was the site's own, and MPI a module."""
+    use_debian(
+        monkeypatch, stanza("libjemalloc2", "5.3.0-1", "libc6"), stanza("openmpi-bin", "4.1.4-3", "libc6")
+    )
+    write_wheel(tmp_path / "wheels", "mpi4py")
+    found = lock(
+        tmp_path, requirements="mpi4py==1.0\n",
+        env="LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2\n",
+        modules="Currently Loaded Modules:\n  1) openmpi/4.1.6\n",
+        decisions=Decisions(base="debian/bookworm", accept=("module-replaced",)),
+    )  # fmt: skip
+    assert {"libjemalloc2", "openmpi-bin"} <= set(found.base.installed)
+    (preload,) = found.environment
+    assert preload.name == "LD_PRELOAD"
