@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -24,6 +25,7 @@ _ANOTHER = ("packages", "unknown-version")  # the image has a system package in 
 _COMPUTING = frozenset(
     {
         "torch",
+        "pytorch",
         "torchvision",
         "torchaudio",
         "tensorflow",
@@ -35,6 +37,10 @@ _COMPUTING = frozenset(
         "transformer-engine",
         "triton",
     }
+)
+# CUDA's distributions of PyPI and conda: nvidia-cublas-cu12, cudatoolkit, cuda-cudart, libcublas, cudnn, nccl.
+_CUDA = re.compile(
+    r"nvidia-[a-z0-9-]+|cuda(?:toolkit|-[a-z0-9-]+)|lib(?:cu|np|nv)[a-z]+(?:-[a-z]+)?|cudnn|nccl"
 )
 _SOURCE = "unreachable-source"
 _PATCH = "python-patch"  # the class of another patch release of Python
@@ -168,16 +174,26 @@ def _naming(refused: Sequence[Ruling]) -> list[str]:
 
 
 def _bringing(refused: Sequence[Ruling]) -> list[str]:
-    """Return how torch and what else computes can be had: the job is another one without it."""
-    lost = (
-        r.subject for r in refused
-        if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == "requirements"
-    )  # fmt: skip
-    names = [name for name in dict.fromkeys(lost) if canonicalize_name(name) in _COMPUTING]
-    if not names:
-        return []
-    options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
-    return [f"{_names(names)} can come from a page or a folder that has the wheel: {options}"]
+    """Return how torch, CUDA and what else computes can be had: the job is another one without it."""
+    lines = []
+    for field, places in (("requirements", "a page or a folder that has the wheel"), ("conda", "a channel")):
+        lost = (
+            r.subject for r in refused
+            if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == field
+        )  # fmt: skip
+        names = [name for name in dict.fromkeys(lost) if _computes(name)]
+        options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
+        if names:
+            lines.append(
+                f"{_names(names)} can come from {places}: {options if field == 'requirements' else '--channel URL'}"
+            )
+    return lines
+
+
+def _computes(name: str) -> bool:
+    """Tell whether a distribution computes, or is a part of CUDA."""
+    canonical = str(canonicalize_name(name))
+    return canonical in _COMPUTING or _CUDA.fullmatch(canonical) is not None
 
 
 def _accepting(refused: Sequence[Ruling]) -> list[str]:
