@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ import pytest
 
 from reprobuild import cli, errors
 from reprobuild.builders.registry import BUILDERS, NATIVE
+from reprobuild.engines.model import Finished, Task
 from reprobuild.engines.registry import ENGINES
 from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.model import Image
@@ -35,6 +37,7 @@ from reprobuild.recipe.image_config import image_config
 from reprobuild.run import run
 from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
+from tests.determinism.plain_engine import PlainEngine
 from tests.image.layouts import image_of, write_image
 from tests.image.made import Made
 from tests.registry.pushing import file, layer
@@ -47,6 +50,7 @@ from tests.verify.samples import (
     changed,
     done,
     good_answers,
+    kind_of,
     make_lock,
     make_verdict,
     ruling,
@@ -509,6 +513,72 @@ def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engin
     assert error.startswith(f"{other} is the certificate of another image: ")
     assert hint.startswith("a certificate says something of its own image alone")
     assert engine.tasks == []
+
+
+def test_verify_gives_the_command_what_its_options_say(
+    said: Said, results: Path, engine: PreparedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "D").mkdir()
+    monkeypatch.setenv("B", "two")
+    said(
+        "verify", results, "-v", f"{tmp_path}/D:/data", "-v", f"{tmp_path}/D:/runs:rw", "--env", "A=1", "--secret", "B",
+        "--workdir", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3", "--command", "python train.py",
+        "--artefact", "model.pt",
+    )  # fmt: skip
+    runs = [task for kind, task in engine.tasks if kind == "workload"]
+    assert len(runs) == 3
+    for task in runs:
+        assert {(f"{tmp_path}/D", "/data"), (f"{tmp_path}/D", "/runs")} <= set(task.volumes)
+        assert task.read_only == {"/data"}
+        given = {name: task.environment[name] for name in ("A", "B", "REPROBUILD_SEED")}
+        assert given == {"A": "1", "B": "two", "REPROBUILD_SEED": "3"}
+        assert (task.hidden, task.shared_memory) == ({"B"}, 2 << 30)
+        assert task.arguments[-1] == "cd -- /w && { python train.py\n}"
+        assert "/w/model.pt" in task.arguments
+    work = json.loads((results / "verdict.json").read_bytes())["work"]
+    assert (work["command"], work["workdir"], work["seed"], work["runs"]) == ("python train.py", "/w", 3, 3)
+    assert (work["variables"], work["secrets"]) == ({"A": "1"}, ["B"])
+
+
+def test_verify_of_weights_that_are_nan(
+    said: Said, results: Path, engine: PreparedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs from os.urandom make other losses each time, and the same NaN: equal files say nothing."""
+    plain, prepared = PlainEngine(), engine.run
+
+    def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+        work = kind_of(task) in ("workload", "compare")
+        return plain.run(reference, task, os.environ) if work else prepared(reference, task, env)
+
+    monkeypatch.setattr(engine, "run", run)
+    program = (
+        "import os, struct, sys; x = os.urandom(8); loss = float(int.from_bytes(x, 'big')) * float('inf'); "
+        "data = struct.pack('<4f', *[loss - loss] * 4); "
+        "head = b'\\x93NUMPY\\x01\\x00' + struct.pack('<H', 118); "
+        "text = repr({'descr': '<f4', 'fortran_order': False, 'shape': (4,)}).ljust(117).encode() + b'\\n'; "
+        "open(sys.argv[1] + '/weights.npy', 'wb').write(head + text + data)"
+    )
+    line = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {{out}}"
+    assert said("verify", results, "--command", line, "--artefact", "{out}/weights.npy") == 9
+    assert said.out.splitlines()[-1].startswith("determinism: cpu inconclusive")
+    why = "4 of 4 numbers are NaN, which is equal whatever was computed"
+    assert any(why in text for text in said.out.splitlines())
+
+
+def test_verify_against_a_certificate_of_other_work(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    work = ("--artefact", "{out}/model.pt", "--command")
+    assert said("verify", results, *work, "a") == 0
+    engine.tasks.clear()
+    code, error, hint = said.failed("verify", results, "--against", results, *work, "b")
+    assert (code, error) == (
+        2,
+        f"{results / 'verdict.json'} was made with another command: a, and this is b",
+    )
+    assert hint.startswith("compare the same work: ")
+    assert engine.tasks == []
+    assert said("verify", results, "--against", results, *work, "a") == 0
 
 
 def test_verify_gives_containers_the_gpus_that_are_asked_for(

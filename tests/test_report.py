@@ -22,13 +22,8 @@ from reprobuild.report.text import (
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.verify.verdict import (
-    Against,
-    Determinism,
-    Deviation,
-    RoundTripDifference,
-    WorkComparison,
-)
+from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
+from reprobuild.verify.workload.conditions import WorkRecord
 from tests.conftest import EXAMPLE
 from tests.report.samples import deviation, hostile_smoke
 from tests.verify.samples import EXPECTED, make_lock, make_smoke, make_verdict, ruling
@@ -73,6 +68,16 @@ def test_the_closing_lines() -> None:
         "round trip: exact",
         "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
     ]
+
+
+def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
+    work = WorkRecord(command="train", seed=42, runs=3)
+    lines = render_text(make_lock(), IMAGE, make_verdict(work=work), Path("out")).splitlines()
+    count = sum(probe.verdict == "identical" for probe in make_smoke().probes)
+    assert lines[-1] == (
+        f"determinism: cpu identical (torch: {count} probes; your work, 3 runs), gpu not-applicable, "
+        "collectives not-applicable"
+    )
 
 
 def test_the_closing_lines_without_a_verdict() -> None:
@@ -246,7 +251,7 @@ def test_a_snapshot() -> None:
 
 def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
     for name, content in {
-        "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\n",
+        "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\ntorch==2.5.1\n",
         "conda-list.txt": "python 3.11.5 h1_0\nsix 1.16.0 pypi_0 pypi\ntool 1.0 py_0\n",
         "rpm-packages.txt": "bash 5.1-2.el9 x86_64\n",
         "capture.json": '{"capture": 1, "repositories": [], '
@@ -271,6 +276,22 @@ def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
         line.startswith(("conda", "rpm"))
         for line in render_snapshot(read_snapshot(EXAMPLE / "snapshot")).splitlines()
     )
+
+
+def test_what_pip_itself_warned_of_is_shown_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(
+        "six==1.16.0\n"
+        "WARNING: Skipping /v/lib/python3.11/site-packages/torch-2.5.1.dist-info due to invalid metadata entry 'name'\n"
+        "WARNING: Ignoring invalid distribution ~umpy (/v/lib/python3.11/site-packages)\n"
+    )
+    lines = render_snapshot(read_snapshot(tmp_path)).splitlines()
+    (skipped,) = [line for line in lines if line.startswith("not understood  requirements.txt:2: ")]
+    assert (
+        "pip left torch 2.5.1 out of the freeze: its metadata is damaged, and the image will not have it"
+        in skipped
+    )
+    (ignored,) = [line for line in lines if line.startswith("not understood  requirements.txt:3: ")]
+    assert "pip ignored ~umpy, a leftover of an interrupted installation" in ignored
 
 
 def test_the_triage_of_the_example() -> None:

@@ -16,6 +16,7 @@ from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.resolve.python.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import find_origin
 from reprobuild.snapshot.read import read_snapshot
 
@@ -43,6 +44,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
                 "code": msgspec.to_builtins(find_code(snapshot, decisions.drop)),
                 "cuda": msgspec.to_builtins(weigh(snapshot)),
                 "image": msgspec.to_builtins(origin),
+                "other_pip": msgspec.to_builtins(find_other_pip(snapshot)),
             }
         )
     else:

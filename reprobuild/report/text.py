@@ -21,6 +21,7 @@ from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import weigh
+from reprobuild.resolve.python.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import VendorOrigin
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.determinism.summary import scope_words
@@ -139,6 +140,7 @@ def render_snapshot(
     lines = [
         f"snapshot      sha256:{snapshot.digest}",
         f"python        {len(snapshot.requirements)} distributions",
+        *_other_pip(snapshot),
         f"system        {len(snapshot.packages)} packages",
         f"environment   {len(snapshot.variables)} variables",
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
@@ -159,6 +161,12 @@ def render_snapshot(
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
     lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version(line)}" for line in hard]
     return "\n".join(lines)
+
+
+def _other_pip(snapshot: Snapshot) -> list[str]:
+    """Return the line on a freeze that another pip wrote, if one did."""
+    found = find_other_pip(snapshot)
+    return [f"other pip     {safe(found.sentence(), 1200)}"] if found else []
 
 
 def _packed(snapshot: Snapshot) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.python.other_pip import OTHER
 from reprobuild.resolve.python.python_versions import in_words
 from reprobuild.snapshot.file_kinds import field_of
 
@@ -23,6 +25,7 @@ _ANOTHER = ("packages", "unknown-version")  # the image has a system package in 
 _COMPUTING = frozenset(
     {
         "torch",
+        "pytorch",
         "torchvision",
         "torchaudio",
         "tensorflow",
@@ -34,6 +37,10 @@ _COMPUTING = frozenset(
         "transformer-engine",
         "triton",
     }
+)
+# CUDA's distributions of PyPI and conda: nvidia-cublas-cu12, cudatoolkit, cuda-cudart, libcublas, cudnn, nccl.
+_CUDA = re.compile(
+    r"nvidia-[a-z0-9-]+|cuda(?:toolkit|-[a-z0-9-]+)|lib(?:cu|np|nv)[a-z]+(?:-[a-z]+)?|cudnn|nccl"
 )
 _SOURCE = "unreachable-source"
 _PATCH = "python-patch"  # the class of another patch release of Python
@@ -74,6 +81,7 @@ def accept(
                 [
                     *_pythons(pythons),
                     *_capturing(refused),
+                    *_freezing(refused),
                     *_pinning(refused),
                     *_naming(refused),
                     *_bringing(refused),
@@ -148,6 +156,12 @@ def _capturing(refused: Sequence[Resolution]) -> list[str]:
     ]
 
 
+def _freezing(refused: Sequence[Resolution]) -> list[str]:
+    """Return how the freeze is taken, where another pip than the environment's wrote it."""
+    commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
+    return [f"take the freeze again in the environment that ran {command}" for command in commands]
+
+
 def _pinning(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on pinning requirements without versions."""
     open_lines = [ruling for ruling in refused if ruling.kind == _OPEN]
@@ -171,19 +185,29 @@ def _naming(refused: Sequence[Resolution]) -> list[str]:
 
 
 def _bringing(refused: Sequence[Resolution]) -> list[str]:
-    """Return advice on finding torch and other computing packages.
+    """Return advice on finding torch, CUDA and other computing packages.
 
     Without them the job is different.
     """
-    lost = (
-        r.subject for r in refused
-        if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == "requirements"
-    )  # fmt: skip
-    names = [name for name in dict.fromkeys(lost) if canonicalize_name(name) in _COMPUTING]
-    if not names:
-        return []
-    options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
-    return [f"{_names(names)} can come from a page or a folder that has the wheel: {options}"]
+    lines = []
+    for field, places in (("requirements", "a page or a folder that has the wheel"), ("conda", "a channel")):
+        lost = (
+            r.subject for r in refused
+            if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == field
+        )  # fmt: skip
+        names = [name for name in dict.fromkeys(lost) if _computes(name)]
+        options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
+        if names:
+            lines.append(
+                f"{_names(names)} can come from {places}: {options if field == 'requirements' else '--channel URL'}"
+            )
+    return lines
+
+
+def _computes(name: str) -> bool:
+    """Tell whether a distribution computes, or is a part of CUDA."""
+    canonical = str(canonicalize_name(name))
+    return canonical in _COMPUTING or _CUDA.fullmatch(canonical) is not None
 
 
 def _accepting(refused: Sequence[Resolution]) -> list[str]:

@@ -30,7 +30,6 @@ from reprobuild.resolve.interpreter.choice import (
     Find,
     InterpreterChoice,
     brought,
-    guess,
     requested,
     settle,
     standalone,
@@ -144,9 +143,8 @@ def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContex
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
         base, packages = system.pin(called=listed)
-    guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return ResolvedBase(
-        system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
+        system=system, interpreter=settled.interpreter, rulings=settled.rulings, base=base,
         packages=packages, listed=listed, lost=(settled.lost,) if settled.lost else (),
     )  # fmt: skip
 

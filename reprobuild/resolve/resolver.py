@@ -41,13 +41,15 @@ from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.environment.path_mapping import PathMap, text_of
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged
-from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.choice import guess, resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.python.base_distributions import OF_BASE, Below
 from reprobuild.resolve.python.completeness import rule_list
 from reprobuild.resolve.python.context import file_lists, known_of
 from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.python.other_pip import rule_other_pip
+from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, refuse_lost
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
@@ -59,6 +61,7 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.unused_overrides import unused
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
+from reprobuild.snapshot.captured_command import captured_commands
 from reprobuild.snapshot.file_kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.fetch import fetch
@@ -91,6 +94,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) ->
 def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
     subject = _subject(snapshot, decisions)
     captured_python = subject.interpreter.version
+    other_pip = rule_other_pip(snapshot)
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:
         subject = _subject(snapshot, decisions)
@@ -122,9 +126,16 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
     others = [
         *subject.triage.rulings,
         *ground.rulings,
+        *guess(
+            snapshot,
+            decisions.python,
+            ground.interpreter,
+            lambda: common_pythons(subject.lines, files, target, wheels_only=True),
+        ),
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
+        *other_pip,
         *elsewhere,
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
@@ -277,7 +288,9 @@ def _called(
         return {}
     names = [package.name for package in snapshot.packages if package.mark in ASKED]
     commands = [shlex.join(workload.command)] if workload else []
-    return dict(needed_for(names, callers(wheels, sources, commands, programs(names), around.store)))
+    captured = captured_commands(around.captured) if snapshot.captured else ()
+    found = callers(wheels, sources, commands, programs(names), around.store, captured)
+    return dict(needed_for(names, found))
 
 
 def lock_sources(

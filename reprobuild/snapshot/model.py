@@ -250,7 +250,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of file
     (`requirements.txt`, ...) that the chapter's recipe writes and the directory does not hold. `captured` is the
     document of `reprobuild capture`: whole repositories, and original paths. `unlisted` are the lines that `pip freeze
-    --all` adds to the freeze.
+    --all` adds to the freeze. `unfrozen` are names of distributions that the capture found in the environment and the
+    freeze does not list.
     """
 
     digest: str
@@ -267,3 +268,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     reports: tuple[MachineReport, ...] = ()
     apt_lists: tuple[AptList, ...] = ()
     unlisted: tuple[Requirement, ...] = ()
+    unfrozen: tuple[str, ...] = ()

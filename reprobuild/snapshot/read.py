@@ -32,7 +32,7 @@ _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.ta
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 # Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
-_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted")
+_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen")
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -63,6 +63,7 @@ def read_snapshot(folder: Path) -> Snapshot:
         captured=capture_json.parse(document[1], document[0]) if document else None,
         apt_lists=apt_lists.parse(document[1], document[0]) if document else (),
         unlisted=unlisted.parse(document[1], held.names(), document[0]) if document else (),
+        unfrozen=unlisted.find_unfrozen(document[1], held.names(), document[0]) if document else (),
         remarks=tuple(held.remarks),
         absent=tuple(name for name in RECIPE if name not in there),
         **{field: tuple(values) for field, values in held.found.items()},

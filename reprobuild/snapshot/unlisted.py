@@ -8,7 +8,7 @@ their installer. Jobs import setuptools (`pkg_resources`, `torch.utils.cpp_exten
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.infra.display import escaped
-from reprobuild.infra.untrusted.strings import QuotedPath
+from reprobuild.infra.untrusted.strings import ProjectName, QuotedPath, is_valid
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers import pip_freeze
@@ -27,6 +27,8 @@ from reprobuild.snapshot.parsers.capture_json import DAMAGED
 NAMES = frozenset({"pip", "setuptools", "wheel"})
 # conda has records of its own packages, and Debian's belong to the base.
 _OTHERS = frozenset({"", "conda", "debian", "rpm"})
+# pip never lists them (pip, commands/freeze.py).
+_NEVER = frozenset({"python", "wsgiref", "argparse", "distribute"})
 
 _Field = Annotated[str, Meta(max_length=4096)]
 
@@ -64,20 +66,44 @@ def parse(data: bytes, listed: Collection[str] = (), file: str = "capture.json")
     Raises:
         SnapshotError: it is damaged. `captured.parse` checks its version before.
     """
+    found: dict[str, Requirement] = {}
+    for name, one in _of_environment(data, file):
+        if name in NAMES and name not in _canonical(listed):
+            lines, _ = pip_freeze.parse(f"{name}=={one.version}\n".encode(), file)
+            if len(lines) == 1 and lines[0].kind == "index":  # a version is hostile input, too
+                found[name] = lines[0]
+    return tuple(found.values())
+
+
+def find_unfrozen(data: bytes, listed: Collection[str] = (), file: str = "capture.json") -> tuple[str, ...]:
+    """Return the names of the distributions that the freeze of the same environment does not list, sorted.
+
+    Args:
+        data: the bytes of a `capture.json`.
+        listed: names of the freeze.
+        file: the name of the document in messages.
+
+    Raises:
+        SnapshotError: as `parse`.
+    """
+    known = _canonical(listed) | NAMES | _NEVER
+    names = {name for name, _ in _of_environment(data, file)} - known
+    return tuple(sorted(name for name in names if is_valid(name, ProjectName)))
+
+
+def _canonical(names: Collection[str]) -> set[str]:
+    return {str(canonicalize_name(name)) for name in names}
+
+
+def _of_environment(data: bytes, file: str) -> Iterator[tuple[str, _Distribution]]:
+    """Yield the distributions that an installer of Python put into the environment's own folder, by canonical name."""
     try:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
         raise text.broken(file, escaped(str(err)), DAMAGED) from None
     if document.distributions is None or document.python is None:
-        return ()
+        return
     prefix = PurePosixPath(document.python.prefix)
-    known = {canonicalize_name(name) for name in listed}
-    found: dict[str, Requirement] = {}
     for one in document.distributions.found:
-        name = canonicalize_name(one.name)
-        inside = PurePosixPath(one.location).is_relative_to(prefix)
-        if name in NAMES - known and inside and one.installer not in _OTHERS:
-            lines, _ = pip_freeze.parse(f"{name}=={one.version}\n".encode(), file)
-            if len(lines) == 1 and lines[0].kind == "index":  # a version is untrusted input, too
-                found[name] = lines[0]
-    return tuple(found.values())
+        if PurePosixPath(one.location).is_relative_to(prefix) and one.installer not in _OTHERS:
+            yield str(canonicalize_name(one.name)), one

@@ -134,6 +134,7 @@ class Way:
         lists: bool = False,
         release_of_apt: str = "jammy",
         past: bool = True,
+        own: bool = False,
     ) -> None:
         world = archives.world
         self.host = next(
@@ -152,6 +153,11 @@ class Way:
             url=f"{archives.url}/ppa/tools/fresh/ubuntu/{'{time}' if past else identifier(self.host.time)}/",
             key=world.ppa_key.extract_certificate().fingerprint,
         )
+        if own:  # the distribution's own archive as it was, without its past
+            ppa = ArchiveDecision(
+                url=f"{archives.url}/ubuntu/{identifier(self.host.time)}/",
+                key=world.key.extract_certificate().fingerprint, suites=UBUNTU.archives["ubuntu"], components=("main",),
+            )  # fmt: skip
         apt_lists = (
             (AptList(file="x", date=self.host.time - 9999, fetched=self.host.time - RESOLUTION),)
             if lists
@@ -267,6 +273,20 @@ def test_where_no_dated_archive_answers_the_release_is_taken_as_it_is_now(
     mine = {name for name in way.files if not name.startswith("fresh")}
     assert {name: way.files[name] for name in mine & way.expected.keys()}.items() <= way.expected.items()
     assert "the archive http://127.0.0.1:9/{time}/ did not answer: " in way.evidence
+
+
+def test_an_archive_without_a_past_serves_the_release_alone(pinned_key: World, tmp_path: Path) -> None:
+    """No service answers, and this machine's apt has another release: the archive that the user names has all."""
+    dead = "http://127.0.0.1:9"
+    services = {
+        "ubuntu-snapshot": f"{dead}/{{time}}/", "launchpad": dead, "keyserver": f"{dead}/{{fingerprint}}",
+        "ubuntu-archive": f"{dead}/",
+    }  # fmt: skip
+    with Archives(pinned_key) as archives:
+        way = Way(archives, tmp_path, services, release_of_apt="noble", own=True)
+    assert {deb.file.url.split("/")[2] for deb in way.base.packages} == {archives.url.removeprefix("http://")}
+    captured = way.expected.items()
+    assert len(captured & way.files.items()) > 0.9 * len(captured) > 10  # one was replaced a moment before
 
 
 def test_the_archives_of_a_release_as_they_are_now() -> None:

@@ -45,9 +45,12 @@ def test_it_ends_with_the_digests_and_the_verdict(built_example: Built) -> None:
         f"config    {built_example.image.config}",
         f"manifest  {built_example.image.manifest}",
     ]
-    assert tail[4:] == [
-        "round trip: explained", "determinism: cpu identical, gpu not-applicable, collectives identical",
-    ]  # fmt: skip
+    assert tail[4] == "round trip: explained"
+    assert re.fullmatch(
+        r"determinism: cpu identical \(torch: \d+ probes; your work, 2 runs\), "
+        "gpu not-applicable, collectives identical",
+        tail[5],
+    )
 
 
 def test_every_captured_line_has_an_outcome(built_example: Built) -> None:

@@ -57,6 +57,23 @@ def test_one_preload_eight_packages_and_noise(other_job: Path) -> None:
     assert int(noise.split()[1]) > 5
 
 
+def test_a_line_of_the_users_own_code_is_likelier_than_numpy(tmp_path: Path) -> None:
+    """Another learning rate comes before another NumPy, which the code may not use for what differs."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in SNAPSHOT.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    diff = (other / "tinytrain.diff").read_text()
+    (added, *_) = [line for line in diff.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    (other / "tinytrain.diff").write_text(diff.replace(f"{added}\n", f"{added}  # 3e-4\n", 1))
+    freeze = (other / "requirements.txt").read_text()
+    (other / "requirements.txt").write_text(freeze.replace("numpy==2.4.6", "numpy==2.4.7"))
+    done = reprobuild("compare", SNAPSHOT, other)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("likeliest: tinytrain")
+    assert any("numpy" in line for line in rest)
+
+
 def test_as_one_document(other_job: Path) -> None:
     done = reprobuild("compare", other_job, SNAPSHOT, "--json")
     found = json.loads(done.stdout)

@@ -30,6 +30,7 @@ _OFFER = "what apt offers, which is another thing each day; the version is what 
 SILENT: dict[Owner, str] = {
     (model.Snapshot, "digest"): "the sha256 of all the others",
     (model.Snapshot, "apt_lists"): _OFFER,
+    (model.Snapshot, "unfrozen"): "what the freeze lacks of capture.json, whose distributions are compared",
     (model.SourceLocation, "line"): _PLACE,
     (model.Requirement, "place"): _PLACE,
     (model.SystemPackage, "place"): _PLACE,
@@ -129,6 +130,7 @@ def full_snapshot() -> model.Snapshot:
             requirement("conda", "built", version="1", version_from=place("conda-list.txt")),
         ),
         unlisted=(requirement("index", "setuptools", version="1"),),
+        unfrozen=("torch",),
         packages=(
             model.SystemPackage(
                 place=place("apt-packages.txt"), text="bash", name="bash", version="1", architecture="amd64",

@@ -194,6 +194,21 @@ def test_what_was_lost_is_unresolved(tmp_path: Path, store: Store) -> None:
     ]  # fmt: skip
 
 
+def test_what_is_said_of_a_file_behind_a_clean_filter(tmp_path: Path, store: Store) -> None:
+    """git keeps the encrypted form, which is in the tree; of the file on the disk nothing was taken."""
+    top = new_origin(tmp_path, {".gitattributes": b"hidden filter=crypt\n", "hidden": b"ENCRYPTED\n"})
+    git(top, "config", "filter.crypt.clean", "cat")
+    write(top, "hidden", b"the decrypted text\n")
+    take(top, tmp_path / "out")
+    _, rulings = locked(tmp_path / "out", store, {"clone": str(top)})
+    (left,) = [ruling for ruling in rulings if ruling.kind == "file-left-out"]
+    assert (left.subject, left.outcome) == ("clone/hidden", "unresolved")
+    assert left.reason == (
+        "not captured (filtered); the source tree has git's own form of it, or is without it where git does not "
+        "track it"
+    )
+
+
 def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> None:
     top = new_origin(tmp_path)
     dirty(top)

@@ -387,33 +387,86 @@ def test_the_systems_python_is_a_guess_where_variables_lead_to_another(text: str
     given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
     chosen = resolve_interpreter(given, None)
     assert chosen.version == "3.11.2"
-    (ruling,) = guess(given, None, chosen)
+    (ruling,) = guess(given, None, chosen, tuple)
     assert (ruling.outcome, ruling.kind, ruling.subject) == ("replaced", "python-guess", "python")
     assert words in ruling.reason
-    assert guess(given, "3.11.2", chosen) == ()
+    assert guess(given, "3.11.2", chosen, tuple) == ()
     with pytest.raises(LockError, match=r"--python X\.Y\.Z"):
         accept([ruling], [])
     assert accept([ruling], ["python-guess"])[0].accepted
 
 
+VENV = "PATH=/home/a/v/bin:/usr/local/bin:/usr/bin:/bin\nVIRTUAL_ENV=/home/a/v\n"
+MAKER = package("python3.11-venv", "3.11.2-6")
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "PATH=/home/a/v/bin:/usr/local/bin:/usr/bin:/bin\nVIRTUAL_ENV=/home/a/v\n",
+        VENV,
         "PATH=/home/a/v/bin:/home/a/miniconda3/condabin:/usr/bin\nVIRTUAL_ENV=/home/a/v\n",
-        "PATH=/usr/bin:/home/a/.pyenv/shims\n",
         "PATH=/apps/cuda/12.4/bin:/usr/bin\nCONDA_PREFIX=/home/a/v\nVIRTUAL_ENV=/home/a/v\n",
     ],
 )
-def test_the_systems_python_is_no_guess_for_a_virtual_environment_alone(text: str) -> None:
+@pytest.mark.parametrize("pinned", [(), ("3.11", "3.12"), ("3.12",)])
+def test_the_systems_python_is_a_guess_for_a_virtual_environment_alone(
+    text: str, pinned: tuple[str, ...]
+) -> None:
     given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
-    assert guess(given, None, resolve_interpreter(given, None)) == ()
+    (ruling,) = guess(given, None, resolve_interpreter(given, None), lambda: pinned)
+    assert (ruling.outcome, ruling.kind, ruling.file) == ("replaced", "python-guess", "env.txt")
+    assert (
+        "VIRTUAL_ENV is /home/a/v, and no file says which Python made it; say which one ran" in ruling.reason
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "packages", "lines", "pinned"),
+    [
+        ("PATH=/usr/bin:/home/a/.pyenv/shims\n", APT, (), ()),  # no environment at all
+        (VENV, APT, (), ("3.11",)),
+        (VENV, (*APT, MAKER), (), ("3.11", "3.12")),
+        (VENV, (*APT, package("virtualenv", "20.17.1")), (), ()),
+        (VENV + "PYTHONPATH=/home/a/v/lib/python3.11/site-packages/x\n", APT, (), ()),
+        (VENV, APT, ("-e /home/a/v/lib64/python3.11/site-packages/tool",), ()),
+        (VENV, APT, ("pkg-resources==0.0.0",), ()),
+        (VENV, APT, ("tool @ https://h.test/tool-1.0-cp311-cp311-linux_x86_64.whl",), ()),
+    ],
+)  # fmt: skip
+def test_the_systems_python_is_no_guess_where_something_ties_the_environment_to_it(
+    text: str, packages: tuple[SystemPackage, ...], lines: tuple[str, ...], pinned: tuple[str, ...]
+) -> None:
+    given = msgspec.structs.replace(
+        snapshot(*packages), variables=variables(text), requirements=tuple(map(requirement, lines))
+    )
+    assert guess(given, None, resolve_interpreter(given, None), lambda: pinned) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "packages", "lines"),
+    [
+        (VENV, (*APT, package("python3.12-venv", "3.12.4-1")), ()),
+        (VENV, (*APT, package("python3.11-venv", "3.11.2-6", "residual")), ()),
+        (VENV + "PYTHONPATH=/home/a/v/lib/python3.12/site-packages/x\n", (*APT, MAKER), ()),
+        (VENV + "PYTHONPATH=/usr/lib/python3.11/x\n", APT, ()),
+        (VENV, APT, ("tool @ https://h.test/tool-1.0-cp310-abi3-linux_x86_64.whl",)),
+        (VENV, APT, ("tool @ https://h.test/tool-1.0-cp312-cp312-linux_x86_64.whl",)),
+    ],
+)  # fmt: skip
+def test_what_ties_no_environment_to_the_systems_python(
+    text: str, packages: tuple[SystemPackage, ...], lines: tuple[str, ...]
+) -> None:
+    given = msgspec.structs.replace(
+        snapshot(*packages), variables=variables(text), requirements=tuple(map(requirement, lines))
+    )
+    (ruling,) = guess(given, None, resolve_interpreter(given, None), tuple)
+    assert ruling.kind == "python-guess"
 
 
 def test_a_python_that_a_file_shows_is_no_guess() -> None:
     given = snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0")
     given = msgspec.structs.replace(given, variables=variables("PATH=/apps/Python/3.12.4/bin:/usr/bin\n"))
-    assert guess(given, None, resolve_interpreter(given, None)) == ()
+    assert guess(given, None, resolve_interpreter(given, None), tuple) == ()
 
 
 def test_a_list_that_names_python_as_a_package_shows_it() -> None:

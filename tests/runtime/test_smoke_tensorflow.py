@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_smoke_arrays import APART, CALM, environment, planted, seen, smoke
+from test_smoke_arrays import APART, CALM, CONTROLS, environment, planted, seen, smoke
 
 TENSORFLOW = sorted(APART)
 
@@ -16,13 +16,19 @@ def tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_probe_in_full_and_in_short(tensorflow: Path) -> None:
-    """Among them with eight threads in the second run, which is another number than in the first."""
-    full = smoke(tensorflow, {"seed": 7, "only": TENSORFLOW, "controls": False})
+    """Among them with eight threads in the second run, which is another number than in the first.
+
+    The controls run beside them, each seen drifting and cured.
+    """
+    full = smoke(tensorflow, {"seed": 7, "only": TENSORFLOW})
     threads = {"TF_NUM_INTRAOP_THREADS": "8", "TF_NUM_INTEROP_THREADS": "8"}
     again = smoke(tensorflow, {"seed": 7, "only": TENSORFLOW, "repeats": 20, **CALM}, threads)
     for found in (full, again):
         for mode in ("profile", "strict"):
             assert seen(found, mode) == dict.fromkeys(TENSORFLOW, "IDENTICAL"), seen(found, mode, "why")
+    assert {each["name"]: each["verdict"] for each in full["controls"]} == dict.fromkeys(
+        CONTROLS, "effective"
+    )
     assert full["stress"]["ran"] is True
     assert full["fingerprint"]["versions"]["tensorflow-cpu"] == "2.21.0"
 

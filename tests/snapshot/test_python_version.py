@@ -14,6 +14,7 @@ from msgspec import UNSET
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.snapshot.parsers import python_version
 from reprobuild.snapshot.read import read_snapshot
+from tests.conftest import ROOT
 
 RECIPE = "import sysconfig; print(sysconfig.get_platform())"
 
@@ -29,6 +30,16 @@ def test_what_this_interpreter_prints(tmp_path: Path) -> None:
     assert report.machine == sysconfig.get_platform().removeprefix("linux-")
     assert [remark for remark in snapshot.remarks if not remark.understood] == []
     assert resolve_interpreter(snapshot, None).version == platform.python_version()
+
+
+def test_the_recipe_of_the_readme_takes_the_python() -> None:
+    (recipe,) = [
+        part for part in (ROOT / "README.md").read_text().split("```") if part.startswith("bash\nREPRO_DIR=")
+    ]
+    lines = recipe.splitlines()
+    assert "python -VV > $REPRO_DIR/python.txt" in lines
+    assert f"python -c '{RECIPE}' >> $REPRO_DIR/python.txt" in lines
+    assert "pip freeze --all > $REPRO_DIR/requirements.txt" in lines
 
 
 @pytest.mark.parametrize(

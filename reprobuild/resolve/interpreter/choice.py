@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +27,7 @@ from reprobuild.resolve.interpreter.evidence import (
     system_pythons,
 )
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
+from reprobuild.resolve.interpreter.venv import unsupported
 from reprobuild.snapshot.model import Snapshot, SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
@@ -136,25 +137,32 @@ def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find
     return _choice(with_build(wanted, build), snapshot)
 
 
-def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Resolution, ...]:
+def guess(
+    snapshot: Snapshot, decided: str | None, interpreter: Interpreter, pinned: Callable[[], Collection[str]]
+) -> tuple[Resolution, ...]:
     """Return the deviation of a guessed system Python.
 
-    The variables lead to another Python.
+    The variables lead to another Python, or no evidence supports this one.
 
     Args:
         snapshot: the captured environment.
         decided: the user's override, if any.
         interpreter: the chosen one.
+        pinned: asks for which `X.Y` every pinned release has a wheel.
     """
-    sure = decided is not None or seen_pythons(snapshot) or interpreter.kind == "conda"
-    other = None if sure else another_python(snapshot)
+    if decided is not None or seen_pythons(snapshot) or interpreter.kind == "conda":
+        return ()
+    other = another_python(snapshot)
+    words = f"{other[1]}, which may be another Python" if other else ""
+    if other is None and system_pythons(snapshot):
+        other = unsupported(snapshot, interpreter.minor, pinned)
+        words = other[1] if other else ""
     if other is None:
         return ()
-    place, words = other
     ruling = Resolution(
-        file=place.file, line=place.line, subject="python", outcome="replaced", kind=GUESS,
-        reason=f"the image would have Python {interpreter.version} ({interpreter.evidence}), a guess: {words}, "
-        "which may be another Python; say which one ran: --python X.Y.Z (`python -VV` prints it)",
+        file=other[0].file, line=other[0].line, subject="python", outcome="replaced", kind=GUESS,
+        reason=f"the image would have Python {interpreter.version} ({interpreter.evidence}), a guess: {words}; "
+        "say which one ran: --python X.Y.Z (`python -VV` prints it)",
     )  # fmt: skip
     return (ruling,)
 

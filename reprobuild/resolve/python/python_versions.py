@@ -39,8 +39,17 @@ def pythons_of(
     return tuple(found)
 
 
-def common_pythons(lines: Iterable[Requirement], files: FileLists, target: WheelTarget) -> tuple[str, ...]:
-    """Return each `X.Y` with a file for every pinned release."""
+def common_pythons(
+    lines: Iterable[Requirement], files: FileLists, target: WheelTarget, *, wheels_only: bool = False
+) -> tuple[str, ...]:
+    """Return each `X.Y` with a file for every pinned release.
+
+    Args:
+        lines: of the freeze.
+        files: the file lists of the machine's indexes.
+        target: whose Python is replaced.
+        wheels_only: whether a release counts by its wheels alone; a release without a wheel then does not count.
+    """
     common = {f"3.{minor}" for minor in _MINORS}
     for line in lines:
         if line.kind == "index" and line.version:
@@ -48,7 +57,8 @@ def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Wheel
                 offered = [item for offer in files.offers(line.name, line.version) for item in offer.files]
             except NoListError:
                 continue
-            common &= set(pythons_of(offered, target, wheels_only=False)) if offered else common
+            fitting = set(pythons_of(offered, target, wheels_only=wheels_only))
+            common &= fitting if fitting or (offered and not wheels_only) else common
     return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)
 
 

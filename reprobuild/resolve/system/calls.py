@@ -57,7 +57,7 @@ _NAMED = {"Makefile", "GNUmakefile", "Dockerfile", "Containerfile", "Snakefile",
 
 def callers(
     wheels: Iterable[Wheel], sources: Iterable[Source], commands: Iterable[str], programs: Collection[str],
-    store: Store,
+    store: Store, captured: Iterable[str] = (),
 ) -> dict[str, str]:  # fmt: skip
     """Return the programs that an environment calls.
 
@@ -69,6 +69,7 @@ def callers(
         commands: the commands of the image, as shell text.
         programs: the names to look for.
         store: remembers the calls of wheels.
+        captured: command lines of the captured job, as shell text.
 
     Raises:
         FetchError: a file is not in the store.
@@ -79,6 +80,9 @@ def callers(
         return found
     for command in commands:
         found |= dict.fromkeys(_plain(command.encode(), programs), "the workload")
+    for command in captured:
+        for program in _plain(command.encode("utf-8", "replace"), programs):
+            found.setdefault(program, "the captured command")
     for source in sources:
         for program in sorted(_of_source(source, programs, store)):
             found.setdefault(program, source.name)

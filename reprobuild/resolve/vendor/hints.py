@@ -15,7 +15,7 @@ from reprobuild.config.services import Service, fill
 from reprobuild.ecosystems.oci_registry.reference import is_image
 from reprobuild.errors import ReproError
 from reprobuild.resolve.architecture import tells_platform
-from reprobuild.resolve.cuda.packages import cuda_packages, is_cuda
+from reprobuild.resolve.cuda.packages import is_cuda
 from reprobuild.resolve.vendor.naming import UNKNOWN, cuda_tag, is_whole, name_image
 from reprobuild.resolve.vendor.recognise import Sign, recognise
 from reprobuild.snapshot.model import Snapshot
@@ -106,7 +106,7 @@ def cuda_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
         return (
             "CUDA's packages are in no archive of this machine: choose a base image that has them with --base"
         )
-    if not cuda_packages(snapshot):
+    if not any(is_cuda(package.name) for package in snapshot.packages):
         return ""
     tag = cuda_tag("", snapshot)
     image = shlex.quote(fill(services["nvidia-cuda"], tag=tag or UNKNOWN))

@@ -100,16 +100,23 @@ def work_alone(verdict: Verdict) -> str:
 
 
 def scope_words(verdict: Verdict) -> str:
-    """Describe the basis of `cpu identical` without torch.
+    """Describe the basis of `cpu identical`: libraries and workload.
 
-    The text is empty for other answers.
+    The text is empty for torch's probes alone.
     """
     if verdict.determinism.cpu != "identical":
         return ""
     parts = [each for smoke in verdict.smoke if (each := probed(smoke))]
-    if verdict.work is not None and (parts or not verdict.smoke):
+    if verdict.work is not None:
+        parts += () if parts else map(_probed_torch, (one for one in verdict.smoke if one.device == "cpu"))
         parts.append(f"your work, {verdict.work.runs} runs")
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _probed_torch(smoke: Smoke) -> str:
+    """Return how many probes of torch were identical."""
+    number = sum(probe.verdict == "identical" for probe in smoke.probes)
+    return f"torch: {number} probe{'s' * (number != 1)}"
 
 
 def probed(smoke: Smoke) -> str:

@@ -1,0 +1,69 @@
+"""Whether a virtual environment was made by the system's Python: the environment itself does not say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.infra.display import shown
+from reprobuild.snapshot.model import Snapshot, SourceLocation
+
+_VARIABLE = "VIRTUAL_ENV"
+# Debian's Pythons make environments with pip only where one of these is installed:
+# https://packages.debian.org/bookworm/python3-venv, https://packages.debian.org/bookworm/python3-virtualenv
+_MAKERS = ("python{}-venv", "virtualenv", "python3-virtualenv")
+# pip of Debian and Ubuntu wrote it into environments that their Python made: https://bugs.launchpad.net/bugs/1635463
+_PHANTOM = ("pkg-resources", "0.0.0")
+# The Python that a wheel of a file is for alone; one of the stable ABI (abi3) is for later ones, too.
+_WHEEL = re.compile(r".*-cp3(?P<minor>\d{1,3})-cp3(?P=minor)t?-[^/]*\.whl")
+
+
+def unsupported(
+    snapshot: Snapshot, minor: str, pinned: Callable[[], Collection[str]]
+) -> tuple[SourceLocation, str] | None:
+    """Return the variable of a virtual environment that nothing ties to the system's Python, and words on it.
+
+    Args:
+        snapshot: one where no file shows which Python ran.
+        minor: the `X.Y` of the system's Python.
+        pinned: asks for which `X.Y` every pinned release has a wheel; it needs the indexes, so it comes last.
+    """
+    found = next((one for one in snapshot.variables if one.name == _VARIABLE and one.value), None)
+    if found is None:
+        return None
+    prefix = found.value or ""
+    paths = set(_paths(snapshot, prefix))
+    if paths - {minor}:
+        other = ", ".join(sorted(paths - {minor}))
+        return found.place, f"{_VARIABLE} is {shown(prefix)}, whose folders are of Python {other}"
+    if paths or set(_wheels(snapshot)) == {minor} or _made_by_system(snapshot, minor):
+        return None
+    if set(pinned()) == {minor}:
+        return None
+    return found.place, f"{_VARIABLE} is {shown(prefix)}, and no file says which Python made it"
+
+
+def _paths(snapshot: Snapshot, prefix: str) -> Iterator[str]:
+    """Yield the versions in the paths of an environment's libraries, `lib/pythonX.Y`."""
+    below = re.compile(re.escape(prefix.rstrip("/")) + r"/lib(?:64)?/python(3\.\d{1,3})(?=/|:|\s|\Z)")
+    for variable in snapshot.variables:
+        yield from below.findall(variable.value or "")
+    for line in snapshot.requirements:
+        yield from below.findall(line.path or "")
+
+
+def _wheels(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the versions that wheels of the freeze are for, by the names of their files."""
+    for line in snapshot.requirements:
+        if line.kind == "archive" and (match := _WHEEL.fullmatch(line.path or line.url or "")):
+            yield f"3.{match['minor']}"
+
+
+def _made_by_system(snapshot: Snapshot, minor: str) -> bool:
+    """Tell whether the system's Python could make environments with pip, or left its mark in this one."""
+    makers = {maker.format(minor) for maker in _MAKERS}
+    installed = {package.name for package in snapshot.packages if package.mark != "residual"}
+    marked = any((canonicalize_name(line.name), line.version) == _PHANTOM for line in snapshot.requirements)
+    return marked or bool(makers & installed)
