@@ -132,7 +132,6 @@ def test_verbs_are_the_modules() -> None:
         "common",
         "overrides",
         "documents",
-        "cluster",
         "interrupt",
         "progress",
         "streams",

@@ -21,6 +21,11 @@ from tests.test_cli import said as said
 FAILING = {
     "bundle": ["{}", "-o", "{}.tar"],
     "build": ["{}"],
+    "cluster gather": ["{}", "{}"],
+    "cluster gather-pods": ["{}", "{}", "--nodes", "2"],
+    "cluster job": ["{}", "--nodes", "2", "--repository", "registry.invalid/name"],
+    "cluster run": ["{}"],
+    "cluster worker": ["{}", "--out", "{}"],
     "compare": ["{}", "{}"],
     "completion": ["tcsh"],
     "diff": ["{}", "{}"],

@@ -56,6 +56,7 @@ VERBS = {
     "push": "Bring an image and what belongs to it into a registry.",
     "pull": "Bring an image and what belongs to it from a registry.",
     "store": "Clean the store, or verify it.",
+    "cluster": "Run the determinism test on many machines.",
     "doctor": "What this machine lacks, and how to mend it; whether it will run an image.",
     "completion": "What completes this command line in bash, zsh or fish.",
 }

@@ -58,6 +58,10 @@ thorough_option = click.option(
     is_flag=True,
     help="Hundreds of repeats of each probe, in place of a few: this takes an hour.",
 )
+probe_option = click.option(
+    "--probe", "probes", metavar="NAME", multiple=True,
+    help="Run only this probe; the verdict is then inconclusive.",
+)  # fmt: skip
 smoke_option = click.option(
     "--smoke/--no-smoke",
     default=True,

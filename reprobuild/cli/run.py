@@ -63,13 +63,13 @@ class _Command(click.Command):
     help="The engine's name of a network. [default: none; host for one of several processes of a job]",
 )  # fmt: skip
 @click.option(
-    "--srun", metavar="OPTIONS",
+    "--srun-args", metavar="OPTIONS",
     help="Start CMD by srun with these options: through pyxis where it is installed, else on each rank by itself.",
 )  # fmt: skip
 @common.gpu_option
 @common.engine_option
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
-def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: Any) -> int:
+def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **options: Any) -> int:
     """Run CMD in the image in OUT, seeded; its exit code is this one's.
 
     What the scheduler, the launcher, the devices and the fabric of this site say of the job is let in; frozen variables
@@ -79,10 +79,10 @@ def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: 
     Example:
       reprobuild run frozen --seed 7 -- python train.py
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
-      reprobuild run frozen --srun '-N 2' -- torchrun --nnodes 2 train.py
+      reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
     spare_for_jobs()
     session, wanted = common.make_session(None), Wanted(**options)
-    if srun is not None:
-        return slurm.run(out, arguments, session, common.hand_on, wanted, srun)
+    if srun_args is not None:
+        return slurm.run(out, arguments, session, common.hand_on, wanted, srun_args)
     return run.run(out, arguments, session, common.hand_on, wanted)

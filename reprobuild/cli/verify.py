@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from reprobuild.cli import cluster, common, documents
+from reprobuild.cli import common, documents
 from reprobuild.cluster.report import keep_on_page
 from reprobuild.output import directory
 from reprobuild.pipeline.verify import Checks, verify
@@ -64,7 +63,7 @@ from reprobuild.verify.workload.run import work_of_options
 )  # fmt: skip
 @click.option("--workdir", default="", metavar="DIR", help="Where the command starts. [default: the image's]")
 @click.option("--shm-size", metavar="SIZE", help="Shared memory of the command, as 8g. [default: 1g]")
-@cluster.fleet_options
+@common.probe_option
 @common.thorough_option
 @common.gpu_option
 @common.engine_option
@@ -78,18 +77,16 @@ def command(
     smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int, **fleet: Any,
+    runs: int,
 ) -> int:  # fmt: skip
-    """Check the image in OUT again, now, on this machine, or on many nodes.
+    """Check the image in OUT again on this machine.
 
     \b
     Example:
       reprobuild verify frozen --against frozen/verdict.json
       reprobuild verify frozen --command 'python train.py --steps 20' --artefact out.ckpt
       reprobuild verify frozen -v data:/data --env DATA=/data --command 'python train.py' --artefact out.ckpt
-      reprobuild verify frozen --slurm --nodes 64 --partition gpu --srun-option=--gres=gpu:8
     """
-    many = cluster.asked(fleet)
     wanted = Wanted(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
     lock, image = directory.read_image(out)
     checks = Checks(
@@ -107,8 +104,6 @@ def command(
         runs=runs,
         probes=probes,
     )
-    if many:
-        return cluster.command(lock, image, out, store, checks, fleet, as_json)
     session = common.make_session(store)
     verdict = verify(lock, image, out, session, checks)
     keep_on_page(lock, image, out, session)

@@ -1,4 +1,4 @@
-"""`verify` on many nodes: started, and gathered."""
+"""Start the determinism test on many nodes, and gather the answers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def job_of(
     """
     if checks.cpu_only and job.gpus:
         raise UsageError(
-            f"--scope cpu asks no GPU, and --node-gpus {job.gpus} gives some", hint="leave one of the two out"
+            f"--scope cpu asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
         )
     return kubernetes_job.manifest(
         job, lock, image.manifest, _expected(lock, session), controls=checks.control, thorough=checks.thorough,
@@ -126,7 +126,7 @@ def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks:
     """Make certificates of what the pods of that job printed, and return their folder; the options must be the job's.
 
     Raises:
-        UsageError: the folder has no pods, or their number is not told.
+        UsageError: the folder has no pods.
         InconclusiveError: the image has not this smoke test.
     """
     return kubernetes_collect.certificates(
@@ -159,7 +159,7 @@ def told(found: Fleet | Verdict) -> Any:
 def words(out: Path, session: Session, checks: Checks, folder: Path) -> list[str]:
     """Return the command line by which a node takes part."""
     return [
-        "verify", str(out.absolute()), "--member", str(folder), "--store", str(session.store.root),
+        "cluster", "worker", str(out.absolute()), "--out", str(folder), "--store", str(session.store.root),
         "--gpu", checks.gpus, "--scope", "cpu" if checks.cpu_only else "all",
         *(["--engine", checks.engine] if checks.engine else []),
         *(["--thorough"] if checks.thorough else []),

@@ -61,7 +61,7 @@ def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) 
         say: told each step.
 
     Raises:
-        UsageError: the number of nodes is not told, or what is asked for cannot be in the present allocation.
+        UsageError: the number of nodes is missing, or what is asked for cannot be in the present allocation.
         EngineError: Slurm is not there, or gives no nodes.
     """
     with _allocation(wanted, env, say) as (job, inside):
@@ -129,13 +129,13 @@ def _allocation(
     if present := env.get("SLURM_JOB_ID", ""):
         if wanted.partition or wanted.time:
             raise UsageError(
-                f"--partition and --time ask for a new job, and this is in job {present} already",
-                hint="leave them out: the present allocation is used",
+                f"--partition and --time-limit ask for a new job, but this process runs in job {present}",
+                hint="leave both options out: the present job is used",
             )
         yield present, True
         return
     if not wanted.nodes:
-        raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
+        raise UsageError("missing option `--nodes`", hint="add --nodes N, or run this in a job of Slurm")
     argv = [
         "salloc", "--no-shell", f"--nodes={wanted.nodes}", "--exclusive", "--no-kill", "--job-name=reprobuild-verify",
         *([f"--partition={wanted.partition}"] if wanted.partition else []),

@@ -100,7 +100,7 @@ def _refuse(wanted: Wanted, options: Sequence[str]) -> None:
         head = word.partition("=")[0].replace("--no-container-", "--container-")
         if len(head) >= _SHORTEST and any(one.startswith(head) for one in OURS):
             raise UsageError(
-                f"--srun {word}: with pyxis, `run` says this itself",
+                f"--srun-args {word}: with pyxis, `run` says this itself",
                 hint="leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer",
             )
 
