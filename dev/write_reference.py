@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: verbs, exit codes, decisions, services, variables.
+"""Write docs/reference.md from the code: commands, exit codes, decisions, services, variables.
 
     python dev/write_reference.py
 
@@ -35,7 +35,7 @@ TITLE = """\
 Written by `python dev/write_reference.py` from the code. The [index of these pages](README.md) says where each thing is
 explained.
 
-* [Verbs](#verbs)
+* [Commands](#commands)
 * [Exit codes](#exit-codes)
 * [Decisions](#decisions)
 * [Services](#services)
@@ -53,20 +53,22 @@ UNKNOWN = "not described in dev/variables.toml"
 
 def page() -> str:
     """Return the page as the code has it now."""
-    parts = (verbs(), exit_codes(), decisions(), services(), variables())
+    parts = (commands(), exit_codes(), decisions(), services(), variables())
     return "\n".join([TITLE, *("\n".join(part) + "\n" for part in parts)])
 
 
-# --- verbs -----------------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------
 
 
-def verbs() -> Iterator[str]:
-    """Yield each verb with its arguments and options, as click knows them."""
-    yield from ("## Verbs", "", "Every verb has `-h` and `--help`.", "", "| verb | does |", "|---|---|")
+def commands() -> Iterator[str]:
+    """Yield each command with its arguments and options, as click knows them."""
+    yield from ("## Commands", "", "Every command has `-h` and `--help`.")
+    for title, group in cli.GROUPS.items():
+        yield from ("", f"{title}:", "", "| command | does |", "|---|---|")
+        yield from (f"| [`{name}`](#reprobuild-{name}) | {cell(text)} |" for name, text in group.items())
     context = click.Context(cli.cli, info_name="reprobuild", **cli.cli.context_settings)
-    commands = [(name, cli.cli.get_command(context, name)) for name in cli.VERBS]
-    yield from (f"| [`{name}`](#reprobuild-{name}) | {cell(cli.VERBS[name])} |" for name, _ in commands)
-    for name, command in commands:
+    for name in cli.COMMANDS:
+        command = cli.cli.get_command(context, name)
         assert command is not None
         yield from _verb(command, click.Context(command, info_name=name, parent=context))
 

@@ -54,7 +54,7 @@ from tests.verify.samples import document as smoke
 
 SNAPSHOT = EXAMPLE / "snapshot"
 DECIDED = ("--decisions", EXAMPLE / "reprobuild.yaml")
-VERBS = tuple(cli.VERBS)
+VERBS = tuple(cli.COMMANDS)
 SECRET = "73616d706c65" + "0123456789abcdef"
 IMAGE = Image(
     layout="image",
@@ -158,10 +158,14 @@ def test_every_verb_but_run_has_json(verb: str) -> None:
         assert "as_json" in {param.name for param in part.params}
 
 
-def test_the_list_of_verbs(said: Said) -> None:
+def test_help_lists_the_commands_in_groups(said: Said) -> None:
     assert said("--help") == 0
-    for verb, text in cli.VERBS.items():
-        assert f" {verb} {text} " in " ".join(said.out.split()) + " "
+    listed = " ".join(said.out[said.out.index("Everyday:") :].split())
+    assert listed == " ".join(
+        f"{title}: " + " ".join(f"{name} {text}" for name, text in group.items())
+        for title, group in cli.GROUPS.items()
+    )
+    assert list(cli.GROUPS) == ["Everyday", "Steps", "Hand over", "Cluster"]
     assert said("--version") == 0
     assert said.out.startswith("reprobuild, version ")
 
