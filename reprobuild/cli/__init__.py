@@ -11,12 +11,14 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
 from reprobuild.cli import documents, progress, streams
 from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
+from reprobuild.infra.suggest import did_you_mean
 
 NAME = "reprobuild"
 COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
@@ -152,8 +154,11 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         everything = err.listing if VERBOSE in arguments else ()
         return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code, err.refused)
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
-        hint = f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
-        return _print_error(err.format_message(), hint, own or err.exit_code)
+        word, names = _mistyped(err)
+        see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
+        meant = did_you_mean(word, names)
+        text = err.message if word else err.format_message()
+        return _print_error(text, f"{meant} Otherwise {see}" if meant else see, own or err.exit_code)
     if isinstance(err, click.ClickException):
         err.show()
         return own or err.exit_code
@@ -167,6 +172,16 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     click.echo(_places(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
     return _print_error("this is a bug in reprobuild", hint, own or ReproError.exit_code)
+
+
+def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
+    """Return the unknown option or command of an error, and the names that exist."""
+    if err.ctx and isinstance(err, click.NoSuchOption):
+        options = err.ctx.command.get_params(err.ctx)
+        return err.option_name, [name for one in options for name in (*one.opts, *one.secondary_opts)]
+    if err.ctx and isinstance(err, NoSuchCommand) and isinstance(err.ctx.command, click.Group):
+        return err.command_name, err.ctx.command.list_commands(err.ctx)
+    return "", []
 
 
 def _places(err: BaseException) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
+from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.lock import Ruling
 from reprobuild.resolve.python.python_versions import in_words
 from reprobuild.snapshot.file_kinds import field_of
@@ -54,11 +55,11 @@ def accept(
         LockError: a line is unresolved or replaced and was not accepted; the hint says which packages the image
             would lack.
     """
-    words = set(accepted)
+    words, rulings = set(accepted), tuple(rulings)
     marked, refused = [], []
     for ruling in rulings:
         if ruling.outcome in ("replaced", "unresolved"):
-            if words & {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}:
+            if words & names_of(ruling):
                 marked.append(msgspec.structs.replace(ruling, accepted=True))
                 continue
             refused.append(ruling)
@@ -70,6 +71,7 @@ def accept(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join(
                 [
+                    *_meant(words, rulings, refused),
                     *_pythons(pythons),
                     *_capturing(refused),
                     *_pinning(refused),
@@ -82,6 +84,20 @@ def accept(
             refused=[_facts(ruling) for ruling in refused],
         )
     return tuple(marked)
+
+
+def names_of(ruling: Ruling) -> set[str]:
+    """Return the words by which `accept` may name a line: class, name and place."""
+    return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
+
+
+def _meant(words: Iterable[str], rulings: Sequence[Ruling], refused: Sequence[Ruling]) -> Iterator[str]:
+    """Yield a hint for each word that names no line, if a refused line has a close name."""
+    known = set[str]().union(*map(names_of, rulings))
+    names = sorted(set[str]().union(*map(names_of, refused)))
+    for word in sorted(set(words) - known):
+        if meant := did_you_mean(word, names):
+            yield f"--accept {shlex.quote(word)} names no captured line: {meant}"
 
 
 def _grouped(refused: Iterable[Ruling]) -> dict[str, list[Ruling]]:
