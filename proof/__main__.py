@@ -184,7 +184,7 @@ def run_fuzz_documents(place: Place) -> bool:
 
 
 def run_planted(place: Place) -> bool:
-    """Run each planted fault and each clean script fifty times, as `verify --command` does."""
+    """Run each planted fault and each clean script fifty times, as `verify --workload` does."""
     about = machine()
     experiment = planted.Planted(place.results, place.work / "planted.json")
     found = experiment.do(place.shard, place.only)

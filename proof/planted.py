@@ -1,6 +1,6 @@
 """The planted faults and the clean scripts, fifty times each: what share is caught, and whether one alarm is false.
 
-Each time is what `verify --command` does: two fresh containers, and a third where bytes differ.
+Each time is what `verify --workload` does: two fresh containers, and a third where bytes differ.
 """
 
 from __future__ import annotations

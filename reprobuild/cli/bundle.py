@@ -16,10 +16,10 @@ from reprobuild.distribute.text import render_bundled
 @click.command()
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option(
-    "-o", "--output", "target", metavar="FILE", type=common.PATH, required=True, help="The file to write."
+    "-o", "--out", "target", metavar="FILE", type=common.PATH, required=True, help="The file to write."
 )
 @click.option(
-    "--with", "parts", metavar="PART[,PART]", default="",
+    "--include", "parts", metavar="PART[,PART]", default="",
     help="What goes in, too: wheels, debs (with both it can be made again offline), context (for docker build), "
     "reprobuild, or all.",
 )  # fmt: skip
@@ -36,7 +36,7 @@ def command(
 
     \b
     Example:
-      reprobuild bundle frozen -o frozen.tar --with wheels,debs
+      reprobuild bundle frozen -o frozen.tar --include wheels,debs
     """
     session = common.make_session(store)
     wanted = Wanted(parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0)

@@ -14,7 +14,11 @@ from reprobuild.report.comparison import render_comparison
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @click.option(
-    "--all", "everything", is_flag=True, help="List everything, the noise of session and job included."
+    "-v",
+    "--verbose",
+    "everything",
+    is_flag=True,
+    help="List everything, the noise of session and job included.",
 )
 @common.json_option
 def command(one: str, other: str, everything: bool, as_json: bool) -> int:

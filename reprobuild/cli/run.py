@@ -55,7 +55,7 @@ class _Command(click.Command):
 )  # fmt: skip
 @click.option("--shm-size", metavar="SIZE", help="Shared memory, as 8g. [default: this machine's]")
 @click.option(
-    "--limit", "limits", metavar="NAME=SOFT[:HARD]", multiple=True,
+    "--ulimit", "limits", metavar="NAME=SOFT[:HARD]", multiple=True,
     help="A limit: memlock, stack, nofile, nproc, core. [default: memlock and stack as training needs]",
 )  # fmt: skip
 @click.option(

@@ -28,7 +28,7 @@ def command() -> None:
 @command.command()
 @click.argument("locks", metavar="[LOCK]...", nargs=-1, type=common.PATH)
 @click.option("--dry-run", is_flag=True, help="Remove nothing; tell what would be.")
-@click.option("--empty", is_flag=True, help="Remove everything where no lock is known.")
+@click.option("--all", "empty", is_flag=True, help="Remove everything if no lock is known.")
 @common.store_option
 @common.json_option
 def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, as_json: bool) -> None:

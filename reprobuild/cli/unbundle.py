@@ -16,7 +16,7 @@ from reprobuild.distribute.unbundle import unbundle
 @click.argument("file", metavar="FILE", type=common.PATH)
 @common.out_option
 @click.option(
-    "--signers", metavar="FILE", type=common.PATH,
+    "--allowed-signers", "signers", metavar="FILE", type=common.PATH,
     help="Take only what one of these signed: a file of allowed signers (ssh-keygen(1)).",
 )  # fmt: skip
 @common.store_option

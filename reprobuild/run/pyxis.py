@@ -90,7 +90,7 @@ def _refuse(wanted: Wanted, options: Sequence[str]) -> None:
     asked = {"--user": wanted.user, "--shm-size": wanted.shm_size, "--network": wanted.network}
     if refused := [
         *(name for name, value in asked.items() if value is not None),
-        *(["--limit"] * bool(wanted.limits)),
+        *(["--ulimit"] * bool(wanted.limits)),
     ]:
         raise UsageError(
             f"pyxis cannot be told {', '.join(refused)}: it runs as the caller, with the node's network and limits",

@@ -108,7 +108,7 @@ def words_of(wanted: Wanted) -> list[str]:
     }  # fmt: skip
     several = {
         "--env": wanted.variables, "--secret": wanted.hidden,
-        "--volume": tuple(map(absolute, wanted.volumes)), "--limit": wanted.limits,
+        "--volume": tuple(map(absolute, wanted.volumes)), "--ulimit": wanted.limits,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),

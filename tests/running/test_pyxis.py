@@ -101,7 +101,7 @@ def test_pyxis(out: Path) -> None:
     ("words", "what", "hint"),
     [
         (("--shm-size", "1g"), "pyxis cannot be told --shm-size: it runs as", "leave it out, or choose --engine"),
-        (("--limit", "core=0"), "pyxis cannot be told --limit", "leave it out, or choose --engine apptainer"),
+        (("--ulimit", "core=0"), "pyxis cannot be told --ulimit", "leave it out, or choose --engine apptainer"),
         (("--env", "a b=c"), "pyxis cannot be told the variable 'a b'", "give it a name of letters, digits and _"),
         (("-v", "/a,b:/c"), "pyxis cannot be told the folder /a,b",
             "mount it by a link with another name, or choose --engine apptainer"),
@@ -310,6 +310,6 @@ def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
     )  # fmt: skip
     assert " ".join(words_of(wanted)) == (
         "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none --env A=b --secret T "
-        "--volume /a:/b:ro --limit core=0"
+        "--volume /a:/b:ro --ulimit core=0"
     )
     assert own_command(Path("/o"), ["x"], Wanted(), [])[-3:] == ["auto", "--", "x"]
