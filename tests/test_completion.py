@@ -125,7 +125,7 @@ def test_fish(shells: tuple[Path, dict[str, str]]) -> None:
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.stdout.splitlines() == [
         f"from-snapshot\t{cli.COMMANDS['from-snapshot']}", "podman",
-        "check\tVerify every file; damaged ones go",
+        "check\tVerify every file of the store",
     ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from reprobuild.verify.workload.run import work_of_options
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option(
     "--against", metavar="CERT", type=common.PATH,
-    help="Compare with an earlier verdict.json, or that of a folder of results.",
+    help="Compare with an earlier verdict.json, or with that of an output directory.",
 )  # fmt: skip
 @click.option(
     "--workload",
@@ -55,7 +55,7 @@ from reprobuild.verify.workload.run import work_of_options
 )
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable whose value stands on no command line and in no certificate.",
+    help="Pass a variable without its value on any command line or in the certificate.",
 )  # fmt: skip
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:rw]", multiple=True,
@@ -84,7 +84,7 @@ def command(
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
     runs: int,
 ) -> int:  # fmt: skip
-    """Check the image in OUT again on this machine.
+    """Verify the image in OUT again on this machine.
 
     \b
     Example:
