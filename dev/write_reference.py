@@ -37,7 +37,7 @@ TITLE = """\
 Written by `python dev/write_reference.py` from the code. The [index of these pages](README.md) says where each thing is
 explained.
 
-* [Verbs](#verbs)
+* [Commands](#commands)
 * [Exit codes](#exit-codes)
 * [Decisions](#decisions)
 * [Services](#services)
@@ -55,20 +55,22 @@ UNKNOWN = "not described in dev/variables.toml"
 
 def page() -> str:
     """Return the page for the code as it is now."""
-    parts = (verbs(), exit_codes(), decisions(), services(), variables())
+    parts = (commands(), exit_codes(), decisions(), services(), variables())
     return "\n".join([TITLE, *("\n".join(part) + "\n" for part in parts)])
 
 
-# --- verbs -----------------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------
 
 
-def verbs() -> Iterator[str]:
+def commands() -> Iterator[str]:
     """Yield each command with its arguments and options, by click."""
-    yield from ("## Verbs", "", "Every verb has `-h` and `--help`.", "", "| verb | does |", "|---|---|")
+    yield from ("## Commands", "", "Every command has `-h` and `--help`.")
+    for title, group in cli.GROUPS.items():
+        yield from ("", f"{title}:", "", "| command | does |", "|---|---|")
+        yield from (f"| [`{name}`](#reprobuild-{name}) | {cell(text)} |" for name, text in group.items())
     context = click.Context(cli.cli, info_name="reprobuild", **cli.cli.context_settings)
-    commands = [(name, cli.cli.get_command(context, name)) for name in cli.VERBS]
-    yield from (f"| [`{name}`](#reprobuild-{name}) | {cell(cli.VERBS[name])} |" for name, _ in commands)
-    for name, command in commands:
+    for name in cli.COMMANDS:
+        command = cli.cli.get_command(context, name)
         assert command is not None
         yield from _verb(command, click.Context(command, info_name=name, parent=context))
 

@@ -213,7 +213,7 @@ def run_fuzz_documents(place: Place) -> bool:
 def run_planted(place: Place) -> bool:
     """Run each planted fault and each clean script fifty times.
 
-    Each run is as in `verify --command`.
+    Each run is as in `verify --workload`.
     """
     about = machine()
     experiment = planted.Planted(place.results, place.work / "planted.json")

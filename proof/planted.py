@@ -2,7 +2,7 @@
 
 What share is caught, and is one alarm false?
 
-Each time is one run of `verify --command`: two fresh containers, and a third if bytes differ.
+Each time is one run of `verify --workload`: two fresh containers, and a third if bytes differ.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ from tests.verify.samples import document as smoke
 
 SNAPSHOT = EXAMPLE / "snapshot"
 DECIDED = ("--decisions", EXAMPLE / "reprobuild.yaml")
-VERBS = tuple(cli.VERBS)
+VERBS = tuple(cli.COMMANDS)
 SECRET = "73616d706c65" + "0123456789abcdef"
 IMAGE = Image(
     layout="image",
@@ -137,7 +137,6 @@ def test_verbs_are_the_modules() -> None:
         "common",
         "overrides",
         "documents",
-        "cluster",
         "interrupt",
         "progress",
         "streams",
@@ -164,10 +163,14 @@ def test_every_verb_but_run_has_json(verb: str) -> None:
         assert "as_json" in {param.name for param in part.params}
 
 
-def test_the_list_of_verbs(said: Said) -> None:
+def test_help_lists_the_commands_in_groups(said: Said) -> None:
     assert said("--help") == 0
-    for verb, text in cli.VERBS.items():
-        assert f" {verb} {text} " in " ".join(said.out.split()) + " "
+    listed = " ".join(said.out[said.out.index("Everyday:") :].split())
+    assert listed == " ".join(
+        f"{title}: " + " ".join(f"{name} {text}" for name, text in group.items())
+        for title, group in cli.GROUPS.items()
+    )
+    assert list(cli.GROUPS) == ["Everyday", "Steps", "Hand over", "Cluster"]
     assert said("--version") == 0
     assert said.out.startswith("reprobuild, version ")
 
@@ -522,8 +525,8 @@ def test_verify_gives_the_command_what_its_options_say(
     monkeypatch.setenv("B", "two")
     said(
         "verify", results, "-v", f"{tmp_path}/D:/data", "-v", f"{tmp_path}/D:/runs:rw", "--env", "A=1", "--secret", "B",
-        "--workdir", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3", "--command", "python train.py",
-        "--artefact", "model.pt",
+        "--workdir", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3", "--workload", "python train.py",
+        "--output-file", "model.pt",
     )  # fmt: skip
     runs = [task for kind, task in engine.tasks if kind == "workload"]
     assert len(runs) == 3
@@ -559,7 +562,7 @@ def test_verify_of_weights_that_are_nan(
         "open(sys.argv[1] + '/weights.npy', 'wb').write(head + text + data)"
     )
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {{out}}"
-    assert said("verify", results, "--command", line, "--artefact", "{out}/weights.npy") == 9
+    assert said("verify", results, "--workload", line, "--output-file", "{out}/weights.npy") == 9
     assert said.out.splitlines()[-1].startswith("determinism: cpu inconclusive")
     why = "4 of 4 numbers are NaN, which is equal whatever was computed"
     assert any(why in text for text in said.out.splitlines())
@@ -568,7 +571,7 @@ def test_verify_of_weights_that_are_nan(
 def test_verify_against_a_certificate_of_other_work(
     said: Said, results: Path, engine: PreparedEngine
 ) -> None:
-    work = ("--artefact", "{out}/model.pt", "--command")
+    work = ("--output-file", "{out}/model.pt", "--workload")
     assert said("verify", results, *work, "a") == 0
     engine.tasks.clear()
     code, error, hint = said.failed("verify", results, "--against", results, *work, "b")

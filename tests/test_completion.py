@@ -124,8 +124,8 @@ def test_fish(shells: tuple[Path, dict[str, str]]) -> None:
     argv = [str(root / "usr/bin/fish"), "--no-config", "-c", script]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.stdout.splitlines() == [
-        f"from-snapshot\t{cli.VERBS['from-snapshot']}", "podman",
-        "check\tVerify every file; damaged ones go",
+        f"from-snapshot\t{cli.COMMANDS['from-snapshot']}", "podman",
+        "check\tVerify every file of the store",
     ]  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_what_shells_ask(tmp_path: Path) -> None:
     }
     done = reprobuild(env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [f"plain,{name}" for name in cli.VERBS]
+    assert done.stdout.splitlines() == [f"plain,{name}" for name in cli.COMMANDS]
     script = "import sys; from reprobuild import cli; cli.run_line([]); print(*sys.modules)"
     argv = [sys.executable, "-c", script]
     loaded = subprocess.run(

@@ -77,6 +77,7 @@ KNOWN = (
     "the decisions are: python, base, platform, sources, services, archives, debs, indexes, channels, bake, drop, "
     "accept, profile, seed, workload, build, devel, system, packages"
 )
+WORKLOAD = "the keys of workload are: command, outputs"
 
 
 @pytest.mark.parametrize(
@@ -91,13 +92,13 @@ KNOWN = (
             "see docs/decisions.md for an example",
         ),
         (b"a: \xff\xfe\n", "is not YAML: ", "see docs/decisions.md for an example"),
-        ("pyton: '3.11'\n", "pyton", KNOWN),
+        ("pyton: '3.11'\n", "pyton", f"did you mean `python`?\n{KNOWN}"),
         ("drop: LD_PRELOAD\n", "$.drop", KNOWN),
         ("seed: many\n", "$.seed", KNOWN),
         ("bake: {A: 4}\n", "$.bake", KNOWN),
         ("python: 3\n", "$.python", KNOWN),
-        ("workload: {command: [x]}\n", "outputs", KNOWN),
-        ("workload: {command: [x], outputs: [y], more: 1}\n", "more", KNOWN),
+        ("workload: {command: [x]}\n", "outputs", WORKLOAD),
+        ("workload: {command: [x], outputs: [y], more: 1}\n", "more", WORKLOAD),
         ("- python\n", "Expected `object`", KNOWN),
     ],
 )

@@ -27,7 +27,7 @@ LOGINS = (
 
 def texts() -> Iterator[tuple[str, str]]:
     """Yield each verb with each option that takes a text, and with "" for its arguments."""
-    for verb in set(cli.VERBS) - set(WITHOUT):
+    for verb in set(cli.COMMANDS) - set(WITHOUT):
         command = cli.cli.get_command(click.Context(cli.cli), verb)
         assert command is not None
         yield verb, ""

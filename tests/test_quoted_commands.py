@@ -30,7 +30,6 @@ ALLOWED = {
     "doctor/fixes.py: _table().manager[host.manager]": "of our data file",
     "doctor/fixes.py: name": "of our data file",
     "doctor/fixes.py: there": "of our data file",
-    "cluster/check.py: job.gpus": "a number",
     "cluster/kubernetes_commands.py: job.namespace": "the user's own option, with a grammar",
     "config/profiles.py: name": "of our profiles",
     "report/html/run.py: SEED": "a constant",

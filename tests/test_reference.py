@@ -26,7 +26,7 @@ def test_the_page_is_that_of_the_code() -> None:
 
 def test_each_verb_with_each_option_is_there() -> None:
     page = write_reference.page()
-    for verb in cli.VERBS:
+    for verb in cli.COMMANDS:
         assert f"### reprobuild {verb}\n" in page
     for words in (
         "`--no-verify`",

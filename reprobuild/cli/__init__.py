@@ -1,4 +1,4 @@
-"""The command line: it parses, calls and prints, and is the only place that exits. One file per verb."""
+"""The command line: it parses, calls and prints, and is the only place that exits. One file per command."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
 from reprobuild.cli import documents, progress, streams
 from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
+from reprobuild.infra.suggest import did_you_mean
 
 NAME = "reprobuild"
 COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
@@ -37,55 +39,67 @@ _REMEDIES = {
     errno.EROFS: "it is mounted read-only: name other folders (--store, --out), or mount it for writing",
 }
 
-# Verb: its line in `--help`. The module of a verb is imported when it is used, so that help is quick.
-VERBS = {
-    "capture": "Take a snapshot of this environment.",
-    "from-snapshot": "Snapshot to checked image: the main job.",
-    "show": "What is in a snapshot, and what is missing.",
-    "restore": "Make a captured repository again, with all its uncommitted work.",
-    "compare": "What differs between two environments, likeliest culprit first.",
-    "lock": "Pin every line of a snapshot.",
-    "fetch": "Bring all that a lock names into the store.",
-    "render": "Write Dockerfile, Apptainer.def and pylock.toml of a sealed lock.",
-    "build": "Build the image of a lock.",
-    "verify": "Check an image again, now, here.",
-    "rebuild": "The image made again from its lock, and compared.",
-    "diff": "Which files of two images differ, why, and which input brought them.",
-    "run": "Run a command in the image, seeded.",
-    "bundle": "Write a folder of results as one file that carries its checksums.",
-    "unbundle": "Unpack a bundle, every byte compared.",
-    "push": "Bring an image and what belongs to it into a registry.",
-    "pull": "Bring an image and what belongs to it from a registry.",
-    "store": "Clean the store, or verify it.",
-    "doctor": "What this machine lacks, and how to mend it; whether it will run an image.",
-    "completion": "What completes this command line in bash, zsh or fish.",
+# The groups of `--help`: each command with its line. A command's module is imported when it is used: help is quick.
+GROUPS = {
+    "Everyday": {
+        "capture": "Capture this environment as a snapshot.",
+        "show": "Show a snapshot, and what it lacks.",
+        "from-snapshot": "Build a verified image from a snapshot.",
+        "run": "Run a command in an image, seeded.",
+        "verify": "Verify an image again on this machine.",
+        "compare": "Compare two environments, and rank their differences.",
+    },
+    "Steps": {
+        "lock": "Pin every line of a snapshot in a lock.",
+        "fetch": "Fetch every input of a lock into the store.",
+        "render": "Write Dockerfile, Apptainer.def and pylock.toml of a sealed lock.",
+        "build": "Build the image of a lock.",
+        "rebuild": "Build an image again from its lock, and compare.",
+        "diff": "Compare the files of two images, and name the inputs that differ.",
+    },
+    "Hand over": {
+        "bundle": "Write an output directory as one file with checksums.",
+        "unbundle": "Unpack a bundle, and verify its checksums.",
+        "push": "Push an image and its attachments to a registry.",
+        "pull": "Pull an image and its attachments from a registry.",
+        "doctor": "Check this machine, for every command or for one image.",
+        "store": "Clean, verify or share the store.",
+        "restore": "Restore a captured repository with its uncommitted work.",
+        "completion": "Print the completion script of a shell.",
+    },
+    "Cluster": {
+        "cluster": "Run the determinism test on many machines.",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
 class LazyGroup(click.Group):
-    """A group that knows its verbs by name and imports each when it is called."""
+    """Imports each command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in COMMANDS:
             return None
         module = import_module(f"reprobuild.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the verbs by their names alone: click would import each."""
+        """Complete the names of commands without importing them."""
         if incomplete.startswith("-"):
             return super(click.Group, self).shell_complete(ctx, incomplete)
         return [
-            CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)
+            CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)
         ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
 
 @click.group(
@@ -144,8 +158,11 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         everything = err.listing if VERBOSE in arguments else ()
         return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code, err.refused)
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
-        hint = f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
-        return _print_error(err.format_message(), hint, own or err.exit_code)
+        word, names = _mistyped(err)
+        see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
+        meant = did_you_mean(word, names)
+        text = err.message if word else err.format_message()
+        return _print_error(text, f"{meant} Otherwise {see}" if meant else see, own or err.exit_code)
     if isinstance(err, click.ClickException):
         err.show()
         return own or err.exit_code
@@ -160,6 +177,16 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         click.echo(_places(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
     return _print_error("this is a bug in reprobuild", hint, own or ReproError.exit_code)
+
+
+def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
+    """Return the unknown option or command of an error, and the names that exist."""
+    if err.ctx and isinstance(err, click.NoSuchOption):
+        options = err.ctx.command.get_params(err.ctx)
+        return err.option_name, [name for one in options for name in (*one.opts, *one.secondary_opts)]
+    if err.ctx and isinstance(err, NoSuchCommand) and isinstance(err.ctx.command, click.Group):
+        return err.command_name, err.ctx.command.list_commands(err.ctx)
+    return "", []
 
 
 def _places(err: BaseException) -> str:

@@ -25,7 +25,9 @@ from reprobuild.store.roots import keeping
 def command(
     lock_path: Path, out: Path, store: Path | None, offline: bool, as_json: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Build the image of LOCK from the store; the native builder needs no daemon and no root.
+    """Build the image of LOCK.
+
+    The native builder needs no daemon and no root.
 
     \b
     Example:

@@ -15,28 +15,28 @@ from reprobuild.distribute.text import render_bundled
 
 @click.command()
 @click.argument("out", metavar="OUT", type=common.PATH)
+@click.option("-o", "--out", "target", metavar="FILE", type=common.PATH, required=True, help="File to write.")
 @click.option(
-    "-o", "--output", "target", metavar="FILE", type=common.PATH, required=True, help="The file to write."
-)
-@click.option(
-    "--with", "parts", metavar="PART[,PART]", default="",
-    help="What goes in, too: wheels, debs (with both it can be made again offline), context (for docker build), "
+    "--include", "parts", metavar="PART[,PART]", default="",
+    help="Include wheels, debs (with both the image can be made again offline), context (for docker build), "
     "reprobuild, or all.",
 )  # fmt: skip
-@click.option("--sif", is_flag=True, help="OUT/image.sif goes in, too.")
-@click.option("--split", metavar="SIZE", help="In parts of this size, as 4G: FILE.001, FILE.002, ...")
-@click.option("--sign", "key", metavar="KEY", type=common.PATH, help="Sign with a key of ssh.")
+@click.option("--sif", is_flag=True, help="Include OUT/image.sif.")
+@click.option("--split", metavar="SIZE", help="Write parts of this size, as 4G: FILE.001, FILE.002, ...")
+@click.option("--sign", "key", metavar="KEY", type=common.PATH, help="Sign with this SSH key.")
 @common.store_option
 @common.json_option
 def command(
     out: Path, target: Path, parts: str, sif: bool, split: str | None, key: Path | None, store: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Write OUT as one file, which carries its checksums; `unbundle`, or unbundle.py beside it, takes it apart.
+    """Write OUT as one file with checksums.
+
+    `reprobuild unbundle` unpacks it, as does unbundle.py, which is written beside it.
 
     \b
     Example:
-      reprobuild bundle frozen -o frozen.tar --with wheels,debs
+      reprobuild bundle frozen -o frozen.tar --include wheels,debs
     """
     session = common.make_session(store)
     wanted = BundleOptions(

@@ -12,20 +12,20 @@ from reprobuild.cli import common
 
 @click.command()
 @click.option(
-    "-o", "--out", type=common.PATH, help="Folder to write. [default: snapshot, or snapshot-JOB in a job]"
+    "-o", "--out", type=common.PATH, help="Directory to write. [default: snapshot, or snapshot-JOB in a job]"
 )
-@click.option("--python", metavar="PATH", help="Whose environment. [default: the active one's]")
 @click.option(
-    "--print-recipe", is_flag=True, help="Print a recipe in Bash, which needs no Python, and do nothing."
+    "--python", metavar="PATH", help="Interpreter of the environment. [default: that of the active one]"
 )
+@click.option("--print-recipe", is_flag=True, help="Print a capture recipe in Bash, which needs no Python.")
 @click.option(
     "--accept", metavar="FILE", multiple=True,
-    help="Capture this file of a repository (REPOSITORY/PATH) though it looks like a secret.",
+    help="Capture this file of a repository (REPOSITORY/PATH), although it looks like a secret.",
 )  # fmt: skip
 @click.option(
     "--include", metavar="FILE", multiple=True,
-    help="Capture this file, which is in no repository or which git ignores; `interpreter` packs the Python itself; "
-    "again for more.",
+    help="Capture this file, which is outside of all repositories or ignored by git; `interpreter` packs the Python "
+    "itself.",
 )  # fmt: skip
 @common.json_option
 def command(
@@ -36,7 +36,7 @@ def command(
     accept: tuple[str, ...],
     include: tuple[str, ...],
 ) -> int:
-    """Take a snapshot of this environment: packages, variables, repositories, machine.
+    """Capture this environment as a snapshot: packages, variables, repositories, machine.
 
     \b
     Example:

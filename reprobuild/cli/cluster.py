@@ -1,4 +1,4 @@
-"""Options of `verify` for many nodes, and what they become."""
+"""`reprobuild cluster`."""
 
 from __future__ import annotations
 
@@ -9,156 +9,218 @@ from typing import Any
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.errors import UsageError
+from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm_allocation, worker
+from reprobuild.cluster.aggregate import ClusterResult
+from reprobuild.cluster.report import write_down
+from reprobuild.cluster.text import render_fleet
+from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra import proc
 from reprobuild.lock.model import Lock
+from reprobuild.output import directory
 from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.run.slurm import split_srun_args
 
 PROGRAM = tuple(proc.own_module("reprobuild.cli"))
-WAYS = ("kubernetes", "slurm", "member", "gather")
-ALWAYS = frozenset({"out", "store", "as_json"})
-# How a node is to be checked, and what a pod is to be asked.
-CHECKED = frozenset({"thorough", "gpus", "engine", "scope", "control", "probes"})
-ASKED = frozenset({"thorough", "control", "probes", "nodes", "scope"})
-# What each way has a use for; what none of them has is of a check of this machine.
-USED = {
-    "slurm": CHECKED | {"nodes", "partition", "limit", "srun_options", "deadline", "collectives"},
-    "member": CHECKED,
-    "gather": frozenset[str](),
-    "kubernetes": ASKED | {"repository", "pull_secrets", "node_gpus", "namespace", "labels", "deadline"},
-    "kubernetes gather": ASKED,
-}
-OF_FLEETS = frozenset().union(*USED.values(), WAYS) - CHECKED
+NODES = click.IntRange(1, 100_000)
+
+out_argument = click.argument("out", metavar="OUT", type=common.PATH)
+nodes_option = click.option(
+    "--nodes", type=NODES, required=True, help="Number of nodes, with one pod on each."
+)
+timeout_option = click.option(
+    "--timeout", type=click.IntRange(1, 7 * 86400), default=1800, show_default=True, metavar="SECONDS",
+    help="Time limit of each step, counted from the start of the nodes.",
+)  # fmt: skip
 
 
-def fleet_options(function: common.F) -> common.F:
-    """Add the options that check many nodes."""
+def question_options(function: common.F) -> common.F:
+    """Add the options that choose what the determinism test asks."""
     for option in reversed(
-        [
-            click.option(
-                "--kubernetes", is_flag=True,
-                help="Print the Indexed Job that does it; with --gather, judge what its pods printed.",
-            ),
-            click.option("--image", "repository", metavar="HOST/NAME", default="", help="Where pods pull it from."),
-            click.option(
-                "--pull-secret", "pull_secrets", metavar="NAME", multiple=True,
-                help="A secret of the cluster, by which its nodes may pull it.",
-            ),
-            click.option("--node-gpus", type=click.IntRange(0, 64), default=0, help="GPUs of each pod."),
-            click.option("--namespace", metavar="NAME", default="", help="Of the job."),
-            click.option(
-                "--node-label", "labels", metavar="KEY=VALUE", multiple=True, help="Only nodes with this label."
-            ),
-            click.option("--slurm", is_flag=True, help="On many nodes, through Slurm; see docs/fleets.md."),
-            click.option("--nodes", type=click.IntRange(1, 100_000), default=None, help="How many nodes."),
-            click.option("--partition", metavar="NAME", default="", help="Slurm's partition."),
-            click.option("--time", "limit", metavar="TIME", default="", help="Slurm's limit of the job."),
-            click.option(
-                "--srun-option", "srun_options", metavar="WORD", multiple=True,
-                help="For salloc; inside of a job for srun: --srun-option=--gres=gpu:8.",
-            ),
-            click.option(
-                "--deadline", type=click.IntRange(1, 7 * 86400), default=1800, show_default=True, metavar="SECONDS",
-                help="How long nodes are waited for, from their start, and again for the collectives between them on "
-                "each kind of device.",
-            ),
-            click.option(
-                "--collectives/--no-collectives", default=None,
-                help="Collectives between the nodes, through Slurm.  [default: run, but not with --probe]",
-            ),
-            click.option(
-                "--member", metavar="FOLDER", type=common.PATH,
-                help="Be one node of a fleet: the smoke test alone, the certificate into FOLDER.",
-            ),
-            click.option(
-                "--gather", metavar="FOLDER", type=common.PATH, help="Compare the certificates in FOLDER."
-            ),
-            click.option(
-                "--probe", "probes", metavar="NAME", multiple=True,
-                help="This probe alone; the verdict is then inconclusive.",
-            ),
-        ]
-    ):  # fmt: skip
+        [common.thorough_option, common.control_option, common.probe_option, common.scope_option]
+    ):
         function = option(function)
     return function
 
 
-def asked(options: dict[str, Any]) -> bool:
-    """Tell whether the options ask for more than this machine's own check.
-
-    Raises:
-        UsageError: they contradict each other, or one is given that has no effect.
-    """
-    ways = [name for name in WAYS if options[name]]
-    if len(ways) > 1 and ways != ["kubernetes", "gather"]:
-        raise UsageError(
-            f"--{ways[0]} and --{ways[1]} are two different things",
-            hint="choose one of them: see docs/fleets.md",
-        )
-    _refuse_idle(" ".join(ways))
-    return bool(ways)
+def machine_options(function: common.F) -> common.F:
+    """Add the options that choose how one machine runs the determinism test."""
+    return common.gpu_option(common.engine_option(question_options(function)))
 
 
-def _refuse_idle(way: str) -> None:
-    """Refuse an option that the user gave and the way has no use for: what he asked for would silently not be."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if context.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
-            continue
-        if name in USED[way] | ALWAYS | {*WAYS} if way else name not in OF_FLEETS:
-            continue
-        words = parameter.opts if context.params[name] else [*parameter.secondary_opts, *parameter.opts]
-        asked_for = " and ".join(f"--{word}" for word in way.split()) or "a check of this machine alone"
-        uses = ", ".join(f"--{key}" for key in WAYS if name in USED[key])
-        raise UsageError(
-            f"{words[0]} has no effect on {asked_for}",
-            hint="leave it out: see docs/fleets.md" if way else f"leave it out, or add one of: {uses}",
-        )
+def _make_checks(*, scope: str, **options: Any) -> VerifyOptions:
+    return VerifyOptions(cpu_only=scope == "cpu", **options)
 
 
-def command(
-    lock: Lock, image: Image, out: Path, store: Path | None, checks: VerifyOptions, options: dict[str, Any],
-    as_json: bool,
-) -> int:  # fmt: skip
-    """Do what the options ask for, and print what came of it."""
-    from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm_allocation, worker
-    from reprobuild.cluster.report import write_down
-    from reprobuild.cluster.text import render_fleet
-
-    session = common.make_session(store)
-    if options["member"]:
-        node = worker.node_name(session, socket.gethostname())
-        verdict = worker.take_part(lock, image, out, session, checks, options["member"], node)
-        documents.print_json(check.told(verdict)) if as_json else common.tell(worker.line(node, verdict))
-        return worker.exit_code(verdict)
-    if options["slurm"]:
-        proc.check_installed()
-        wanted = slurm_allocation.JobRequest(
-            nodes=options["nodes"] or 0, partition=options["partition"], time=options["limit"],
-            options=options["srun_options"], deadline=options["deadline"],
-        )  # fmt: skip
-        fleet = check.check_slurm(
-            lock, image, out, session, checks, wanted, PROGRAM, collectives=options["collectives"]
-        )
-    elif options["gather"]:
-        folder = options["gather"]
-        if options["kubernetes"]:
-            folder = check.judge_pods(lock, image, folder, session, checks, options["nodes"] or 0)
-        table = check.table_of(lock, session)
-        fleet = check.check_folder(lock, image, folder, table, session)
-    else:
-        job = kubernetes_job.KubernetesJob(
-            image=options["repository"], pull_secrets=options["pull_secrets"],
-            nodes=options["nodes"] or 0, namespace=options["namespace"],
-            gpus=options["node_gpus"], selector=kubernetes_job.selector(options["labels"]),
-            deadline=options["deadline"],
-        )  # fmt: skip
-        documents.print_json(check.job_of(lock, image, session, checks, job))
-        common.hand_on(2, kubernetes_commands.commands(job, out, checks, store).encode())
-        return 0
-    # Printed first: whatever becomes of the files, the answer is there.
+def _finish(
+    lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult, as_json: bool
+) -> int:
+    """Print the answer, write it into OUT, and return the exit code."""
+    # The answer is printed first, so that it is known even if the files cannot be written.
     documents.print_json(check.told(fleet)) if as_json else common.tell(render_fleet(fleet))
     write_down(lock, image, out, session, fleet)
     return fleet.exit_code
+
+
+@click.group()
+def command() -> None:
+    """Run the determinism test on many machines.
+
+    \b
+    Example:
+      reprobuild cluster run frozen --nodes 64
+    """
+
+
+@command.command()
+@out_argument
+@click.option("--nodes", type=NODES, help="Number of nodes. [default: all nodes of the present job]")
+@click.option("--partition", metavar="NAME", default="", help="Partition of a new job.")
+@click.option("--time-limit", metavar="TIME", default="", help="Time limit of a new job, as Slurm writes it.")
+@click.option(
+    "--srun-args", metavar="OPTIONS", default="",
+    help="Options for salloc, or inside a job for srun: --srun-args=--gres=gpu:8.",
+)  # fmt: skip
+@timeout_option
+@click.option(
+    "--collectives/--no-collectives", default=None,
+    help="Run collectives between the nodes.  [default: run, but not with --probe]",
+)  # fmt: skip
+@machine_options
+@common.store_option
+@common.json_option
+def run(
+    out: Path, nodes: int | None, partition: str, time_limit: str, srun_args: str, timeout: int,
+    collectives: bool | None, store: Path | None, as_json: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Run the determinism test on many nodes through Slurm.
+
+    A second step runs collectives between the nodes that answered. All nodes must see OUT, the store and this program
+    at the same paths.
+
+    \b
+    Example:
+      reprobuild cluster run frozen --nodes 64 --partition gpu --srun-args=--gres=gpu:8
+    """
+    lock, image = directory.read_image(out)
+    wanted = slurm_allocation.JobRequest(
+        nodes=nodes or 0, partition=partition, time=time_limit, options=tuple(split_srun_args(srun_args)),
+        deadline=timeout,
+    )  # fmt: skip
+    session = common.make_session(store)
+    proc.check_installed()
+    fleet = check.check_slurm(
+        lock, image, out, session, _make_checks(**options), wanted, PROGRAM, collectives=collectives
+    )
+    return _finish(lock, image, out, session, fleet, as_json)
+
+
+@command.command()
+@out_argument
+@nodes_option
+@click.option(
+    "--repository", metavar="HOST/NAME", required=True, help="Repository that the pods pull the image from."
+)
+@click.option(
+    "--pull-secret", "pull_secrets", metavar="NAME", multiple=True,
+    help="Secret of the cluster that lets its nodes pull the image.",
+)  # fmt: skip
+@click.option("--node-gpus", type=click.IntRange(0, 64), default=0, help="Number of GPUs of each pod.")
+@click.option("--namespace", metavar="NAME", default="", help="Namespace of the job.")
+@click.option(
+    "--node-selector", "labels", metavar="KEY=VALUE", multiple=True, help="Use only nodes with this label."
+)
+@timeout_option
+@question_options
+@common.store_option
+@common.json_option
+def job(
+    out: Path, nodes: int, repository: str, pull_secrets: tuple[str, ...], node_gpus: int, namespace: str,
+    labels: tuple[str, ...], timeout: int, store: Path | None, as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Print a Kubernetes job that runs the determinism test on many nodes.
+
+    The manifest is JSON on standard output. The commands that run the job and judge its pods are on standard error.
+
+    \b
+    Example:
+      reprobuild cluster job frozen --nodes 64 --node-gpus 8 --repository registry.example/team/frozen > job.json
+    """
+    del as_json  # the manifest is JSON with and without it
+    lock, image = directory.read_image(out)
+    wanted = kubernetes_job.KubernetesJob(
+        image=repository, pull_secrets=pull_secrets, nodes=nodes, namespace=namespace, gpus=node_gpus,
+        selector=kubernetes_job.selector(labels), deadline=timeout,
+    )  # fmt: skip
+    checks = _make_checks(**options)
+    documents.print_json(check.job_of(lock, image, common.make_session(store), checks, wanted))
+    common.hand_on(2, kubernetes_commands.commands(wanted, out, checks, store).encode())
+
+
+@command.command("worker")
+@out_argument
+@click.option(
+    "--out", "target", metavar="DIR", type=common.PATH, required=True,
+    help="Directory of the certificates, which all machines share.",
+)  # fmt: skip
+@machine_options
+@common.store_option
+@common.json_option
+def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: Any) -> int:
+    """Run the determinism test on this machine as one of many.
+
+    The certificate becomes DIR/NODE.json, which `reprobuild cluster gather` compares with the others.
+
+    \b
+    Example:
+      pdsh -w node[01-64] reprobuild cluster worker /shared/frozen --out /shared/certificates
+    """
+    lock, image = directory.read_image(out)
+    session = common.make_session(store)
+    node = worker.node_name(session, socket.gethostname())
+    verdict = worker.take_part(lock, image, out, session, _make_checks(**options), target, node)
+    documents.print_json(check.told(verdict)) if as_json else common.tell(worker.line(node, verdict))
+    return worker.exit_code(verdict)
+
+
+@command.command()
+@out_argument
+@click.argument("folder", metavar="DIR", type=common.PATH)
+@common.store_option
+@common.json_option
+def gather(out: Path, folder: Path, store: Path | None, as_json: bool) -> int:
+    """Compare the certificates of many machines in DIR.
+
+    \b
+    Example:
+      reprobuild cluster gather /shared/frozen /shared/certificates
+    """
+    lock, image = directory.read_image(out)
+    session = common.make_session(store)
+    fleet = check.check_folder(lock, image, folder, check.table_of(lock, session), session)
+    return _finish(lock, image, out, session, fleet, as_json)
+
+
+@command.command()
+@out_argument
+@click.argument("folder", metavar="DIR", type=common.PATH)
+@nodes_option
+@question_options
+@common.store_option
+@common.json_option
+def gather_pods(
+    out: Path, folder: Path, nodes: int, store: Path | None, as_json: bool, **options: Any
+) -> int:
+    """Judge the logs of a Kubernetes job in DIR, and compare its nodes.
+
+    Give the options of `reprobuild cluster job` again. That command prints this one.
+
+    \b
+    Example:
+      reprobuild cluster gather-pods frozen pods --nodes 64
+    """
+    lock, image = directory.read_image(out)
+    session = common.make_session(store)
+    certificates = check.judge_pods(lock, image, folder, session, _make_checks(**options), nodes)
+    fleet = check.check_folder(lock, image, certificates, check.table_of(lock, session), session)
+    return _finish(lock, image, out, session, fleet, as_json)

@@ -33,44 +33,51 @@ PATH = click.Path(path_type=Path, readable=False)
 snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
 lock_argument = click.argument("lock_path", metavar="LOCK", type=PATH)
 out_option = click.option(
-    "-o", "--out", type=PATH, default=Path("frozen"), show_default=True, help="Folder of results."
+    "-o", "--out", type=PATH, default=Path("frozen"), show_default=True, help="Output directory."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 engine_option = click.option(
     "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
-    help="What runs containers. [default: what answers]",
+    help="Engine that runs containers. [default: the first that answers]",
 )  # fmt: skip
 gpu_option = click.option(
     "--gpu", "gpus", metavar="auto|all|none|ID,...", default="auto", show_default=True,
-    help="GPUs of the containers; `auto`: all, where there are any.",
+    help="GPUs of the containers; `auto` is all, if there are any.",
 )  # fmt: skip
 scope_option = click.option(
-    "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
+    "--scope",
+    type=click.Choice(["all", "cpu"]),
+    default="all",
+    help="Devices that must be checked; `cpu` leaves GPUs out.",
 )
 verbose_option = click.option(
-    "--verbose", is_flag=True, expose_value=False, help="List every captured line that an error sums up."
+    "--verbose", is_flag=True, expose_value=False, help="List every captured line of an error."
 )
 control_option = click.option(
-    "--control/--no-control", default=True, help="Leave out the control; the verdict is then inconclusive."
+    "--control/--no-control",
+    default=True,
+    help="Run the controls, without which the verdict is inconclusive.",
 )
 thorough_option = click.option(
     "--thorough",
     is_flag=True,
-    help="Hundreds of repeats of each probe, in place of a few: this takes an hour.",
+    help="Repeat each probe hundreds of times, which takes an hour.",
 )
+probe_option = click.option(
+    "--probe", "probes", metavar="NAME", multiple=True,
+    help="Run only this probe; the verdict is then inconclusive.",
+)  # fmt: skip
 smoke_option = click.option(
     "--smoke/--no-smoke",
     default=True,
-    help="Leave out the smoke test: the round trip and your own work alone.",
+    help="Run the determinism test beside the round trip and the workload.",
 )
 store_option = click.option(
-    "--store", type=PATH, help="Folder of the store. [default: the user's cache folder]"
+    "--store", type=PATH, help="Directory of the store. [default: in the user's cache directory]"
 )
-offline_option = click.option(
-    "--offline", is_flag=True, help="Use no network; everything must be in the store."
-)
+offline_option = click.option("--offline", is_flag=True, help="Use no network, but only the store.")
 service_option = click.option(
-    "--service", "services", metavar="NAME=URL", multiple=True, help="Another address of a service."
+    "--service", "services", metavar="NAME=URL", multiple=True, help="Use another address for a service."
 )
 
 
@@ -78,16 +85,16 @@ def making_options(function: F) -> F:
     """Add the options that say how an image is made, and in which forms."""
     for option in reversed(
         [
-            click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock."),
+            click.option("--tag", metavar="REF", help="Name of the image. [default: derived from the lock]"),
             click.option(
                 "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]), default="native",
-                show_default=True, help="What makes the image; the tree is the same.",
+                show_default=True, help="Builder of the image; all make the same tree.",
             ),
-            click.option("--sif", is_flag=True, help="Also write OUT/image.sif, for Apptainer."),
-            click.option("--sqsh", is_flag=True, help="Also write OUT/image.sqsh, for enroot."),
+            click.option("--sif", is_flag=True, help="Write OUT/image.sif, too, for Apptainer."),
+            click.option("--sqsh", is_flag=True, help="Write OUT/image.sqsh, too, for enroot."),
             click.option(
                 "--squashfs", "compressor", type=click.Choice(["zstd", "gzip"]), default="zstd",
-                show_default=True, help="What compresses both files; gzip where kernels know no zstd.",
+                show_default=True, help="Compressor of both files; gzip is for kernels without zstd.",
             ),
         ]
     ):  # fmt: skip
@@ -103,34 +110,34 @@ def decision_options(function: F) -> F:
                 "--decisions",
                 "decisions_path",
                 type=PATH,
-                help="The reprobuild.yaml to follow in all that it says.",
+                help="Follow this reprobuild.yaml in full.",
             ),
-            click.option("--python", metavar="X.Y[.Z]", help="The Python of the environment."),
+            click.option("--python", metavar="X.Y[.Z]", help="Python of the environment."),
             click.option(
                 "--base",
                 metavar="DIST/RELEASE|IMAGE",
-                help="The system: debian/bookworm, HOST/NAME:TAG.",
+                help="Base image, as debian/bookworm or HOST/NAME:TAG.",
             ),
-            click.option("--platform", metavar="OS/ARCH", help="As linux/amd64."),
+            click.option("--platform", metavar="OS/ARCH", help="Platform of the image, as linux/amd64."),
             click.option(
                 "--system",
                 type=click.Choice(["needed", "all"]),
-                help="Which captured system packages are installed.",
+                help="Install these captured system packages.",
             ),
             click.option(
                 "--package",
                 "packages",
                 metavar="NAME",
                 multiple=True,
-                help="A system package that is installed, too.",
+                help="Install this system package, too.",
             ),
-            click.option("--devel", metavar="IMAGE", help="An image to compile in: nvidia/cuda:*-devel-*."),
+            click.option("--devel", metavar="IMAGE", help="Image to compile in, as nvidia/cuda:*-devel-*."),
             click.option(
                 "--source",
                 "sources",
                 metavar="NAME=PATH|URL[@REV]",
                 multiple=True,
-                help="Where a repository is.",
+                help="Place of a repository.",
             ),
             service_option,
             click.option(
@@ -138,34 +145,34 @@ def decision_options(function: F) -> F:
                 "indexes",
                 metavar="NAME=URL",
                 multiple=True,
-                help="The only index that a distribution is to come from.",
+                help="Take this distribution only from this index.",
             ),
             click.option(
                 "--archive",
                 "archives",
                 metavar="URL|ppa:OWNER/NAME[=KEY]",
                 multiple=True,
-                help="Another archive of system packages; KEY is the fingerprint that signs it.",
+                help="Add an archive of system packages; KEY is the fingerprint that signs it.",
             ),
             click.option(
-                "--deb", "debs", metavar="FILE|FOLDER", multiple=True, help="Files of system packages."
+                "--deb", "debs", metavar="FILE|FOLDER", multiple=True, help="Add files of system packages."
             ),
             click.option(
-                "--channel", "channels", metavar="URL|NAME", multiple=True, help="Another channel of conda."
+                "--channel", "channels", metavar="URL|NAME", multiple=True, help="Add a channel of conda."
             ),
             click.option(
                 "--bake", metavar="NAME[=VALUE]", multiple=True, help="Put a variable into the image."
             ),
             click.option(
-                "--drop", metavar="NAME", multiple=True, help="Leave a variable, package or line out."
+                "--drop", metavar="NAME", multiple=True, help="Leave out a variable, package or line."
             ),
             click.option("--accept", metavar="LINE|CLASS", multiple=True, help="Accept a deviation."),
             click.option(
                 "--profile",
                 metavar="NAME[,NAME]",
-                help="What is set beside a chosen seed: torch, strict, ...",
+                help="Settings beside a chosen seed: torch, strict, ...",
             ),
-            click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="The seed of the checks."),
+            click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the checks."),
         ]
     ):
         function = option(function)

@@ -14,11 +14,15 @@ from reprobuild.report.comparison import render_comparison
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @click.option(
-    "--all", "everything", is_flag=True, help="List everything, the noise of session and job included."
+    "-v",
+    "--verbose",
+    "everything",
+    is_flag=True,
+    help="List every difference, also the noise of session and job.",
 )
 @common.json_option
 def command(one: str, other: str, everything: bool, as_json: bool) -> int:
-    """Show what differs between two environments, likeliest culprit first.
+    """Compare two environments, and list their differences, the likeliest culprit first.
 
     A and B are any two of: a snapshot, a lock, a folder of results (its lock), an image (OCI layout, archive of
     `docker save` or OCI, SIF, squashfs, or the name of an image that Docker has), and the word `here`, the

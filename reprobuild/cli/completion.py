@@ -15,7 +15,7 @@ _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshCompl
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 @common.json_option
 def command(shell: str, as_json: bool) -> None:
-    """Print what completes verbs, options and their values in SHELL.
+    """Print the completion script for SHELL.
 
     \b
     Example:

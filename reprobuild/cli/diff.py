@@ -16,12 +16,12 @@ from reprobuild.report.difference import render_explanation
 @click.argument("other", metavar="IMAGE")
 @click.option(
     "--level", type=click.Choice(LEVELS[1:]), default="tree", show_default=True,
-    help="From where on two images count as equal: what programs see, also the configuration, also the packing.",
+    help="Level at which two images are equal: what programs see, also the configuration, also the packing.",
 )  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="List everything.")
+@click.option("-v", "--verbose", is_flag=True, help="List every difference.")
 @common.json_option
 def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> int:
-    """Show which files of two images differ, of which kind, and which input brought them.
+    """Compare the files of two images, and name the input of each file that differs.
 
     IMAGE is a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, a squashfs, or the
     name of an image that Docker has. Exit code 0: equal; 1: they differ.

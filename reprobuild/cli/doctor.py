@@ -22,19 +22,19 @@ from reprobuild.infra import secrets
 @click.command()
 @click.option(
     "--for", "image", metavar="OUT|LOCK", type=common.PATH,
-    help="Will this machine run that image? A copied reprobuild.lock, and verdict.json beside it, are enough.",
+    help="Check for this image; a copied reprobuild.lock, and verdict.json beside it, are enough.",
 )  # fmt: skip
 @common.out_option
 @common.service_option
 @common.store_option
-@click.option("--offline", is_flag=True, help="Probe no service.")
+@click.option("--offline", is_flag=True, help="Do not ask the services.")
 @common.json_option
 def command(
     image: Path | None, out: Path, services: tuple[str, ...], store: Path | None, offline: bool, as_json: bool
 ) -> int:
-    """What this machine lacks, and how to mend it.
+    """Check this machine, and print what it lacks and the commands that mend it.
 
-    Exits with 0 where it will do, 6 where it will not, and 9 where something could not be judged.
+    Exit code 0: it lacks nothing; 6: it lacks something; 9: a check has no answer.
 
     \b
     Example:

@@ -15,10 +15,12 @@ from reprobuild.store.fetch import artefacts
 @click.command()
 @common.lock_argument
 @common.store_option
-@click.option("--caches/--no-caches", default=True, help="Take files from the caches of pip, conda and apt.")
+@click.option("--caches/--no-caches", default=True, help="Use files from the caches of pip, conda and apt.")
 @common.json_option
 def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) -> None:
-    """Bring all that LOCK names into the store, verified; an interrupted download goes on.
+    """Fetch every input of LOCK into the store.
+
+    An interrupted download is continued.
 
     \b
     Example:

@@ -19,7 +19,7 @@ from reprobuild.report.text import render_text
 @click.command()
 @common.snapshot_argument
 @common.out_option
-@click.option("--lock", "lock_path", type=common.PATH, help="Build from this lock instead of a new one.")
+@click.option("--lock", "lock_path", type=common.PATH, help="Build from this lock.")
 @common.decision_options
 @common.store_option
 @common.offline_option
@@ -30,7 +30,7 @@ from reprobuild.report.text import render_text
 @common.scope_option
 @common.control_option
 @common.smoke_option
-@click.option("--no-verify", is_flag=True, help="Build only; the verdict is then not-run.")
+@click.option("--no-verify", is_flag=True, help="Build without any check; the verdict is then not-run.")
 @common.verbose_option
 @common.json_option
 def command(
@@ -38,7 +38,7 @@ def command(
     offline: bool, tag: str | None, sif: bool, sqsh: bool, builder: str, compressor: str, engine: str | None,
     gpus: str, thorough: bool, scope: str, control: bool, smoke: bool, no_verify: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
-    """Turn the snapshot in DIR into a frozen, checked image.
+    """Build a verified image from the snapshot in DIR.
 
     \b
     Example:

@@ -14,7 +14,7 @@ from reprobuild.errors import UsageError
 @click.command()
 @common.snapshot_argument
 @click.option(
-    "-o", "--out", "target", type=common.PATH, default=Path("reprobuild.lock"), help="File of the lock."
+    "-o", "--out", "target", type=common.PATH, default=Path("reprobuild.lock"), help="File to write."
 )
 @common.decision_options
 @common.store_option
@@ -28,7 +28,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Pin every line of the snapshot in DIR, each by sha256.
+    """Pin every line of the snapshot in DIR by sha256.
 
     \b
     Example:

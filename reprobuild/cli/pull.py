@@ -14,16 +14,18 @@ from reprobuild.distribute.text import render_pulled
 @click.command()
 @click.argument("reference", metavar="REF")
 @common.out_option
-@click.option("--platform", metavar="OS/ARCH", default="", help="Of several: linux/amd64, ...")
+@click.option(
+    "--platform", metavar="OS/ARCH", default="", help="Platform of an image that has several, as linux/amd64."
+)
 @common.service_option
 @common.store_option
 @common.json_option
 def command(
     reference: str, out: Path, platform: str, services: tuple[str, ...], store: Path | None, as_json: bool
 ) -> int:
-    """Bring an image of a registry, and what belongs to it, as a folder of results.
+    """Pull an image and its attachments from a registry into an output directory.
 
-    `verify`, `run` and `build` understand the folder. What came before an interruption is kept.
+    `verify`, `run` and `build` read that directory. An interrupted pull is continued.
 
     \b
     Example:

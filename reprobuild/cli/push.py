@@ -18,9 +18,9 @@ from reprobuild.output import directory
 @common.store_option
 @common.json_option
 def command(out: Path, reference: str, services: tuple[str, ...], store: Path | None, as_json: bool) -> int:
-    """Bring the image in OUT into a registry, with lock, certificate, bill of materials and provenance.
+    """Push the image in OUT to a registry, with lock, certificate, bill of materials and provenance.
 
-    Only what the registry does not have travels. Logins are those of `docker login` and `podman login`.
+    Blobs that the registry has are not sent again. Logins are those of `docker login` and `podman login`.
 
     \b
     Example:

@@ -14,14 +14,14 @@ from reprobuild.pipeline.rebuild.text import render_rebuilt
 
 @click.command()
 @click.argument("out", metavar="OUT", type=common.PATH)
-@click.option("-o", "--out", "target", type=common.PATH, help="The new folder. [default: OUT-rebuilt]")
+@click.option("-o", "--out", "target", type=common.PATH, help="New directory. [default: OUT-rebuilt]")
 @click.option(
     "--level", type=click.Choice(rebuild.ACCEPTED), default="all", show_default=True,
-    help="Up to where both must be the same: what programs see, the configuration, the packing, also SIF and squashfs.",
+    help="Level at which both are equal: what programs see, the configuration, the packing, also SIF and squashfs.",
 )  # fmt: skip
 @click.option(
     "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]),
-    help="What makes the image. [default: what made the first one]",
+    help="Builder of the image. [default: that of the first image]",
 )  # fmt: skip
 @common.store_option
 @common.offline_option
@@ -31,10 +31,10 @@ def command(
     out: Path, target: Path | None, level: rebuild.Level, builder: str | None, store: Path | None, offline: bool,
     verbose: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Make the image in OUT again from its lock, in a fresh folder, and compare.
+    """Build the image in OUT again from its lock, in a new directory, and compare.
 
-    What the store lacks is taken from OUT itself, and fetched only where that lacks it, too. Exit code 0: the same;
-    1: another image, with the reasons; 9: a file could not be made here.
+    Inputs come from the store, from OUT, or else from the network. Exit code 0: the images are equal; 1: they differ,
+    and the reasons are listed; 9: a file could not be made here.
 
     \b
     Example:

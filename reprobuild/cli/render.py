@@ -17,7 +17,7 @@ from reprobuild.recipe.render import render
 @common.out_option
 @common.json_option
 def command(lock_path: Path, out: Path, as_json: bool) -> None:
-    """Write the recipe of a sealed LOCK: small text files that people read.
+    """Write the recipe of a sealed LOCK as text files that people read.
 
     \b
     Example:

@@ -17,21 +17,19 @@ from reprobuild.report.restored import render_restored, restored_document, warni
 @click.command()
 @click.argument("snapshot", metavar="SNAPSHOT", type=common.PATH)
 @click.argument("name", metavar="NAME")
-@click.option(
-    "-o", "--out", type=common.PATH, required=True, help="Folder to write; it must not be there yet."
-)
+@click.option("-o", "--out", type=common.PATH, required=True, help="New directory to write.")
 @click.option(
     "--source", "sources", metavar="NAME=PATH|URL", multiple=True,
-    help="Where the commits are that the snapshot leaves to a remote.",
+    help="Repository with the commits that the snapshot leaves to a remote.",
 )  # fmt: skip
-@click.option("--offline", is_flag=True, help="Ask no remote; only what --source names.")
+@click.option("--offline", is_flag=True, help="Ask only repositories that --source names.")
 @common.json_option
 def command(
     snapshot: Path, name: str, out: Path, sources: tuple[str, ...], offline: bool, as_json: bool
 ) -> None:
-    """Make a captured repository again: commit, index, changed and untracked files, and commits never pushed.
+    """Restore a captured repository: commits, index, changed and untracked files.
 
-    NAME is the repository's, as `show` lists it, or that of a distribution that was installed from it. No hook,
+    NAME is that of the repository, as `show` lists it, or of a distribution that was installed from it. No hook,
     filter or setting of the captured repository runs.
 
     \b

@@ -36,53 +36,58 @@ class _Command(click.Command):
 
 @click.command(cls=_Command)
 @click.argument("out", metavar="OUT", type=common.PATH)
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed; without one, one is drawn and logged.")
-@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of CMD. [default: drawn and logged]")
+@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD.")
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable whose value stands on no command line.",
+    help="Pass a variable without its value on any command line.",
 )  # fmt: skip
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:ro]", multiple=True,
-    help="Mount a folder, for reading only with `:ro`.",
+    help="Mount a directory, read-only with `:ro`.",
 )  # fmt: skip
 @click.option(
-    "--workdir", default="", metavar="DIR", help="Where CMD starts. [default: the job's folder of the image]"
+    "--workdir",
+    default="",
+    metavar="DIR",
+    help="Directory in which CMD starts. [default: that of the job in the image]",
 )
 @click.option(
     "--user", metavar="caller|image|UID[:GID]",
-    help="Who CMD is. [default: caller where a folder is mounted for writing, else image]",
+    help="User of CMD. [default: caller if a directory is mounted for writing, else image]",
 )  # fmt: skip
-@click.option("--shm-size", metavar="SIZE", help="Shared memory, as 8g. [default: this machine's]")
 @click.option(
-    "--limit", "limits", metavar="NAME=SOFT[:HARD]", multiple=True,
-    help="A limit: memlock, stack, nofile, nproc, core. [default: memlock and stack as training needs]",
+    "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
+)
+@click.option(
+    "--ulimit", "limits", metavar="NAME=SOFT[:HARD]", multiple=True,
+    help="Limit of memlock, stack, nofile, nproc or core. [default: memlock and stack as training needs]",
 )  # fmt: skip
 @click.option(
     "--network", metavar="NAME",
-    help="The engine's name of a network. [default: none; host for one of several processes of a job]",
+    help="Network of the engine. [default: none; host for one of several processes of a job]",
 )  # fmt: skip
 @click.option(
-    "--srun", metavar="OPTIONS",
-    help="Start CMD by srun with these options: through pyxis where it is installed, else on each rank by itself.",
+    "--srun-args", metavar="OPTIONS",
+    help="Start CMD by srun with these options: through pyxis if it is installed, else on each rank.",
 )  # fmt: skip
 @common.gpu_option
 @common.engine_option
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
-def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: Any) -> int:
-    """Run CMD in the image in OUT, seeded; its exit code is this one's.
+def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **options: Any) -> int:
+    """Run CMD in the image in OUT, seeded, and return its exit code.
 
-    What the scheduler, the launcher, the devices and the fabric of this site say of the job is let in; frozen variables
-    are kept, and each conflict is shown.
+    Variables of the scheduler, the launcher, the devices and the fabric of this site reach CMD. Frozen variables stay,
+    and each conflict is shown.
 
     \b
     Example:
       reprobuild run frozen --seed 7 -- python train.py
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
-      reprobuild run frozen --srun '-N 2' -- torchrun --nnodes 2 train.py
+      reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
     spare_for_jobs()
     session, wanted = common.make_session(None), RunOptions(**options)
-    if srun is not None:
-        return slurm.run(out, arguments, session, common.hand_on, wanted, srun)
+    if srun_args is not None:
+        return slurm.run(out, arguments, session, common.hand_on, wanted, srun_args)
     return run.run(out, arguments, session, common.hand_on, wanted)

@@ -26,7 +26,7 @@ from reprobuild.snapshot.read import read_snapshot
 @common.decision_options
 @common.json_option
 def command(directory: Path, decisions_path: Path | None, as_json: bool, **options: Any) -> None:
-    """Show what is in the snapshot in DIR, what is missing or not understood, and which variables would be baked.
+    """Show the snapshot in DIR: its lines, its gaps, and the variables for the image.
 
     \b
     Example:

@@ -17,7 +17,7 @@ from reprobuild.store.sharing import share as share_with
 
 @click.group()
 def command() -> None:
-    """Clean the store, verify it, share it, or join it.
+    """Clean, verify or share the store.
 
     \b
     Example:
@@ -27,12 +27,14 @@ def command() -> None:
 
 @command.command()
 @click.argument("locks", metavar="[LOCK]...", nargs=-1, type=common.PATH)
-@click.option("--dry-run", is_flag=True, help="Remove nothing; tell what would be.")
-@click.option("--empty", is_flag=True, help="Remove everything where no lock is known.")
+@click.option("--dry-run", is_flag=True, help="List the files, and remove none.")
+@click.option("--all", "empty", is_flag=True, help="Remove everything if no lock is known.")
 @common.store_option
 @common.json_option
 def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, as_json: bool) -> None:
-    """Remove what no lock needs: neither those that were made, fetched or built here, nor LOCK.
+    """Remove files that no known lock and no LOCK needs.
+
+    The store knows the locks that were made, fetched or built here.
 
     \b
     Example:
@@ -48,11 +50,13 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
 
 
 @command.command()
-@click.option("--group", required=True, help="The group whose members may read and write it.")
+@click.option("--group", required=True, help="Group whose members may read and write the store.")
 @common.store_option
 @common.json_option
 def share(group: str, store: Path | None, as_json: bool) -> None:
-    """Share the store with a group; each of its members can then decide what your builds make.
+    """Share the store with a group.
+
+    Each member of the group can then decide what your builds make.
 
     \b
     Example:
@@ -70,7 +74,9 @@ def share(group: str, store: Path | None, as_json: bool) -> None:
 @click.argument("folder", metavar="DIR", type=common.PATH)
 @common.json_option
 def join(folder: Path, as_json: bool) -> None:
-    """Believe what the store in DIR remembers; each of its writers can then decide what your builds make.
+    """Trust the results of the store in DIR.
+
+    Each writer of that store can then decide what your builds make.
 
     \b
     Example:
@@ -88,7 +94,7 @@ def join(folder: Path, as_json: bool) -> None:
 @common.store_option
 @common.json_option
 def check(store: Path | None, as_json: bool) -> int:
-    """Verify every file; damaged ones go, so that the next fetch brings them again.
+    """Verify every file of the store, and remove damaged ones.
 
     \b
     Example:

@@ -16,15 +16,15 @@ from reprobuild.distribute.unbundle import unbundle
 @click.argument("file", metavar="FILE", type=common.PATH)
 @common.out_option
 @click.option(
-    "--signers", metavar="FILE", type=common.PATH,
-    help="Take only what one of these signed: a file of allowed signers (ssh-keygen(1)).",
+    "--allowed-signers", "signers", metavar="FILE", type=common.PATH,
+    help="Require a signature of one of these signers, as ssh-keygen(1) lists them.",
 )  # fmt: skip
 @common.store_option
 @common.json_option
 def command(file: Path, out: Path, signers: Path | None, store: Path | None, as_json: bool) -> None:
-    """Unpack a bundle into OUT, every byte compared, and put its inputs into the store.
+    """Unpack a bundle into OUT, verify its checksums, and put its inputs into the store.
 
-    FILE may be what the names of its parts have in common. A run that was ended is gone on with.
+    FILE may be the common beginning of the names of its parts. An interrupted run is continued.
 
     \b
     Example:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from reprobuild.cli import cluster, common, documents
+from reprobuild.cli import common, documents
 from reprobuild.cluster.report import keep_on_page
 from reprobuild.output import directory
 from reprobuild.pipeline.verify import VerifyOptions, verify
@@ -22,49 +21,54 @@ from reprobuild.verify.workload.run import work_of_options
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option(
     "--against", metavar="CERT", type=common.PATH,
-    help="Compare with an earlier verdict.json, or that of a folder of results.",
+    help="Compare with an earlier verdict.json, or with that of an output directory.",
 )  # fmt: skip
 @click.option(
-    "--command",
+    "--workload",
     "work",
-    metavar="LINE",
-    help="Your own work: a line for the image's /bin/sh, run in fresh containers.",
+    metavar="CMD",
+    help="Run this command several times, by /bin/sh in fresh containers, and compare its output files.",
 )
 @click.option(
-    "--artefact", "artefacts", metavar="PATH|GLOB", multiple=True,
-    help="What the command writes alike each time: a file, a folder, or a pattern of files.",
+    "--output-file", "artefacts", metavar="PATH|GLOB", multiple=True,
+    help="Compare this output of the workload: a file, a directory, or a pattern of files.",
 )  # fmt: skip
 @click.option(
-    "--distinct", metavar="GLOB", multiple=True,
-    help="Artefacts of one run that must differ from one another, as those of ranks.",
+    "--expect-different", "distinct", metavar="GLOB", multiple=True,
+    help="Require that these files of one run differ from one another, as those of ranks do.",
 )  # fmt: skip
 @click.option(
-    "--ignore", "ignored", metavar="KEY", multiple=True,
-    help="Values of this key may differ; in a text, the number after it, or each # in it.",
+    "--ignore-key", "ignored", metavar="KEY", multiple=True,
+    help="Allow values of this key to differ; in a text, the number after it, or each # in it.",
 )  # fmt: skip
 @click.option(
     "--runs", type=click.IntRange(2, MOST_RUNS), default=RUNS, show_default=True, metavar="N",
-    help="How many containers run the command, or the lock's workload.",
+    help="Number of containers that run the workload.",
 )  # fmt: skip
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
-    help="Seed of the command. [default: that of the lock, else 42]",
+    help="Seed of the workload. [default: that of the lock, else 42]",
 )
 @click.option(
-    "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to the command."
+    "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to the workload."
 )
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable whose value stands on no command line and in no certificate.",
+    help="Pass a variable without its value on any command line or in the certificate.",
 )  # fmt: skip
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:rw]", multiple=True,
-    help="Mount a folder for the command; for reading only, but with `:rw`.",
+    help="Mount a directory for the workload, read-only unless `:rw` is given.",
 )  # fmt: skip
-@click.option("--workdir", default="", metavar="DIR", help="Where the command starts. [default: the image's]")
-@click.option("--shm-size", metavar="SIZE", help="Shared memory of the command, as 8g. [default: 1g]")
-@cluster.fleet_options
+@click.option(
+    "--workdir",
+    default="",
+    metavar="DIR",
+    help="Directory in which the workload starts. [default: the image's]",
+)
+@click.option("--shm-size", metavar="SIZE", help="Shared memory of the workload, as 8g. [default: 1g]")
+@common.probe_option
 @common.thorough_option
 @common.gpu_option
 @common.engine_option
@@ -78,18 +82,16 @@ def command(
     smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int, **fleet: Any,
+    runs: int,
 ) -> int:  # fmt: skip
-    """Check the image in OUT again, now, on this machine, or on many nodes.
+    """Verify the image in OUT again on this machine.
 
     \b
     Example:
       reprobuild verify frozen --against frozen/verdict.json
-      reprobuild verify frozen --command 'python train.py --steps 20' --artefact out.ckpt
-      reprobuild verify frozen -v data:/data --env DATA=/data --command 'python train.py' --artefact out.ckpt
-      reprobuild verify frozen --slurm --nodes 64 --partition gpu --srun-option=--gres=gpu:8
+      reprobuild verify frozen --workload 'python train.py --steps 20' --output-file out.ckpt
+      reprobuild verify frozen -v data:/data --env DATA=/data --workload 'python train.py' --output-file out.ckpt
     """
-    many = cluster.asked(fleet)
     wanted = RunOptions(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
     lock, image = directory.read_image(out)
     checks = VerifyOptions(
@@ -107,8 +109,6 @@ def command(
         runs=runs,
         probes=probes,
     )
-    if many:
-        return cluster.command(lock, image, out, store, checks, fleet, as_json)
     session = common.make_session(store)
     verdict = verify(lock, image, out, session, checks)
     keep_on_page(lock, image, out, session)

@@ -1,4 +1,4 @@
-"""The command `verify` on many nodes, started and collected."""
+"""The determinism test on many nodes, started and collected."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def job_of(
     """
     if checks.cpu_only and job.gpus:
         raise UsageError(
-            f"--scope cpu asks no GPU, and --node-gpus {job.gpus} gives some", hint="leave one of the two out"
+            f"--scope cpu asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
         )
     return kubernetes_job.manifest(
         job, lock, image.manifest, _expected(lock, session), controls=checks.control, thorough=checks.thorough,
@@ -141,7 +141,7 @@ def judge_pods(
     Return their directory. The options must be those of the job.
 
     Raises:
-        UsageError: the directory has no pods, or their number is missing.
+        UsageError: the directory has no pods.
         InconclusiveError: the image lacks this determinism test.
     """
     return kubernetes_collect.certificates(
@@ -174,7 +174,7 @@ def told(found: ClusterResult | Verdict) -> Any:
 def words(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
     """Return the command line of a node."""
     return [
-        "verify", str(out.absolute()), "--member", str(folder), "--store", str(session.store.root),
+        "cluster", "worker", str(out.absolute()), "--out", str(folder), "--store", str(session.store.root),
         "--gpu", checks.gpus, "--scope", "cpu" if checks.cpu_only else "all",
         *(["--engine", checks.engine] if checks.engine else []),
         *(["--thorough"] if checks.thorough else []),

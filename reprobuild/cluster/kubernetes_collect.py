@@ -23,7 +23,6 @@ from reprobuild import __version__
 from reprobuild.cluster.kubernetes_job import SEED, TURNS, asked
 from reprobuild.cluster.kubernetes_pods_json import PODS, Pod, read_pods
 from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NODES
-from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import whole_folder
 from reprobuild.infra.untrusted.write_below import write_below
@@ -56,10 +55,8 @@ def certificates(
         The directory of the verdict files.
 
     Raises:
-        UsageError: the directory has no pods, their number is missing, or a probe is unknown.
+        UsageError: the directory has no pods, or a probe is unknown.
     """
-    if not nodes:
-        raise UsageError("how many nodes were asked is not told", hint="add the --nodes N of the job")
     pods = read_pods(folder / PODS)
     other = _other(pods, lock, image, expected, checks)
     numbers = {pod.index for pod in pods}

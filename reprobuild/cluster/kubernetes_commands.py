@@ -21,7 +21,7 @@ mkdir {folder} && {kubectl} get pods --selector {selector} --output json > {fold
   {kubectl} get pods --selector {selector} --output 'jsonpath={{range .items[*]}}{{.metadata.name}}{{"\\n"}}{{end}}' |
   while read -r pod; do for one in {containers}; do
     {kubectl} logs "$pod" --container "$one" > "{folder}/$pod.$one.log" || rm "{folder}/$pod.$one.log"; done; done &&
-  reprobuild verify {out} --kubernetes --gather {folder} --nodes {nodes}{options}
+  reprobuild cluster gather-pods {out} {folder} --nodes {nodes}{options}
 """
 
 

@@ -85,8 +85,6 @@ def manifest(
         raise UsageError(
             f"{job.image!r} is no repository", hint="name the one that `reprobuild push` wrote to: HOST/NAME"
         )
-    if not job.nodes:
-        raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
     if not _NAME.fullmatch(job.name):  # the names of pods contain it, so it is shorter than a namespace's
         raise UsageError(
             f"{job.name!r} is no name of a job", hint="use lower-case letters, digits and `-`, 52 at most"
@@ -162,7 +160,9 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
     for text in labels:
         key, equals, value = text.partition("=")
         if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-            raise UsageError(f"{text!r} is no label of a node", hint="for example: --node-label pool=h100")
+            raise UsageError(
+                f"{text!r} is not a valid label of a node", hint="for example: --node-selector pool=h100"
+            )
         found[key] = value
     return found
 

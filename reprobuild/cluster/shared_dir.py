@@ -32,7 +32,7 @@ LONGEST_NAME = 200
 NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 LARGEST = 4096  # bytes of a file other than a verdict
 LARGEST_LIST = 8 << 20
-HINT = "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --member FOLDER` on a node writes one"
+HINT = "run `reprobuild cluster worker OUT --out DIR` on each node: it writes DIR/NODE.json"
 
 
 def listed(folder: Path) -> tuple[str, ...]:

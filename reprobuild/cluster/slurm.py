@@ -11,7 +11,10 @@ from reprobuild.infra.proc import run
 
 SECONDS = 60  # for Slurm's own programs to answer
 MOST_NOTES, LONGEST = 20, 300
-HINT = "run this where `srun` and `salloc` are, on a login node or in a job; `--member` and `--gather` do without Slurm"
+HINT = (
+    "run this on a login node or in a job, where `srun` and `salloc` are; "
+    "without Slurm, use `reprobuild cluster worker` and `reprobuild cluster gather`"
+)
 
 
 def ask(*argv: str, env: Mapping[str, str]) -> str:

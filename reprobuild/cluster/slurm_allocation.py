@@ -138,13 +138,13 @@ def _allocation(
     if present := env.get("SLURM_JOB_ID", ""):
         if wanted.partition or wanted.time:
             raise UsageError(
-                f"--partition and --time ask for a new job, and this is in job {present} already",
-                hint="leave them out: the present allocation is used",
+                f"--partition and --time-limit ask for a new job, but this process runs in job {present}",
+                hint="leave both options out: the present job is used",
             )
         yield present, True
         return
     if not wanted.nodes:
-        raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
+        raise UsageError("missing option `--nodes`", hint="add --nodes N, or run this in a job of Slurm")
     argv = [
         "salloc", "--no-shell", f"--nodes={wanted.nodes}", "--exclusive", "--no-kill", "--job-name=reprobuild-verify",
         *([f"--partition={wanted.partition}"] if wanted.partition else []),

@@ -22,6 +22,7 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin, without_login
 from reprobuild.infra.secrets import redact
 from reprobuild.infra.secrets.redact import strip_credentials
+from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import (
     Label,
@@ -83,6 +84,11 @@ class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     packages: tuple[Line, ...] = ()
     variables: dict[VariableName, Value] = {}
     environment: bool | None = None
+
+
+_NESTED: dict[str, type[Struct]] = {
+    "workload": WorkloadDecision, "archives": ArchiveDecision, "build": BuildDecision,
+}  # fmt: skip
 
 
 class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -166,12 +172,20 @@ def read_decisions(path: Path) -> Decisions:
     try:
         decisions = msgspec.convert(raw, type=Decisions)
     except msgspec.ValidationError as err:
-        known = ", ".join(Decisions.__struct_fields__)
-        raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None
+        raise UsageError(f"{path}: {err}", hint=_key_hint(str(err))) from None
     _check_spellings(decisions, path)
     if decisions.profile is None:
         return decisions
     return msgspec.structs.replace(decisions, profile=check_profile(decisions.profile, f"{path}: "))
+
+
+def _key_hint(error: str) -> str:
+    """Return the keys that are valid at the place of an error of msgspec, and the one that was meant."""
+    at, unknown = re.search(r"at `\$\.(\w+)", error), re.search("unknown field `(.*?)`", error)
+    name = at[1] if at and at[1] in _NESTED else ""
+    keys = (_NESTED[name] if name else Decisions).__struct_fields__
+    listed = f"{f'the keys of {name}' if name else 'the decisions'} are: {', '.join(keys)}"
+    return "\n".join(filter(None, [did_you_mean(unknown[1], keys) if unknown else "", listed]))
 
 
 def _baked(item: object, path: Path) -> tuple[str, str | None]:

@@ -79,7 +79,8 @@ def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
         named = [part for part in LISTED if word in (part, "all")]
         if not named:
             raise UsageError(
-                f"--with {text}: {word!r} is no part of a bundle", hint=f"there are: {', '.join(LISTED)}, all"
+                f"--include {text}: {word!r} is no part of a bundle",
+                hint=f"there are: {', '.join(LISTED)}, all",
             )
         found |= set(named)
     return frozenset(found)

@@ -15,7 +15,7 @@ def render_bundled(done: BundleResult) -> str:
     again = (
         "with all its inputs"
         if {"wheels", "debs"} <= set(done.parts)
-        else "without its inputs (--with wheels,debs)"
+        else "without its inputs (--include wheels,debs)"
     )
     lines = [
         f"bundle    {first}",
@@ -33,7 +33,9 @@ def render_unbundled(done: UnbundleResult) -> str:
     """Return the summary of an unpacked bundle."""
     out = shlex.quote(done.out)
     against = f" --against {shlex.quote(done.out + '/verdict.json')}" if done.certified else ""
-    signed = f"by {done.signer}" if done.signer else "yes, nobody looked by whom" if done.signed else "no"
+    signed = (
+        f"by {done.signer}" if done.signer else "yes, but the signer was not checked" if done.signed else "no"
+    )
     lines = [
         f"unpacked  {done.members} files into {done.out}"
         if done.new

@@ -99,7 +99,7 @@ def unbundle(
     with _opened(file, signers, env) as found:
         stated = read_manifest(found.manifest)
         if found.signature and not signers:
-            say("it is signed; nobody looked by whom (--signers)")
+            say("the bundle is signed, but the signer was not checked (use --allowed-signers)")
         say(f"unbundle: {len(found.members)} files, every byte compared")
         named = {(member.path, member.sha256) for member in found.members}
         members = {member.path: member for member in found.members}

@@ -43,7 +43,7 @@ NAME = "docker"
 API_SECONDS = 600
 ANSWER_SECONDS = 20  # for a daemon to report its version
 CHUNK = 1 << 20
-LIMITS_HINT = "the daemon may not raise limits that far: ask for less with --limit, or leave it out"
+LIMITS_HINT = "the daemon may not raise limits that far: ask for less with --ulimit, or leave it out"
 # While an answer is read in pieces, the SDK lets exceptions of urllib3 through.
 _LOST: tuple[type[Exception], ...] = (
     requests.RequestException,

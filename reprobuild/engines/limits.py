@@ -44,7 +44,7 @@ def limits_of_caller(task: Task) -> list[Limit]:
         own = hard_limit(limit.name)
         if limit in task.limits and (_above(limit.hard, own) or _above(limit.soft, own)):
             raise EngineError(
-                f"--limit {limit.name}: {_text(limit.hard)} is more than you may have here, {_text(own)}",
+                f"--ulimit {limit.name}: {_text(limit.hard)} is more than you may have here, {_text(own)}",
                 hint="ask for no more, or let the administrator raise it (/etc/security/limits.conf, Slurm's "
                 "PropagateResourceLimits)",
             )

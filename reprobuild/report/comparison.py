@@ -71,7 +71,10 @@ def render_comparison(found: EnvironmentComparison, *, everything: bool = False)
         if rows:
             lines += ["", f"{title}: {len(rows)}", *_table(rows, None if everything else SHOWN)]
     if noise and shown and not everything:
-        lines += ["", f"noise: {noise} more differ, of the session, the job or the host: --all lists them"]
+        lines += [
+            "",
+            f"noise: {noise} more differ, of the session, the job or the host: --verbose lists them",
+        ]
     if found.not_compared:
         lines += ["", "not compared:", *_unsaid(found.not_compared, None if everything else NAMES)]
     return "\n".join(lines)
@@ -97,7 +100,8 @@ def _headline(shown: Sequence[EnvironmentDifference], noise: int, between: str, 
         where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
         yield f"likeliest: {safe(first.name, LONGEST_NAME)}{where}: {_value(first)} ({first.reason})"
     elif noise:
-        yield f"no difference but noise{between}: {noise}, of the session, the job or the host: --all lists them{doubt}"
+        said = f"{noise}, of the session, the job or the host: --verbose lists them"
+        yield f"no difference but noise{between}: {said}{doubt}"
     else:
         yield f"no difference{between}{doubt}"
 
@@ -108,7 +112,7 @@ def _table(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[
     for kind, name, value, why in cells:
         yield f"  {kind:<{widths[0]}}  {name:<{widths[1]}}  {value:<{widths[2]}}  {why}"
     if len(rows) > len(cells):
-        yield f"  ... and {len(rows) - len(cells)} more: --all or --json lists them"
+        yield f"  ... and {len(rows) - len(cells)} more: --verbose or --json lists them"
 
 
 def _why(difference: EnvironmentDifference) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
+from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.other_pip import OTHER
 from reprobuild.resolve.python.python_versions import in_words
@@ -63,11 +64,11 @@ def accept(
         LockError: a line is unresolved or replaced and was not accepted; the hint lists the packages that the image
             would lack.
     """
-    words = set(accepted)
+    words, rulings = set(accepted), tuple(rulings)
     marked, refused = [], []
     for ruling in rulings:
         if ruling.outcome in ("replaced", "unresolved"):
-            if words & {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}:
+            if words & names_of(ruling):
                 marked.append(msgspec.structs.replace(ruling, accepted=True))
                 continue
             refused.append(ruling)
@@ -79,6 +80,7 @@ def accept(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join(
                 [
+                    *_meant(words, rulings, refused),
                     *_pythons(pythons),
                     *_capturing(refused),
                     *_freezing(refused),
@@ -92,6 +94,22 @@ def accept(
             refused=[_facts(ruling) for ruling in refused],
         )
     return tuple(marked)
+
+
+def names_of(ruling: Resolution) -> set[str]:
+    """Return the words by which `accept` may name a line: class, name and place."""
+    return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
+
+
+def _meant(
+    words: Iterable[str], rulings: Sequence[Resolution], refused: Sequence[Resolution]
+) -> Iterator[str]:
+    """Yield a hint for each word that names no line, if a refused line has a close name."""
+    known = set[str]().union(*map(names_of, rulings))
+    names = sorted(set[str]().union(*map(names_of, refused)))
+    for word in sorted(set(words) - known):
+        if meant := did_you_mean(word, names):
+            yield f"--accept {shlex.quote(word)} names no captured line: {meant}"
 
 
 def _grouped(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:

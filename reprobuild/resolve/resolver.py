@@ -59,7 +59,7 @@ from reprobuild.resolve.system.packages import ASKED, not_called
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
-from reprobuild.resolve.unused_overrides import unused
+from reprobuild.resolve.unused_overrides import misspelt, unused
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
 from reprobuild.snapshot.captured_command import captured_commands
 from reprobuild.snapshot.file_kinds import field_of, is_environment
@@ -180,6 +180,8 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
     )
     rulings = accept([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
     lock = msgspec.structs.replace(lock, rulings=rulings)
+    for remark in misspelt(decisions, rulings):
+        around.say(f"warning: {remark}")
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     for suggestion in suggestions(distributions(lock), lock.profile):

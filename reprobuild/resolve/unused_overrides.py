@@ -5,11 +5,14 @@ They may be typing errors, or meant for another snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.config.overrides import Decisions
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.infra.suggest import did_you_mean
+from reprobuild.lock.model import Resolution
+from reprobuild.resolve.acceptance import names_of
 from reprobuild.snapshot.model import Snapshot
 
 
@@ -20,11 +23,39 @@ def unused(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
 
     One file of overrides may serve many snapshots, so it is not an error.
     """
-    captured = {canonicalize_name(line.name) for line in snapshot.requirements}
+    captured: set[str] = {canonicalize_name(line.name) for line in snapshot.requirements}
     captured |= {canonicalize_name(patch.name) for patch in snapshot.patches}
     if snapshot.captured:
         captured |= {canonicalize_name(one.name) for one in snapshot.captured.repositories}
     for option, names in (("--source", decisions.sources), ("build:", decisions.build)):
         for name in names:
             if canonicalize_name(name) not in captured:
-                yield f"{option} {name} has no effect: no line and no repository of the snapshot has that name"
+                meant = did_you_mean(canonicalize_name(name), sorted(captured))
+                text = (
+                    f"{option} {name} has no effect: no line and no repository of the snapshot has that name"
+                )
+                yield f"{text}; {meant}" if meant else text
+
+
+def misspelt(decisions: Decisions, rulings: Iterable[Resolution]) -> Iterator[str]:
+    """Yield a text for each word of `drop`, `accept` and `indexes` that names no line, if a line has a close name."""
+    every = tuple(rulings)
+    subjects = sorted({ruling.subject for ruling in every})
+    projects = sorted(set(map(canonicalize_name, subjects)))
+    accepted = sorted(set[str]().union(*map(names_of, every)))
+    for option, words, names in (
+        ("--drop", [word for word in decisions.drop if not _fits(word, subjects)], subjects),
+        ("--accept", [word for word in decisions.accept if word not in accepted], accepted),
+        (
+            "--index",
+            [name for name in map(canonicalize_name, decisions.indexes) if name not in projects],
+            projects,
+        ),
+    ):
+        for word in words:
+            if meant := did_you_mean(word, names):
+                yield f"{option} {word} names no captured line; {meant}"
+
+
+def _fits(word: str, subjects: Iterable[str]) -> bool:
+    return any(is_named(subject, (word,)) for subject in subjects)

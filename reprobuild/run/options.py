@@ -146,8 +146,8 @@ def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
                    for part in (soft, hard or soft)]  # fmt: skip
         if name not in LIMITS or numbers[0] is None or numbers[1] is None or _more(numbers[0], numbers[1]):
             raise UsageError(
-                f"--limit {text}: not of the form NAME=SOFT[:HARD]",
-                hint="for example --limit nofile=1048576, --limit memlock=unlimited; "
+                f"--ulimit {text}: not of the form NAME=SOFT[:HARD]",
+                hint="for example --ulimit nofile=1048576, --ulimit memlock=unlimited; "
                 f"NAME is one of {', '.join(LIMITS)}",
             )
         found.append(Limit(name=name, soft=numbers[0], hard=numbers[1]))

@@ -90,7 +90,7 @@ def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
     asked = {"--user": wanted.user, "--shm-size": wanted.shm_size, "--network": wanted.network}
     if refused := [
         *(name for name, value in asked.items() if value is not None),
-        *(["--limit"] * bool(wanted.limits)),
+        *(["--ulimit"] * bool(wanted.limits)),
     ]:
         raise UsageError(
             f"pyxis cannot be told {', '.join(refused)}: it runs as the caller, with the node's network and limits",
@@ -100,7 +100,7 @@ def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
         head = word.partition("=")[0].replace("--no-container-", "--container-")
         if len(head) >= _SHORTEST and any(one.startswith(head) for one in OURS):
             raise UsageError(
-                f"--srun {word}: with pyxis, `run` says this itself",
+                f"--srun-args {word}: with pyxis, `run` says this itself",
                 hint="leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer",
             )
 

@@ -52,7 +52,7 @@ def run(
         EngineError: srun is absent.
     """
     lock, image = read_image(out)
-    words = _split(options)
+    words = split_srun_args(options)
     if wanted.engine is None and has_pyxis(session.env):
         argv, env = pyxis_command(out, lock, image, arguments, session, wanted, words)
     else:
@@ -69,12 +69,17 @@ def start(argv: Sequence[str], env: Mapping[str, str], sink: Sink) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _split(options: str) -> list[str]:
+def split_srun_args(options: str) -> list[str]:
+    """Split options of Slurm as a shell does.
+
+    Raises:
+        UsageError: the quotes do not match.
+    """
     try:
         return shlex.split(options)
     except ValueError as err:
         raise UsageError(
-            f"--srun {options}: {err}", hint="quote it as for a shell: --srun '-N 2 --exclusive'"
+            f"--srun-args {options}: {err}", hint="quote it as for a shell: --srun-args '-N 2 --exclusive'"
         ) from None
 
 
@@ -115,7 +120,7 @@ def words_of(wanted: RunOptions) -> list[str]:
     }  # fmt: skip
     several = {
         "--env": wanted.variables, "--secret": wanted.hidden,
-        "--volume": tuple(map(absolute, wanted.volumes)), "--limit": wanted.limits,
+        "--volume": tuple(map(absolute, wanted.volumes)), "--ulimit": wanted.limits,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),

@@ -154,7 +154,7 @@ def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool
     if not counting and not empty:
         raise UsageError(
             f"the store {store.root} knows of no lock that is still there, so nothing in it would be kept",
-            hint="name the locks to keep: `reprobuild store gc LOCK...`; `--empty` removes everything",
+            hint="name the locks to keep: `reprobuild store gc LOCK...`; `--all` removes everything",
         )
     needs = _needs(counting, store)
     kept, removed, young = [], [], []

@@ -207,7 +207,7 @@ def work_asked(
     if work is None and lock.workload is None and runs != RUNS:
         raise UsageError(
             f"--runs {runs} says how often to run your work, and there is none",
-            hint="give it, for example: --command 'python train.py --steps 20' --artefact out.ckpt",
+            hint="give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt",
         )
     return work or (work_of_workload(lock.workload, ignored, runs) if lock.workload else None)
 

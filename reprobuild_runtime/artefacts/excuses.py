@@ -2,8 +2,8 @@
 
 By default a value is excused only if its form proves its meaning (a moment within its run, the run's own host or
 process, a random uuid, an address) and if it is in the envelope of a log: the beginning of a line, a top-level key of a
-record. Beyond that `loggers.json` lists the times and rates of known loggers, and `--ignore` names the rest. A tensor
-is never excused, and each excuse is counted.
+record. Beyond that `loggers.json` lists the times and rates of known loggers, and `--ignore-key` names the rest. A
+tensor is never excused, and each excuse is counted.
 """
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
@@ -129,7 +129,7 @@ class ExcuseRules:
             granted: the form and the logger, if a known logger's record has the key.
         """
         if key is not None and self.ignores(key):
-            return [(IGNORED, "--ignore")]
+            return [(IGNORED, "--ignore-key")]
         if granted and granted[0] == "line" and isinstance(one, str) and isinstance(two, str):
             return self.texts(one, two)
         if granted and possible(granted[0], one, self.runs[0]) and possible(granted[0], two, self.runs[1]):
@@ -251,7 +251,7 @@ class ExcuseRules:
     def _without_ignored(self, text: str, piece: "Piece") -> str:
         if not self.ignored and not self._phrases:
             return text
-        excuse = (IGNORED, "--ignore")
+        excuse = (IGNORED, "--ignore-key")
 
         def of_key(found: "Match[str]") -> str:
             key, between, value = found.groups()

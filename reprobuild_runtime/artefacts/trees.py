@@ -110,7 +110,7 @@ class Walk:
         if array or not self.found.rules.ignores(name):
             self.found.differ("%s: only in the %s run" % (where, which))
         else:
-            self.found.excuse(name, "ignored", "--ignore", where, "only in the %s run" % which)
+            self.found.excuse(name, "ignored", "--ignore-key", where, "only in the %s run" % which)
 
     def _sequences(
         self,

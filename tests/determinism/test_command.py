@@ -1,4 +1,4 @@
-"""`verify --command` as people call it: drift has its exit code, and both reports name the artefact and the rule."""
+"""`verify --workload` as people call it: drift has its exit code, and both reports name the artefact and the rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_drift_is_told_everywhere(built_example: Built, tmp_path: Path) -> None:
     out = built_example.copy(tmp_path / "out")
     done = reprobuild(
         "verify", out, "--store", built_example.store, "--no-smoke", "--json",
-        "--command", LINE, "--artefact", "log.jsonl", "--artefact", "{out}/*.json",
+        "--workload", LINE, "--output-file", "log.jsonl", "--output-file", "{out}/*.json",
     )  # fmt: skip
     assert done.returncode == 8, done.stderr
     assert json.loads(done.stdout)["verdict"]["determinism"]["cpu"] == "drift"

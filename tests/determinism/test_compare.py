@@ -293,7 +293,7 @@ def test_the_user_ignores_keys(tmp_path: Path) -> None:
     for key in ("gpuMem", "gpu_mem", "gpu*"):
         found = compare(tmp_path, "a.jsonl", one, two, key)
         assert (found["verdict"], len(found["excused"])) == ("identical", 1)
-        assert "--ignore" in found["excused"][0]
+        assert "--ignore-key" in found["excused"][0]
     assert compare(tmp_path, "x.log", b"mem=5 loss=1\n", b"mem=6 loss=1\n", "mem")["verdict"] == "identical"
     assert compare(tmp_path, "x.log", b"mem=5 loss=1\n", b"mem=6 loss=2\n", "mem")["verdict"] == "drift"
     one, two = lines({"a": {"t": [1, 2]}}), lines({"a": {"t": [1, 3]}})

@@ -317,7 +317,7 @@ def test_zeros_of_any_number_are_not_made(tmp_path: Path) -> None:
 def test_a_missing_key_that_is_ignored_is_told(tmp_path: Path) -> None:
     found = compare(tmp_path, "a.json", b'{"a": 1, "b": 2}', b'{"a": 1}', "b")
     assert (found["verdict"], found["excused"]) == (
-        "identical", ["b (--ignore): 1 time, the first b: only in the first run"],
+        "identical", ["b (--ignore-key): 1 time, the first b: only in the first run"],
     )  # fmt: skip
     one, two = safetensors({"w": ("F32", [1], floats(1)), "v": ("F32", [0], b"")}), SAFE
     assert compare(tmp_path, "a.safetensors", one, two, "v")["details"] == ["v: only in the first run"]

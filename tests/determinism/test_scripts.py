@@ -1,4 +1,4 @@
-"""Scripts that must be called drift and scripts that must not, run twice and judged as `verify --command` does it.
+"""Scripts that must be called drift and scripts that must not, run twice and judged as `verify --workload` does it.
 
 Each script writes the log of a framework, in real time. Without a fault its results are always the same. With one, one
 of its results is drawn anew in each run, and nothing else.

@@ -28,7 +28,7 @@ def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path)
     done = reprobuild("from-snapshot", tmp_path / "snapshot", "-o", out, "--store", test_store, *decisions)
     # Without torch there is no smoke test, and the lock has no workload; the round trip has its own answer.
     assert done.returncode == 9, done.stderr + done.stdout
-    assert "let `reprobuild verify OUT --command LINE --artefact PATH` run your own work" in done.stdout
+    assert "let `reprobuild verify OUT --workload CMD --output-file PATH` run your own work" in done.stdout
     assert "round trip: explained" in done.stdout
     ran = reprobuild("run", out, "--", "sh", "-c", "pwd; cat new/x.txt; python3 kept.py well")
     assert ran.stdout == "/src/clone\nuntracked\nran well\n", ran.stderr
@@ -38,7 +38,7 @@ def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path)
 
 def check_own_work(out: Path, store: Path) -> None:
     """Follow the hint of an image without torch: the job itself is the check, and decides."""
-    verify = ("verify", out, "--store", store, "--runs", "3", "--artefact", "{out}/said.txt", "--command")
+    verify = ("verify", out, "--store", store, "--runs", "3", "--output-file", "{out}/said.txt", "--workload")
     same = reprobuild(*verify, "python3 kept.py well >{out}/said.txt")
     assert same.returncode == 0, same.stderr + same.stdout
     alone = "determinism: cpu identical (your work, 3 runs), gpu not-applicable, collectives not-applicable"

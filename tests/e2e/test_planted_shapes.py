@@ -169,7 +169,7 @@ def work(plants: list[Plant], test_store: Path, tmp_path_factory: pytest.TempPat
     done = [
         reprobuild("show", folder / "second"),
         reprobuild("from-snapshot", folder / "second", "-o", out, "--no-verify", "--json", *lost, *more),
-        reprobuild("bundle", out, "-o", folder / "b.tar", "--store", test_store, "--with", "context"),
+        reprobuild("bundle", out, "-o", folder / "b.tar", "--store", test_store, "--include", "context"),
     ]
     assert [one.returncode for one in done] == [0, 0, 0], done
     said += [text.encode() for one in (refused, *done) for text in (one.stdout, one.stderr)]

@@ -57,7 +57,7 @@ def test_run(
     watch.start()
     done = reprobuild(
         "run", built_example.out, "--engine", engine, "--seed", "7", "--workdir", "/work", "-v", f"{tmp_path}:/work",
-        "-v", f"{tmp_path}:/ro:ro", "--secret", "HF_TOKEN", "--secret", "DOCKER_TOKEN", "--limit", "core=0", "--gpu",
+        "-v", f"{tmp_path}:/ro:ro", "--secret", "HF_TOKEN", "--secret", "DOCKER_TOKEN", "--ulimit", "core=0", "--gpu",
         "none", "--", "sh", "-c", SCRIPT, env=given,
     )  # fmt: skip
     watch.end.set()

@@ -70,8 +70,8 @@ def jobs(
     )
     secret = "--secret HF_TOKEN"
     again = [
-        *PROGRAM, "run", built_example.out, "--srun", "-N 3 --label", "--seed", "7", "-v", f"{folder}:/work:ro", "-v",
-        f"{written}:/out", *secret.split(), "--", "python", "/work/draw.py", "again",
+        *PROGRAM, "run", built_example.out, "--srun-args", "-N 3 --label", "--seed", "7", "-v", f"{folder}:/work:ro",
+        "-v", f"{written}:/out", *secret.split(), "--", "python", "/work/draw.py", "again",
     ]  # fmt: skip
     script = "\n".join(
         [

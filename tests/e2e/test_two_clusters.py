@@ -180,7 +180,7 @@ apptainer run --containall oci:image python -V
 def test_made_again_elsewhere(small: Small, sender: Cluster, receiver: Cluster) -> None:
     """With the inputs in the bundle: the same image from them, and the commands of the README."""
     file, out = receiver.folder / "small.tar", receiver.folder / "small"
-    options = ("--with", "wheels,debs", "--split", "16M", "--store", small.store)
+    options = ("--include", "wheels,debs", "--split", "16M", "--store", small.store)
     sender.reprobuild("bundle", small.out, "-o", sender.folder / "small.tar", *options)
     parts = sorted(sender.folder.glob("small.tar.*"))
     assert len(parts) > 3

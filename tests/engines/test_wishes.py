@@ -98,7 +98,9 @@ def test_limits_that_no_engine_may_raise(loaded: Tiny, engine: Running) -> None:
     most = Limit(name="nofile", soft=2**31, hard=2**31)  # more than fs.nr_open of any kernel
     with pytest.raises(EngineError) as failed:
         sh(loaded, engine, "true", limits=(most,))
-    hints = {"docker": "the daemon may not raise limits that far: ask for less with --limit, or leave it out"}
+    hints = {
+        "docker": "the daemon may not raise limits that far: ask for less with --ulimit, or leave it out"
+    }
     if engine.module.NAME in hints:
         assert failed.value.hint == hints[engine.module.NAME]
     else:
@@ -132,7 +134,7 @@ def test_more_than_the_caller_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda number: (100, 200))
     asked = Task(arguments=(), limits=(Limit(name="nofile", soft=100, hard=201),))
     with pytest.raises(
-        EngineError, match="--limit nofile: 201 is more than you may have here, 200"
+        EngineError, match="--ulimit nofile: 201 is more than you may have here, 200"
     ) as failed:
         limits_of_caller(asked)
     assert failed.value.hint == (

@@ -99,7 +99,7 @@ def test_the_same_but_for_noise(other_job: Path, capfd: pytest.CaptureFixture[st
         (other_job / name).write_text(text.replace("SLURM_JOB_ID=48213", "SLURM_JOB_ID=1"))
     assert cli.run_line(["compare", str(SNAPSHOT), str(other_job)]) == 0
     assert capfd.readouterr().out.startswith("no difference but noise: 1, ")
-    assert cli.run_line(["compare", str(SNAPSHOT), str(other_job), "--all"]) == 0
+    assert cli.run_line(["compare", str(SNAPSHOT), str(other_job), "--verbose"]) == 0
     assert "SLURM_JOB_ID  48213 -> 1  of the session or the job" in capfd.readouterr().out
 
 

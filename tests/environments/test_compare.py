@@ -240,7 +240,7 @@ def test_noise_alone_is_no_difference(tmp_path: Path) -> None:
     assert names(found) == [("environment", "PWD"), ("environment", "SLURM_JOB_ID")]
     text = render_comparison(found)
     assert text.startswith(
-        "no difference but noise: 2, of the session, the job or the host: --all lists them\n"
+        "no difference but noise: 2, of the session, the job or the host: --verbose lists them\n"
     )
     assert "SLURM_JOB_ID" not in text
     assert "SLURM_JOB_ID" in render_comparison(found, everything=True)
@@ -851,7 +851,7 @@ def test_very_many_distributions(tmp_path: Path) -> None:
     assert len(found.only_in_one) == 200_000
     text = render_comparison(found)
     assert text.startswith("likeliest: torch, only in B: 1 (")
-    assert f"  ... and {200_000 - SHOWN} more: --all or --json lists them" in text.splitlines()
+    assert f"  ... and {200_000 - SHOWN} more: --verbose or --json lists them" in text.splitlines()
     assert len(text) < 20_000
     assert ("python", "99999 more lines of B are of names that stand there before") in unsaid(found)
 

@@ -101,8 +101,8 @@ def run(place: Path, ended: str) -> subprocess.CompletedProcess[str]:
     """Print the job, and run the lines that are printed with it, in a shell."""
     (place / "cluster" / "ended").write_text(ended)
     printed = reprobuild(
-        "verify", "out", "--kubernetes", "--nodes", "3", "--image", "registry.example/team/frozen",
-        "--namespace", "2-ml", "--deadline", "60", "--store", "made/store", cwd=place,
+        "cluster", "job", "out", "--nodes", "3", "--repository", "registry.example/team/frozen",
+        "--namespace", "2-ml", "--timeout", "60", "--store", "made/store", cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert printed.returncode == 0, printed.stderr
@@ -151,8 +151,8 @@ def test_the_page_has_the_lines_that_are_printed() -> None:
     page = (ROOT / "docs" / "fleets.md").read_text()
     lines = commands(JOB, Path("frozen"), VerifyOptions())
     assert "".join(f"    {line}\n" for line in lines.splitlines()) in page
-    words = "--nodes 64 --node-gpus 8 --image registry.example/team/frozen --namespace ml > job.json"
-    assert f"    reprobuild verify frozen --kubernetes {words}\n" in page
+    words = "--nodes 64 --node-gpus 8 --repository registry.example/team/frozen --namespace ml > job.json"
+    assert f"    reprobuild cluster job frozen {words}\n" in page
 
 
 def test_the_lines_have_what_the_job_was_asked() -> None:
@@ -167,7 +167,7 @@ def test_the_lines_have_what_the_job_was_asked() -> None:
     assert "cuda-first" not in lines
     assert f"timeout {2 * 7200 + 600 + 120} sh" in lines
     options = "--scope cpu --thorough --no-control --store s --probe conv2d"
-    assert lines.endswith(f"reprobuild verify 'of us' --kubernetes --gather pods --nodes 2 {options}\n")
+    assert lines.endswith(f"reprobuild cluster gather-pods 'of us' pods --nodes 2 {options}\n")
 
 
 def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
@@ -183,6 +183,6 @@ def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
         manifest=f"sha256:{SHA}",
         layers=1,
     )
-    with pytest.raises(UsageError, match="--scope cpu asks no GPU, and --node-gpus 8 gives some") as caught:
+    with pytest.raises(UsageError, match="--scope cpu asks no GPU, but --node-gpus is 8") as caught:
         check.job_of(make_lock(), image, session, VerifyOptions(cpu_only=True), JOB)
-    assert caught.value.hint == "leave one of the two out"
+    assert caught.value.hint == "leave one of the two options out"

@@ -86,7 +86,6 @@ def test_each_node_gets_one_pod_whose_containers_are_the_questions_of_verify() -
     [
         ({"image": "-x y"}, "is no repository", "name the one that `reprobuild push` wrote to: HOST/NAME"),
         ({"pull_secrets": ("-A",)}, "is no name of a secret", "`kubectl get secrets` lists them"),
-        ({"nodes": 0}, "how many nodes", "add --nodes N"),
         ({"name": "A b"}, "is no name of a job", "use lower-case letters, digits and `-`, 52 at most"),
         *(({"namespace": bad}, "is no name of a namespace", "`kubectl get namespaces` lists them")
           for bad in ("A b", "a.b", "-a", "a-", "a" * 64)),
@@ -116,7 +115,7 @@ def test_labels_are_read_strictly() -> None:
     assert selector(["pool=h100", "a.b/c="]) == {"pool": "h100", "a.b/c": ""}
     with pytest.raises(UsageError) as caught:
         selector(["pool"])
-    assert caught.value.hint == "for example: --node-label pool=h100"
+    assert caught.value.hint == "for example: --node-selector pool=h100"
 
 
 # --- what pods printed ------------------------------------------------------------------------
@@ -392,13 +391,6 @@ def test_a_number_that_was_run_twice_hides_no_answer(tmp_path: Path) -> None:
         assert (found.exit_code, [each.node for each in found.groups[0].odd]) == (8, ["d"])
 
 
-def test_how_many_pods_there_were_to_be_must_be_told(tmp_path: Path) -> None:
-    plant(tmp_path, a=document(), b=document())
-    with pytest.raises(UsageError, match="how many nodes were asked is not told") as caught:
-        judged(tmp_path, nodes=0)
-    assert caught.value.hint == "add the --nodes N of the job"
-
-
 def test_a_log_without_a_document_is_no_answer(tmp_path: Path) -> None:
     three(tmp_path)
     (tmp_path / "reprobuild-verify-1-abcde.cpu-first.log").write_bytes(b"Killed\n\x1b[2J{\n")
@@ -432,7 +424,7 @@ def test_what_is_no_list_of_pods_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / PODS).write_text(text)
     with pytest.raises(UsageError) as caught:
         judged(tmp_path)
-    hint = "the commands of kubectl that fill it are in docs/fleets.md, and `verify --kubernetes` prints them"
+    hint = "fill the directory with the commands that `reprobuild cluster job` prints; docs/fleets.md has them, too"
     assert caught.value.hint == hint
 
 

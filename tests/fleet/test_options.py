@@ -1,71 +1,77 @@
-"""An option of `verify` that would silently have no effect is refused. Nothing is run."""
+"""Each command of `cluster` takes its own options, and refuses those of the others. The tests run no engine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from reprobuild.cli import cli, cluster, verify
-from reprobuild.errors import ReproError, UsageError
+from reprobuild.cli import cli
+from reprobuild.errors import UsageError
 
-LEAVE = "leave it out: see docs/fleets.md"
-ALONE = "a check of this machine alone"
+JOB = "--nodes 2 --repository h/n"
 
 
-def refusal(tmp_path: Path, *arguments: str) -> ReproError:
-    """Return why a command line is refused; its OUT is not there, which is the last that is looked at."""
-    done = CliRunner().invoke(cli, ["verify", str(tmp_path / "out"), *arguments], standalone_mode=False)
-    assert isinstance(done.exception, ReproError), done.output
-    return done.exception
+def invoke(name: str, tmp_path: Path, options: str) -> BaseException | None:
+    """Run a command whose OUT is missing, and return what it raises."""
+    operands = [str(tmp_path / "out"), *(["certificates"] if name.startswith("gather") else [])]
+    words = ["cluster", name, *operands, *options.split()]
+    return CliRunner().invoke(cli, words, standalone_mode=False).exception
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what", "hint"),
+    ("name", "options"),
     [
-        ("--nodes 64 --partition gpu", f"--nodes has no effect on {ALONE}",
-         "leave it out, or add one of: --kubernetes, --slurm"),
-        ("--partition gpu", f"--partition has no effect on {ALONE}", "leave it out, or add one of: --slurm"),
-        ("--image h/n", f"--image has no effect on {ALONE}", "leave it out, or add one of: --kubernetes"),
-        ("--deadline 1800", f"--deadline has no effect on {ALONE}", None),
-        ("--slurm --nodes 2 --against x", "--against has no effect on --slurm", LEAVE),
-        ("--slurm --nodes 2 --command x", "--command has no effect on --slurm", LEAVE),
-        ("--slurm --nodes 2 --artefact x", "--artefact has no effect on --slurm", LEAVE),
-        ("--slurm --nodes 2 --distinct x", "--distinct has no effect on --slurm", LEAVE),
-        ("--slurm --nodes 2 --ignore x", "--ignore has no effect on --slurm", LEAVE),
-        ("--slurm --nodes 2 --no-smoke", "--no-smoke has no effect on --slurm", LEAVE),
-        ("--slurm --nodes 2 --image h/n", "--image has no effect on --slurm", LEAVE),
-        ("--member f --nodes 2", "--nodes has no effect on --member", LEAVE),
-        ("--gather f --nodes 2", "--nodes has no effect on --gather", LEAVE),
-        ("--gather f --thorough", "--thorough has no effect on --gather", LEAVE),
-        ("--kubernetes --nodes 2 --engine podman", "--engine has no effect on --kubernetes", LEAVE),
-        ("--kubernetes --gather f --image h/n", "--image has no effect on --kubernetes and --gather", LEAVE),
+        ("run", "--nodes 64 --partition gpu --time-limit 10 --srun-args=-v --timeout 9 --thorough --gpu none --json"),
+        ("run", "--scope cpu --no-control --engine docker --probe conv2d --no-collectives"),
+        ("job", f"{JOB} --pull-secret s --node-gpus 8 --namespace n --node-selector a=b --timeout 9"),
+        ("job", f"{JOB} --scope cpu --probe conv2d --no-control --thorough --json"),
+        ("worker", "--out f --store s --gpu all --scope all --engine docker --thorough --no-control --probe conv2d"),
+        ("gather", "--json --store s"),
+        ("gather-pods", "--nodes 2 --thorough --no-control --probe conv2d --scope cpu --json"),
     ],
 )  # fmt: skip
-def test_what_has_no_effect_is_refused(arguments: str, what: str, hint: str | None, tmp_path: Path) -> None:
-    found = refusal(tmp_path, *arguments.split())
-    assert (type(found), str(found)) == (UsageError, what)
-    assert hint in (None, found.hint)
+def test_each_command_takes_its_options(name: str, options: str, tmp_path: Path) -> None:
+    error = invoke(name, tmp_path, options)
+    assert isinstance(error, UsageError), error
+    assert str(error).startswith("there is no folder ")
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("name", "options", "refused"),
     [
-        "--against x --command true --ignore k --probe conv2d --no-smoke",
-        "--slurm --nodes 64 --partition gpu --time 10 --srun-option=-v --deadline 9 --thorough --gpu none --json",
-        "--member f --store s --gpu all --scope all --engine docker --thorough --no-control --probe conv2d",
-        "--gather f --json",
-        "--kubernetes --nodes 2 --image h/n --pull-secret s --node-gpus 8 --namespace n --node-label a=b --deadline 9",
-        "--kubernetes --nodes 2 --image h/n --scope cpu",
-        "--kubernetes --gather f --nodes 2 --thorough --no-control --probe conv2d --scope cpu",
+        ("run", "--repository h/n", "--repository"),
+        ("run", "--against x", "--against"),
+        ("run", "--no-smoke", "--no-smoke"),
+        ("job", f"{JOB} --engine podman", "--engine"),
+        ("job", f"{JOB} --partition gpu", "--partition"),
+        ("worker", "--out f --nodes 2", "--nodes"),
+        ("gather", "--nodes 2", "--nodes"),
+        ("gather", "--thorough", "--thorough"),
+        ("gather-pods", "--nodes 2 --repository h/n", "--repository"),
     ],
 )
-def test_what_has_one_is_not(arguments: str, tmp_path: Path) -> None:
-    assert " has no effect on " not in str(refusal(tmp_path, *arguments.split()))
+def test_an_option_of_another_command_is_refused(
+    name: str, options: str, refused: str, tmp_path: Path
+) -> None:
+    error = invoke(name, tmp_path, options)
+    assert isinstance(error, click.NoSuchOption), error
+    assert error.option_name == refused
 
 
-def test_every_option_of_fleets_belongs_to_a_way() -> None:
-    own = {parameter.name for parameter in verify.command.params}
-    assert own > cluster.OF_FLEETS
-    assert own > cluster.CHECKED | cluster.ALWAYS
+@pytest.mark.parametrize(
+    ("name", "options", "missing"),
+    [
+        ("job", "--repository h/n", "nodes"),
+        ("job", "--nodes 2", "repository"),
+        ("worker", "", "target"),
+        ("gather-pods", "", "nodes"),
+    ],
+)
+def test_a_missing_option_is_named(name: str, options: str, missing: str, tmp_path: Path) -> None:
+    error = invoke(name, tmp_path, options)
+    assert isinstance(error, click.MissingParameter), error
+    assert error.param
+    assert error.param.name == missing

@@ -168,7 +168,7 @@ def test_an_answer_does_not_hang_on_what_is_written(tmp_path: Path) -> None:
     (out / "verdict.json").write_bytes(msgspec.json.encode(good))
     (out / "report.html").mkdir()
     (out / "fleet.json").mkdir()
-    done = reprobuild("verify", out, "--gather", nodes, "--store", made.store.root)
+    done = reprobuild("cluster", "gather", out, nodes, "--store", made.store.root)
     assert done.returncode == 8, done.stderr
     assert "n2: differs from 3 of its platform" in done.stdout
     assert "warning: report.html is not written again: " in done.stderr

@@ -1,4 +1,4 @@
-"""`verify --slurm` on a real Slurm of three nodes, with a real engine: `dev/private_slurm.py`, Apptainer."""
+"""`cluster run` on a real Slurm of three nodes, with a real engine: `dev/private_slurm.py`, Apptainer."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def outcomes(cluster: Cluster) -> list[Outcome]:
         Trial({"n2": "odd"}, collectives=True),
         Trial({"n1": "refuse", "n2": "hang", "n3": "die"}, DEADLINE, inside=True),
     ]
-    again = shlex.join([*PROGRAM, "verify", str(cluster.out), "--store", str(cluster.store)])
-    check = f"{again} --slurm"
+    words = [str(cluster.out), "--store", str(cluster.store)]
+    again = shlex.join([*PROGRAM, "verify", *words])
+    check = shlex.join([*PROGRAM, "cluster", "run", *words])
     more = f"""
         {check} --nodes 3 --partition nowhere 2> partition
         SLURM_JOB_ID=1 {check} 2> ended
@@ -97,17 +98,18 @@ def test_what_slurm_cannot_give_is_said(
 
 def test_what_cannot_be_asked_for_is_said(built_example: Built, tmp_path: Path) -> None:
     out = built_example.out
-    for arguments, env, what, hint in (
-        (["--slurm"], {}, "how many nodes are to be checked is not told", "add --nodes N"),
-        (["--slurm", "--time", "10"], {"SLURM_JOB_ID": "7"}, "ask for a new job, and this is in job 7 already",
-         "leave them out: the present allocation is used"),
-        (["--slurm", "--gather", tmp_path], {}, "--slurm and --gather are two different things",
-         "choose one of them: see docs/fleets.md"),
-        (["--member", tmp_path], {"SLURMD_NODENAME": "../n"}, "is no name of a node",
+    for (name, *arguments), env, what, hint in (
+        (["run"], {}, "missing option `--nodes`", "add --nodes N, or run this in a job of Slurm"),
+        (["run", "--time-limit", "10"], {"SLURM_JOB_ID": "7"},
+         "--partition and --time-limit ask for a new job, but this process runs in job 7",
+         "leave both options out: the present job is used"),
+        (["run", "--srun-args", "-N '2"], {}, "--srun-args -N '2: No closing quotation",
+         "quote it as for a shell: --srun-args '-N 2 --exclusive'"),
+        (["worker", "--out", tmp_path], {"SLURMD_NODENAME": "../n"}, "is no name of a node",
          "name the node by SLURMD_NODENAME, as Slurm does"),
     ):  # fmt: skip
         done = reprobuild(
-            "verify", out, "--store", built_example.store, *arguments, env={**os.environ, **env}
+            "cluster", name, out, "--store", built_example.store, *arguments, env={**os.environ, **env}
         )
         assert done.returncode == 2, done.stderr
         assert what in done.stderr
@@ -117,10 +119,10 @@ def test_what_cannot_be_asked_for_is_said(built_example: Built, tmp_path: Path) 
 
 def test_where_slurm_is_not_that_is_said(built_example: Built, tmp_path: Path) -> None:
     env = {**os.environ, "PATH": str(tmp_path)}
-    arguments = ("verify", built_example.out, "--store", built_example.store, "--slurm", "--nodes", "3")
+    arguments = ("cluster", "run", built_example.out, "--store", built_example.store, "--nodes", "3")
     hint = (
-        "run this where `srun` and `salloc` are, on a login node or in a job; "
-        "`--member` and `--gather` do without Slurm"
+        "run this on a login node or in a job, where `srun` and `salloc` are; "
+        "without Slurm, use `reprobuild cluster worker` and `reprobuild cluster gather`"
     )
     for program, more in (("salloc", {}), ("squeue", {"SLURM_JOB_ID": "7"})):
         done = reprobuild(*arguments, env={**env, **more})

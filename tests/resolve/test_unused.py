@@ -19,6 +19,6 @@ def test_a_project_that_was_not_captured_is_told(tmp_path: Path) -> None:
     assert list(unused(right, snapshot)) == []
     wrong = Decisions(sources={"jbo": "/x"}, build={"mytool": BuildDecision()})
     assert list(unused(wrong, snapshot)) == [
-        "--source jbo has no effect: no line and no repository of the snapshot has that name",
-        "build: mytool has no effect: no line and no repository of the snapshot has that name",
+        "--source jbo has no effect: no line and no repository of the snapshot has that name; did you mean `job`?",
+        "build: mytool has no effect: no line and no repository of the snapshot has that name; did you mean `my-tool`?",
     ]

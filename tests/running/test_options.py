@@ -13,7 +13,7 @@ from reprobuild.run.run import prepare
 from tests.verify.samples import make_lock
 
 FORM = (
-    "for example --limit nofile=1048576, --limit memlock=unlimited; "
+    "for example --ulimit nofile=1048576, --ulimit memlock=unlimited; "
     "NAME is one of memlock, stack, nofile, nproc, core"
 )
 USERS = "caller, image, or numbers: --user 1000:1000, --user $(id -u):$(id -g)"
@@ -53,10 +53,10 @@ def test_users() -> None:
         (lambda: read_volumes((":/b",)), "--volume :/b: not of the form", "for example --volume"),
         (lambda: read_size("0"), "--shm-size 0: not a size", "for example --shm-size 8g"),
         (lambda: read_size("-1g"), "--shm-size -1g: not a size", "for example --shm-size 8g"),
-        (lambda: read_limits(("rss=1",)), "--limit rss=1: not of the form", FORM),
-        (lambda: read_limits(("nofile=2:1",)), "--limit nofile=2:1: not of the form", "for example --limit nofile="),
-        (lambda: read_limits(("nofile",)), "--limit nofile: not of the form", "for example --limit nofile="),
-        (lambda: read_limits(("core=unlimited:5",)), "--limit core=unlimited:5: not", "for example --limit nofile="),
+        (lambda: read_limits(("rss=1",)), "--ulimit rss=1: not of the form", FORM),
+        (lambda: read_limits(("nofile=2:1",)), "--ulimit nofile=2:1: not of the form", "for example --ulimit nofile="),
+        (lambda: read_limits(("nofile",)), "--ulimit nofile: not of the form", "for example --ulimit nofile="),
+        (lambda: read_limits(("core=unlimited:5",)), "--ulimit core=unlimited:5: not", "for example --ulimit nofile="),
         (lambda: read_user("root"), "--user root: not a user", USERS),
         (
             lambda: read_variables(RunOptions(hidden=("GONE",)), {}),

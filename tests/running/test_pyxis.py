@@ -73,7 +73,7 @@ def srun(out: Path, *words: str, code: int = 3, pyxis: bool = True, **env: str) 
 
 def test_pyxis(out: Path) -> None:
     found = srun(
-        out, "--srun", "-N 2 --job-name 'a b'", "--seed", "7", "-v", "/data:/data:ro", "-v", "/runs:/runs",
+        out, "--srun-args", "-N 2 --job-name 'a b'", "--seed", "7", "-v", "/data:/data:ro", "-v", "/runs:/runs",
         "--secret", "HF_TOKEN", "--env", "OMP_NUM_THREADS=8", "--gpu", "none", "--", "python", "train.py", "a b",
         HF_TOKEN=TOKEN, NCCL_SOCKET_IFNAME="ib0", SLURM_JOB_ID="5",
     )  # fmt: skip
@@ -102,7 +102,7 @@ def test_pyxis(out: Path) -> None:
     ("words", "what", "hint"),
     [
         (("--shm-size", "1g"), "pyxis cannot be told --shm-size: it runs as", "leave it out, or choose --engine"),
-        (("--limit", "core=0"), "pyxis cannot be told --limit", "leave it out, or choose --engine apptainer"),
+        (("--ulimit", "core=0"), "pyxis cannot be told --ulimit", "leave it out, or choose --engine apptainer"),
         (("--env", "a b=c"), "pyxis cannot be told the variable 'a b'", "give it a name of letters, digits and _"),
         (("-v", "/a,b:/c"), "pyxis cannot be told the folder /a,b",
             "mount it by a link with another name, or choose --engine apptainer"),
@@ -113,7 +113,7 @@ def test_pyxis(out: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_pyxis_cannot_be_told(words: tuple[str, ...], what: str, hint: str, out: Path) -> None:
-    said = srun(out, "--srun", "", *words, "--", "true", code=125)["stderr"]
+    said = srun(out, "--srun-args", "", *words, "--", "true", code=125)["stderr"]
     assert f"error: {what}" in said
     assert f"hint: {hint}" in said
     assert TOKEN not in said
@@ -123,22 +123,23 @@ def test_what_pyxis_cannot_be_told(words: tuple[str, ...], what: str, hint: str,
     "option", ["--export=ALL", "--expo=ALL", "--container-name=x", "--no-container-mount-home"]
 )
 def test_an_option_that_run_says_itself(option: str, out: Path) -> None:
-    said = srun(out, "--srun", f"-N 2 {option}", "--", "true", code=125)["stderr"]
-    assert f"error: --srun {option}: with pyxis, `run` says this itself" in said
+    said = srun(out, "--srun-args", f"-N 2 {option}", "--", "true", code=125)["stderr"]
+    assert f"error: --srun-args {option}: with pyxis, `run` says this itself" in said
     hint = "leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer"
     assert f"hint: {hint}" in said
     assert not (out.parent / "said.json").exists()
 
 
 def test_options_that_begin_alike_are_handed_on(out: Path) -> None:
-    words = srun(out, "--srun", "--exclusive --exclude=n1 --container-writable", "--", "true")["words"]
+    words = srun(out, "--srun-args", "--exclusive --exclude=n1 --container-writable", "--", "true")["words"]
     assert words[:3] == ["--exclusive", "--exclude=n1", "--container-writable"]
 
 
 def test_what_srun_itself_would_look_at_is_set_in_the_container(out: Path) -> None:
     found = srun(
-        out, "--srun", "", "--env", "PATH=/mine/bin", "--env", "LD_PRELOAD=/mine.so", "--env", "SLURM_CPU_BIND=none",
-        "--env", "ENROOT_DATA_PATH=/e", "--env", "A=b", "--gpu", "none", "--", "true", SLURM_JOB_ID="5",
+        out, "--srun-args", "", "--env", "PATH=/mine/bin", "--env", "LD_PRELOAD=/mine.so",
+        "--env", "SLURM_CPU_BIND=none", "--env", "ENROOT_DATA_PATH=/e", "--env", "A=b", "--gpu", "none", "--", "true",
+        SLURM_JOB_ID="5",
     )  # fmt: skip
     words, env = found["words"], found["env"]
     after = words[words.index("--") + 1 :]
@@ -173,7 +174,7 @@ def of_gpus(found: dict[str, Any]) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_the_gpus_that_enroot_mounts(option: str, told: dict[str, str], out: Path) -> None:
-    found = srun(out, "--srun", "", "--gpu", option, "--", "true", CUDA_VISIBLE_DEVICES="3")
+    found = srun(out, "--srun-args", "", "--gpu", option, "--", "true", CUDA_VISIBLE_DEVICES="3")
     assert of_gpus(found) == told
     outside = "CUDA_VISIBLE_DEVICES: stays outside; the GPUs are those that --gpu names"
     assert (outside in found["stderr"]) == (option != "all")
@@ -194,7 +195,7 @@ def test_the_gpus_that_enroot_mounts(option: str, told: dict[str, str], out: Pat
 def test_whether_the_job_has_gpus_and_not_this_machine(
     options: str, env: dict[str, str], there: bool, out: Path
 ) -> None:
-    found = srun(out, "--srun", options, "--", "true", **env)
+    found = srun(out, "--srun-args", options, "--", "true", **env)
     there = there or gpu.present()
     assert of_gpus(found) == ({VISIBLE: "all", CAPABILITIES: "compute,utility"} if there else {})
     assert (UNKNOWN in found["stderr"]) == (not there)
@@ -205,23 +206,23 @@ def test_what_the_user_or_the_image_says_of_gpus_is_kept(out: Path) -> None:
     write_lock(lock, out / "reprobuild.lock")
     image = json.loads((out / "image.json").read_bytes())
     (out / "image.json").write_text(json.dumps({**image, "lock": lock.digest}))
-    found = srun(out, "--srun", "", "--gpu", "1", "--env", "CUDA_VISIBLE_DEVICES=0", "--", "true")
+    found = srun(out, "--srun-args", "", "--gpu", "1", "--env", "CUDA_VISIBLE_DEVICES=0", "--", "true")
     assert of_gpus(found) == {VISIBLE: "1", "CUDA_VISIBLE_DEVICES": "0"}
     assert f"--container-env={VISIBLE}" in found["words"]
     assert "-u" not in found["words"]
-    found = srun(out, "--srun", "", "--gpu", "1", "--env", f"{VISIBLE}=5", "--", "true")
+    found = srun(out, "--srun-args", "", "--gpu", "1", "--env", f"{VISIBLE}=5", "--", "true")
     assert of_gpus(found) == {VISIBLE: "5"}
 
 
 def test_another_squashfs_is_not_started(out: Path) -> None:
     """Also after the right one was seen and remembered, and where size and time of writing are the same."""
-    srun(out, "--srun", "", "--", "true")
+    srun(out, "--srun-args", "", "--", "true")
     squashfs = out / "image.sqsh"
     before = squashfs.stat()
     (out.parent / "said.json").unlink()
     squashfs.write_bytes(SQUASHFS.replace(b"so", b"SO"))
     os.utime(squashfs, ns=(before.st_atime_ns, before.st_mtime_ns))
-    said = srun(out, "--srun", "", "--", "true", code=125)["stderr"]
+    said = srun(out, "--srun-args", "", "--", "true", code=125)["stderr"]
     assert f"error: {squashfs} is not the one of this image: it is sha256:" in said
     assert f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh" in said
     assert not (out.parent / "said.json").exists()
@@ -242,7 +243,7 @@ def test_a_squashfs_is_read_once(tmp_path: Path) -> None:
 
 def test_no_squashfs(out: Path) -> None:
     (out / "image.sqsh").unlink()
-    said = srun(out, "--srun", "", "--", "true", code=125)["stderr"]
+    said = srun(out, "--srun-args", "", "--", "true", code=125)["stderr"]
     assert f"error: pyxis starts {out / 'image.sqsh'}, which is not there" in said
     assert (
         f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh; or choose --engine apptainer"
@@ -251,12 +252,12 @@ def test_no_squashfs(out: Path) -> None:
 
 
 def test_options_that_cannot_be_read(out: Path) -> None:
-    said = srun(out, "--srun", "-N '2", "--", "true", code=125)["stderr"]
-    assert "hint: quote it as for a shell: --srun '-N 2 --exclusive'" in said
+    said = srun(out, "--srun-args", "-N '2", "--", "true", code=125)["stderr"]
+    assert "hint: quote it as for a shell: --srun-args '-N 2 --exclusive'" in said
 
 
 def test_no_srun(out: Path) -> None:
-    done = reprobuild("run", out, "--srun", "", "--", "true", env={**os.environ, "PATH": "/nonexistent"})
+    done = reprobuild("run", out, "--srun-args", "", "--", "true", env={**os.environ, "PATH": "/nonexistent"})
     assert done.returncode == 125
     assert "hint: run this where `srun` is, on a login node or in a job" in done.stderr
 
@@ -264,7 +265,16 @@ def test_no_srun(out: Path) -> None:
 @pytest.mark.parametrize("words", [(), ("--engine", "apptainer")])
 def test_without_pyxis_each_rank_runs_itself(words: tuple[str, ...], out: Path) -> None:
     found = srun(
-        out, "--srun", "-n 3", *words, "--secret", "HF_TOKEN", "--", "id", pyxis=bool(words), HF_TOKEN=TOKEN
+        out,
+        "--srun-args",
+        "-n 3",
+        *words,
+        "--secret",
+        "HF_TOKEN",
+        "--",
+        "id",
+        pyxis=bool(words),
+        HF_TOKEN=TOKEN,
     )
     assert found["words"][:5] == ["-n", "3", "--", sys.executable, "-I"]  # tests/starts has what follows
     expected = ["run", str(out), *words, "--gpu", "auto", "--secret", "HF_TOKEN", "--", "id"]
@@ -277,7 +287,7 @@ def test_a_rank_finds_the_folders_that_are_meant_here(out: Path) -> None:
     """srun may start it elsewhere."""
     found = srun(
         out,
-        "--srun",
+        "--srun-args",
         "-D /else",
         "-v",
         "data:/data:ro",
@@ -299,6 +309,6 @@ def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
     )  # fmt: skip
     assert " ".join(words_of(wanted)) == (
         "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none --env A=b --secret T "
-        "--volume /a:/b:ro --limit core=0"
+        "--volume /a:/b:ro --ulimit core=0"
     )
     assert own_command(Path("/o"), ["x"], RunOptions(), [])[-3:] == ["auto", "--", "x"]

@@ -52,7 +52,7 @@ def job(folder: Path, end: str = SAVES) -> Iterator[tuple[subprocess.Popen[str],
     )  # fmt: skip
     (folder / "out" / "image.json").write_bytes(msgspec.json.encode(image))
     with subprocess.Popen(
-        [*PROGRAM, "run", str(folder / "out"), "--engine", "apptainer", "--srun", "", "--", "true"], cwd=ROOT,
+        [*PROGRAM, "run", str(folder / "out"), "--engine", "apptainer", "--srun-args", "", "--", "true"], cwd=ROOT,
         env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip

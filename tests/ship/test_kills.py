@@ -148,7 +148,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_without_room(large: Results, full: Path, tmp_path: Path) -> None:
     """What is told, and that the run after room was made completes; both programs."""
     done = reprobuild(
-        "bundle", large.out, "-o", full / "b.tar", "--with", "wheels,debs", "--store", large.store.root
+        "bundle", large.out, "-o", full / "b.tar", "--include", "wheels,debs", "--store", large.store.root
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "No space left on device" in done.stderr

@@ -50,9 +50,9 @@ def test_a_signed_bundle(results: Results, tmp_path: Path) -> None:
     assert sent.signed
     assert results.bundle(tmp_path / "2.tar", key=tmp_path / "key").sha256 == sent.sha256
     assert take(file, tmp_path / "o", tmp_path / "s", signers).signer == "ann@example.org"
-    said = alone(file, "--check", "--signers", signers)
+    said = alone(file, "--check", "--allowed-signers", signers)
     assert (said.returncode, said.stderr.splitlines()[0]) == (0, "signed by ann@example.org")
-    assert "signed by somebody: nobody looked by whom" in alone(file, "--check").stderr
+    assert "signed by an unknown key: the signer was not checked" in alone(file, "--check").stderr
     with pytest.raises(DistributionError, match=r"none of those whom .* names signed the bundle") as caught:
         take(file, tmp_path / "p", tmp_path / "s", others)
     assert caught.value.hint == "ask for the key of whoever signed it, by another way than the bundle came"
@@ -81,7 +81,7 @@ def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None
     plain = results.bundle(tmp_path / "plain.tar")
     with pytest.raises(DistributionError, match="the bundle is not signed") as caught:
         take(tmp_path / "plain.tar", tmp_path / "o", tmp_path / "s", signers)
-    assert caught.value.hint == "leave --signers out to take it all the same"
+    assert caught.value.hint == "leave --allowed-signers out to take it all the same"
     file = tmp_path / "b.tar"
     results.bundle(file, key=tmp_path / "key")
     data = file.read_bytes()
@@ -95,8 +95,8 @@ def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None
     argv = [sys.executable, "reprobuild/distribute/standalone/unbundle.py", file, "--check"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "signed by somebody: nobody looked by whom" in done.stderr
-    argv += ["--signers", signers]
+    assert "signed by an unknown key: the signer was not checked" in done.stderr
+    argv += ["--allowed-signers", signers]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 11
     assert "the bundle is signed, and ssh-keygen cannot be run" in done.stderr
@@ -179,12 +179,12 @@ def test_a_program_of_signatures_that_is_too_old(
     assert (done.new, done.signed, done.signer) == (True, True, "")
     said = alone(file, "--check")
     assert said.returncode == 0
-    assert "signed by somebody: nobody looked by whom" in said.stderr
+    assert "signed by an unknown key: the signer was not checked" in said.stderr
     told = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
     with pytest.raises(DistributionError) as caught:
         take(file, tmp_path / "p", tmp_path / "s", tmp_path / "signers")
     assert (str(caught.value), caught.value.hint) == (told, "install OpenSSH 8.2 or newer")
-    said = alone(file, "--check", "--signers", tmp_path / "signers")
+    said = alone(file, "--check", "--allowed-signers", tmp_path / "signers")
     assert said.returncode == 11
     assert said.stderr == f"error: {told}\n\nhint: install OpenSSH 8.2 or newer\n"
     with pytest.raises(DistributionError) as caught:

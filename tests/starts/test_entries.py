@@ -95,7 +95,7 @@ def test_nothing_of_the_directory_runs_by_the_recipe_in_bash(decoys: Decoys, tmp
     assert "pytest==" in (tmp_path / "snapshot/requirements.txt").read_text()
 
 
-@pytest.mark.parametrize("words", ["run", "verify"])
+@pytest.mark.parametrize("words", ["run", "cluster"])
 def test_a_rank_of_slurm_starts_nothing_of_the_directory(
     words: str, decoys: Decoys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +108,16 @@ def test_a_rank_of_slurm_starts_nothing_of_the_directory(
         argv = own_command(tmp_path / "out", ["true"], WANTED, [])
         assert argv[:2] == ["srun", "--"]
     else:
-        argv = ["srun", "--", *cluster.PROGRAM, "verify", str(tmp_path / "out"), "--member", str(tmp_path)]
+        argv = [
+            "srun",
+            "--",
+            *cluster.PROGRAM,
+            "cluster",
+            "worker",
+            str(tmp_path / "out"),
+            "--out",
+            str(tmp_path),
+        ]
     said = bytearray()
     env = {"PATH": f"{RELATIVE}:{tmp_path}:{os.defpath}", "HOME": str(tmp_path)}
     code = proc.stream(argv, env=env, purpose="test", sink=lambda _, data: said.extend(data))

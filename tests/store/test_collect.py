@@ -22,7 +22,7 @@ from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, contents, gc, sealed
 
-GONE = "name the locks to keep: `reprobuild store gc LOCK...`; `--empty` removes everything"
+GONE = "name the locks to keep: `reprobuild store gc LOCK...`; `--all` removes everything"
 
 
 def nested(folder: Path, depth: int) -> Path:

@@ -65,9 +65,9 @@ def test_the_working_directory_holds_for_the_command_and_its_artefacts() -> None
 
 
 def test_conditions_without_a_command() -> None:
-    with pytest.raises(UsageError, match="are for a command: there is no --command") as caught:
+    with pytest.raises(UsageError, match="need --workload, which is missing") as caught:
         work_of_options(None, (), (), (), Conditions(seed=1))
-    assert caught.value.hint == "give it, for example: --command 'python train.py --steps 20'"
+    assert caught.value.hint == "give it, for example: --workload 'python train.py --steps 20'"
 
 
 def test_a_certificate_has_no_secret() -> None:
@@ -109,7 +109,7 @@ def test_runs_without_work() -> None:
     ) as caught:
         work_asked(make_lock(), runs=5)
     assert caught.value.hint == (
-        "give it, for example: --command 'python train.py --steps 20' --artefact out.ckpt"
+        "give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt"
     )
     followed = work_of_options("python train.py --steps 20", ("out.ckpt",), (), (), runs=5)
     assert work_asked(make_lock(), followed, runs=5) == followed

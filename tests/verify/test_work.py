@@ -66,8 +66,8 @@ def test_the_command_is_a_line_for_the_shell() -> None:
 @pytest.mark.parametrize(
     ("command", "artefacts", "hint"),
     [
-        (None, ("x",), "give it, for example: --command 'python train.py --steps 20'"),
-        ("x", (), "name it: --artefact out.ckpt, or --artefact 'logs/*.jsonl'"),
+        (None, ("x",), "give it, for example: --workload 'python train.py --steps 20'"),
+        ("x", (), "name it: --output-file out.ckpt, or --output-file 'logs/*.jsonl'"),
         ("x", ("--",), "give a path or a glob, for example 'logs/*.jsonl'"),
         ("x", ("a\nb",), "give a path or a glob, for example 'logs/*.jsonl'"),
         ("x", ("",), "give a path or a glob, for example 'logs/*.jsonl'"),

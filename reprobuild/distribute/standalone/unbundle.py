@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check a bundle of reprobuild and unpack it; needs Python 3.8 and nothing else.
 
-    python3 unbundle.py FILE -o OUT [--signers FILE] [--load docker|podman|apptainer]
+    python3 unbundle.py FILE -o OUT [--allowed-signers FILE] [--load docker|podman|apptainer]
     python3 unbundle.py FILE --check
 
 FILE is the bundle, or the name that its parts FILE.001, FILE.002, ... have in common.
@@ -531,7 +531,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
     """
     if not signature:
         if signers:
-            raise Refused("the bundle is not signed", "leave --signers out to take it all the same")
+            raise Refused("the bundle is not signed", "leave --allowed-signers out to take it all the same")
         return ""
     if signers and not os.path.isfile(signers):
         raise Refused(
@@ -1164,7 +1164,8 @@ def main(argv: Sequence[str]) -> int:
     top.add_argument("-o", "--out", default="frozen", help="a new folder [default: frozen]")
     top.add_argument("--check", action="store_true", help="compare every byte, and unpack nothing")
     top.add_argument(
-        "--signers",
+        "--allowed-signers",
+        dest="signers",
         metavar="FILE",
         help="take only what one of these signed (ssh-keygen(1), ALLOWED SIGNERS)",
     )
@@ -1180,7 +1181,7 @@ def main(argv: Sequence[str]) -> int:
                     % (
                         escaped(bundle.signer)
                         if bundle.signer
-                        else "somebody: nobody looked by whom (--signers)"
+                        else "an unknown key: the signer was not checked (use --allowed-signers)"
                     )
                 )
             if options.check:
@@ -1244,7 +1245,7 @@ def origin(source: str, signed: bool, signer: str) -> str:
     whom = (
         "signed by %s" % escaped(signer)
         if signer
-        else "signed, nobody looked by whom"
+        else "signed, but the signer was not checked"
         if signed
         else "not signed"
     )

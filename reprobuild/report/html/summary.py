@@ -27,7 +27,7 @@ _OPEN = {
 # No check on one machine covers these.
 NEVER = (
     "Several machines; models of GPU and processor, drivers and thread counts other than those of this check.",
-    "What no probe computes: your own work is compared only where a workload or --command names it.",
+    "What no probe computes: your own work is compared only if the lock or --workload names a workload.",
 )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from reprobuild.config.overrides import is_named, is_pattern
 from reprobuild.errors import UsageError
 from reprobuild.infra import secrets
+from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import EnvVar
 from reprobuild.resolve.environment.modules import LoadedModules
@@ -162,7 +163,7 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
         if name not in captured:
             raise UsageError(
                 f"bake names {name}, which was not captured",
-                hint=f"give its value: --bake {shlex.quote(name)}=VALUE",
+                hint=f"{did_you_mean(name, captured)}\ngive its value: --bake {shlex.quote(name)}=VALUE".lstrip(),
             )
         value = captured[name].value
     if value is None or secrets.holds_secret(name, value):

@@ -13,7 +13,7 @@ from reprobuild.verify.verdict import Determinism, ProbeVerdict, Smoke, V, Verdi
 
 NO_TORCH = (
     "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: let "
-    "`reprobuild verify OUT --command LINE --artefact PATH` run your own work"
+    "`reprobuild verify OUT --workload CMD --output-file PATH` run your own work"
 )
 WORK_ALONE = (
     "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was checked is "

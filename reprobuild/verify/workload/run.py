@@ -116,13 +116,13 @@ def work_of_options(
     if command is None:
         if named:
             raise UsageError(
-                f"--artefact {named[0]} names what a command writes, and there is no --command",
-                hint="give it, for example: --command 'python train.py --steps 20'",
+                f"--output-file {named[0]} names an output of a workload, but --workload is missing",
+                hint="give it, for example: --workload 'python train.py --steps 20'",
             )
         if conditions != _PLAIN or workdir:
             raise UsageError(
-                "--seed, --env, --secret, --volume, --workdir and --shm-size are for a command: there is no --command",
-                hint="give it, for example: --command 'python train.py --steps 20'",
+                "--seed, --env, --secret, --volume, --workdir and --shm-size need --workload, which is missing",
+                hint="give it, for example: --workload 'python train.py --steps 20'",
             )
         return None
     if workdir and not workdir.startswith("/"):
@@ -131,13 +131,14 @@ def work_of_options(
         )
     if not named:
         raise UsageError(
-            "--command says what to run, and nothing says what it writes",
-            hint="name it: --artefact out.ckpt, or --artefact 'logs/*.jsonl'",
+            "--workload names a command, but no --output-file names what it writes",
+            hint="name it: --output-file out.ckpt, or --output-file 'logs/*.jsonl'",
         )
     for path in named:
         if not path.isprintable() or path in ("", "--"):
             raise UsageError(
-                f"--artefact {path!r} is no path", hint="give a path or a glob, for example 'logs/*.jsonl'"
+                f"--output-file {path!r} is not a valid path",
+                hint="give a path or a glob, for example 'logs/*.jsonl'",
             )
     line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
     return Work(

@@ -1,4 +1,4 @@
-"""Two ranks that draw the same stream: the same twice, and wrong. `--distinct 'rank*.jsonl'` tells."""
+"""Two ranks that draw the same stream: the same twice, and wrong. `--expect-different 'rank*.jsonl'` tells."""
 
 import random
 
