@@ -25,6 +25,7 @@ TOKENS = SECRETS / "tokens.py"  # of tokens.toml
 # Each single file, and the module that imports all others of it.
 PROGRAMS = {
     "reprobuild_runtime/capture.py": "reprobuild_portable.capture.program",
+    "reprobuild/distribute/standalone/unbundle.py": "reprobuild_portable.unbundle.program",
 }
 PACKAGES = ("reprobuild_portable", "reprobuild.infra.secrets")
 FUTURE = "from __future__ import annotations"
@@ -202,7 +203,7 @@ def amalgamate(program: str) -> str:
     text = [_with_header(own.title, _source_of(modules)), FUTURE]
     text += [own.head] if own.head else []
     text += [render_imports(imports - head_names)]
-    sections = [f"{_section(module)}\n{module.body}" for module in modules if module.body]
+    sections = [f"{_section(module, module is own)}\n{module.body}" for module in modules if module.body]
     return "\n\n".join(text) + "\n\n" + "\n\n\n".join(sections) + "\n"
 
 
@@ -220,12 +221,10 @@ def _with_header(title: str, place: str) -> str:
     return f"{HEADER.format(place)}\n{title}"
 
 
-def _section(module: Module) -> str:
-    """Return the comments above a module: its path, and its docstring."""
-    path = f"{module.name.replace('.', '/')}.py"
-    words = ast.literal_eval(re.sub(r"\A(#.*\n)*", "", module.title)).strip()
-    if module.head:
-        words = ""  # it is the docstring of the whole
+def _section(module: Module, is_program: bool) -> str:
+    """Return the comments above a module: its path, and its docstring, which of a program stands at the top."""
+    path = path_of(module.name).relative_to(ROOT).as_posix()
+    words = "" if is_program else ast.literal_eval(module.title).strip()
     return "\n".join([f"# --- {path} ---", *(f"# {line}".rstrip() for line in words.splitlines())])
 
 

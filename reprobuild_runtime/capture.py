@@ -2187,8 +2187,6 @@ def _cut_values(text: str) -> tuple[str, bool]:
 
 VERSION = 1  # of capture.json
 PROGRAM = "reprobuild capture"
-
-
 REASONS = {
     "done": "complete",
     "not-there": "this machine or environment has none of it",

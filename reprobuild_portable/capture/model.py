@@ -8,8 +8,6 @@ from typing import Any, Dict, Mapping, NamedTuple, Sequence
 
 VERSION = 1  # of capture.json
 PROGRAM = "reprobuild capture"
-
-
 REASONS = {
     "done": "complete",
     "not-there": "this machine or environment has none of it",
