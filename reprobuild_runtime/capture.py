@@ -66,2122 +66,6 @@ from typing import (
 )
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-# --- reprobuild/infra/secrets/commands.py ---
-# Passwords that are words of a command, as data: name, marks, pattern, what a line must hold, whether it has ` -`.
-
-# A word begins here, also behind the `\n` of JSON.
-_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
-_PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
-# What may stand between a program and its option, and the word after that.
-_BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
-# Short options without a value may stand before the last one in its word.
-JOINED = r"-[A-Za-z0-9#]{0,12}?"
-# Options of `htpasswd`, of which some have a number.
-_OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
-_WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
-
-# Each password must have a letter and a digit, for sources have words and templates there.
-COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
-    (
-        "registry-login",
-        (" login ",),
-        rf"{_PROGRAM}login{_BETWEEN}-p[ \t=]{{0,4}}{_WORD}",
-        r"login[ \t].{0,200}-p",
-        True,
-    ),
-    (  # MinIO: the key, then the secret
-        "minio",
-        ("alias set ", "host add "),
-        rf"{_PROGRAM}mcl?i?{_BETWEEN}(?:alias[ \t]{{1,4}}set|host[ \t]{{1,4}}add){_BETWEEN}[\"']?https?://\S{{1,200}}"
-        r"(?:[ \t]{1,4}--(?:(?:api|path)[ \t]{1,4}\S{1,40}|[a-z]\S{0,60})){0,4}[ \t]{1,4}(?!--)\S{1,200}[ \t]{1,4}"
-        rf"{_WORD}",
-        "://",
-        False,
-    ),
-    (
-        "ldap",
-        ("ldap",),
-        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}{JOINED}w[ \t]{{0,4}}{_WORD}",
-        r"[ \t]-[A-Za-z]{0,12}w",
-        True,
-    ),
-    (
-        "redis",
-        ("redis-cli", "keydb-cli", "valkey-cli"),
-        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{1,4}}|--pass[ \t]{{1,4}}){_WORD}",
-        "[ \\t]-(?:a|-pass)",
-        True,
-    ),
-    (
-        "sqlcmd",
-        ("sqlcmd", "bcp "),
-        rf"{_PROGRAM}(?:sqlcmd|bcp){_BETWEEN}-P[ \t]{{0,4}}{_WORD}",
-        "[ \\t]-P",
-        True,
-    ),
-    (
-        "mongo",
-        ("mongo",),
-        rf"{_PROGRAM}mongo(?:sh|dump|restore|export|import|files|stat|top)?{_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
-        "[ \\t]-p",
-        True,
-    ),
-    (
-        "twine",
-        ("twine ",),
-        rf"{_PROGRAM}twine{_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
-        "[ \\t]-p",
-        True,
-    ),
-    (
-        "htpasswd",
-        ("htpasswd ",),
-        rf"{_PROGRAM}htpasswd[ \t]{{1,4}}{_OPTIONS}?-[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}}[ \t]{{1,4}}{_OPTIONS}"
-        rf"(?:[^\s-]\S{{0,100}}[ \t]{{1,4}}){{1,2}}{_WORD}",
-        "-[a-zA-Z]{0,8}b",
-        True,
-    ),
-    (
-        "poetry",
-        ("http-basic.",),
-        rf"http-basic\.[\w.-]{{1,60}}[ \t]{{1,4}}[^\s-]\S{{0,100}}[ \t]{{1,4}}{_WORD}",
-        "http-basic",
-        False,
-    ),
-    (
-        "samba",
-        ("smbclient", "rpcclient"),
-        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s%\"'$]{{1,60}}%)"
-        r"(?P<secret>[^\s\"']{4,200})",
-        "%",
-        True,
-    ),
-    (
-        "lftp",
-        ("lftp",),
-        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s,\"'$]{{1,60}},)"
-        r"(?P<secret>[^\s\"']{4,200})",
-        ",",
-        True,
-    ),
-    (
-        "archive-7z",
-        ("7z ", "7za ", "7zr ", "7zz "),
-        rf"{_PROGRAM}7z[arz]?{_BETWEEN}-p{_WORD}",
-        "[ \\t]-p",
-        True,
-    ),
-    (
-        "archive-zip",
-        ("zip -", "unzip "),
-        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:{JOINED}P[ \t]{{0,4}}|--password[= ]){_WORD}",
-        "[ \\t]-(?:[A-Za-z0-9]{0,12}P|-password)",
-        True,
-    ),
-    (
-        "openssl",
-        ("pass:",),
-        r"[ \t\"'](?:-pass(?:in|out|word)?|-k)[ \t]{1,4}(?P<before>[\"']?)pass:(?P<secret>[^\s\"']{4,200})",
-        "-pass",
-        False,
-    ),
-    (
-        "curl-cookie",
-        ("curl",),
-        rf"curl{_BETWEEN}(?:{JOINED}b[ \t]{{0,4}}|--cookie[= ])[\"']?"
-        r"(?:[A-Za-z][\w.-]{0,60}=[^\s\"'$;]{0,100};[ \t]?){0,9}?"
-        r"[A-Za-z][\w.-]{0,60}=([^\s\"'$;]{8,4000})",
-        r"(?:-[A-Za-z0-9#]{0,12}b|--cookie)",
-        False,
-    ),
-    (  # a string of libpq, with the password at any place after another part
-        "libpq",
-        ("password=",),
-        rf"{_PART}(?:host(?:addr)?|port|user|dbname|sslmode)=[^\s\"',;]{{1,100}}"
-        rf"(?:[ \t]{{1,4}}[a-z_]{{2,20}}=[^\s\"',;]{{1,100}}){{0,6}}?[ \t]{{1,4}}password={_WORD}",
-        "[ \\t]password=",
-        False,
-    ),
-    (
-        "libpq-first",
-        ("password=",),
-        rf"{_PART}password=([^\s\"'$,;]{{4,200}})(?=[ \t]{{1,4}}(?:host(?:addr)?|port|user|dbname|sslmode)=)",
-        "(?:host|port|user|dbname|sslmode)",
-        False,
-    ),
-    (
-        "oracle",
-        ("@",),
-        r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
-        r"@//|@[\w.-]{1,200}:1521",
-        False,
-    ),
-    (
-        "oracle-command",
-        ("sqlplus", "sqlcl", "sqlldr", "expdp", "impdp"),
-        rf"{_PROGRAM}(?:sqlplus|sqlcl|sqlldr|expdp|impdp){_BETWEEN}(?P<before>[\"']?)(?:[a-z]{{1,20}}=)?"
-        r"[A-Za-z][\w$#]{0,30}/[\"']?(?P<secret>[^\s/@\"'$]{4,100})",
-        "/",
-        False,
-    ),
-    (
-        "oracle-address",
-        ("jdbc:oracle:",),
-        r"(?i:jdbc:oracle:(?:thin|oci8?)):[A-Za-z][\w$#]{0,30}/([^\s/@\"']{4,100})@",
-        "@",
-        False,
-    ),
-)
-
-
-# --- reprobuild/infra/secrets/pairs.py ---
-# A name and its value side by side, as data: name, marks, pattern, what a line must hold.
-
-_NAMED = ("key", "token", "secret", "pass", "pwd")
-_KEYED = r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"']"
-_VALUE = r"[bru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']"
-
-# The name must be one of a secret, and the value may be one.
-PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
-    (  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
-        "assigned-typed",
-        _NAMED,
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
-        r"(?:(?P<type>:[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?=)"
-        r"[ \t]{0,4}(?P<call>(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
-        r"(?(type)|(?(call)|(?!)))"  # what has neither is `assigned`
-        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
-        r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
-        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
-    ),
-    (  # an upper-case name of a password, which may have a word with a number
-        "assigned-password",
-        ("password", "passwd", "passwort", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}[bru]{0,2}"
-        r"\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        r"[=:][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
-    ),
-    (  # in three quotes
-        "assigned-block",
-        _NAMED,
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
-        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
-        r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
-    ),
-    (  # words of a command in a list, and the default of an option
-        "option-word",
-        _NAMED,
-        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
-        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        r"[\"']--?[A-Za-z]",
-    ),
-    (  # what is taken where a variable is not set
-        "or-value",
-        (" or ",),
-        rf"{_KEYED}[)\]][ \t]{{1,4}}or[ \t]{{1,4}}\\?[\"'](?P<secret>[^\s\"'\\]{{8,200}})\\?[\"']",
-        r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
-    ),
-    (  # the same as an argument: `getenv("NAME", "value")`, `env("NAME", default="value")`
-        "default-value",
-        _NAMED,
-        r"(?:getenv|setenv|putenv|get|setdefault|pop|env|environ|config)\([ \t]{0,4}"
-        rf"{_KEYED}[ \t]{{0,4}},[ \t]{{0,4}}(?:(?:default|fallback)[ \t]{{0,4}}=[ \t]{{0,4}})?{_VALUE}[ \t]{{0,4}}[,)]",
-        r"[\"'][ \t]{0,4},[ \t]{0,4}(?:(?:default|fallback)[ \t]{0,4}=[ \t]{0,4})?[bru]{0,2}\\?[\"']",
-    ),
-    (  # the same in JavaScript
-        "or-variable",
-        _NAMED,
-        r"process\.env(?:\.|\[\\?[\"'])(?P<name>[A-Za-z][A-Za-z0-9_]{1,60})(?:\\?[\"']\])?"
-        rf"[ \t]{{0,4}}(?:\|\||\?\?)[ \t]{{0,4}}{_VALUE}",
-        r"process\.env",
-    ),
-    (
-        "element",
-        ("key>", "token>", "secret>", "password>", "passphrase>"),
-        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
-        r">[^\s<>]{8,200}</",
-    ),
-)
-
-
-# --- reprobuild/infra/secrets/templates.py ---
-# Templates and patterns: references of a shell, fields of a template, globs and regular expressions.
-
-# The name of a variable as people write it, `DB_PASSWORD2`: a part has one number at most, and a random text has more.
-VARIABLE = (
-    r"(?-i:_{0,2}(?:[A-Za-z]{1,30}(?:\d{1,4}(?:[A-Z]{1,20}|[a-z]{1,20})?)?|\d{1,4})"
-    r"(?:_{1,2}(?:[A-Za-z]{1,30}(?:\d{1,4}(?:[A-Z]{1,20}|[a-z]{1,20})?)?|\d{1,4})){0,8}(?![A-Za-z0-9_]))"
-)
-# `${NAME:-x}`, `$(command)`, `$NAME`, `$1`, `{{name}}`, `{name}`, `%(name)s`, `%NAME%`, `%s`, `<name>`, `***`, `...`.
-_FORM = re.compile(
-    rf"\$\{{[^{{}}]{{1,100}}\}}?|\$\([^()]{{0,100}}\)?|\$(?:{VARIABLE}|\d(?!\w))"
-    rf"|\{{{{2}}[^{{}}]{{1,100}}\}}{{0,2}}|\{{(?:{VARIABLE}[^{{}}]{{0,100}}|\d{{0,2}})\}}"
-    r"|%\([A-Za-z_]\w{0,60}\)[a-z]|%[A-Z][A-Z0-9_]{1,40}%|%(?:\d\$)?[sdvqrx](?![A-Za-z0-9])|<[^<>]{1,100}>|\*{3,}|\.{3}"
-)
-# Parts of a regular expression: `[^:]+`, `.*`, `\w+`, `(?:`.
-_EXPRESSION = re.compile(
-    r"\[\^?[^\]]{1,60}\](?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?|\[\^|\\[a-zA-Z](?:[*+?]|\{\d{1,3},?\d{0,3}\})?|\\."
-    r"|[.)][*+]\??|\(\?(?:P<\w{1,30}>|:)|[{]\d{1,3},\d{0,3}[}]"
-)
-# A shell replaces it wherever it stands, unless single quotes are around it.
-_REFERENCE = re.compile(
-    rf"[\\\"']{{0,3}}\$(?:{VARIABLE}(?:\Z|[\"'/.:@,;)\]}}$\\-])|\d(?!\w)|[({{\[]|[@*#?!-]?\Z)"
-)
-# The same without single quotes: any name.
-_REPLACED = re.compile(r"[\\\"']{0,3}\$")
-# `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
-_STAND_IN = re.compile(
-    rf"[\\\"']{{0,3}}(?:[{{\[](?:{VARIABLE}|[^A-Za-z_]|\Z)|<|%[({{]|%[A-Z_]{{2,40}}%|\*\*\*)"
-    r"|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,200}(?:\$\{|\{\{)",
-    re.DOTALL,
-)
-# A part of a pattern: `*`, `??`, `[0-9]`, `(a|b)`, `{a,b}`, `\d`, `^` at the start and `$` at the end.
-_WILD = re.compile(r"[*?\[\](){}|]|\\[A-Za-z.]|\A\^|\$\Z")
-_ESCAPED = re.compile(r"\\[A-Za-z]|\[[^\]]{1,60}\]")
-
-
-def is_template(password: str) -> bool:
-    """Tell whether a password consists of templates and parts of regular expressions."""
-    rest = _EXPRESSION.sub("", _FORM.sub("", password))
-    return rest != password and not re.search("[A-Za-z0-9]", rest)
-
-
-def stands_in(text: str, *, literal: bool = False) -> bool:
-    """Tell whether a text stands for a value, or is a call in code.
-
-    Args:
-        text: the value of a name.
-        literal: True if a shell leaves `$name` as it is; then only the name of a variable makes it a reference.
-    """
-    return bool((_REFERENCE if literal else _REPLACED).match(text) or _STAND_IN.match(text))
-
-
-def is_single_quoted(before: str) -> bool:
-    """Tell whether a value stands in single quotes, by the text before it."""
-    return before.count("'") % 2 == 1
-
-
-def pattern_words(text: str) -> list[str] | None:
-    """Return the words of a glob or a regular expression, or None for another text."""
-    return re.findall("[A-Za-z0-9]{4,}", _ESCAPED.sub(" ", text)) if _WILD.search(text) else None
-
-
-# --- reprobuild/infra/secrets/tokens.py ---
-# Tokens by their looks: name, marks and pattern. Written by `dev/amalgamate.py` of `tokens.toml`: do not edit.
-
-# fmt: off
-TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    (
-        "aws-access-key",
-        ("a3t", "akia", "asia", "abia", "acca",),
-        r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9])",
-    ),
-    (
-        "huggingface",
-        ("hf_", "api_org_",),
-        r"(?:hf|api_org)_[A-Za-z0-9]{30,60}(?![A-Za-z0-9_])",
-    ),
-    (
-        "github",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",),
-        r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255}",
-    ),
-    (
-        "gitlab",
-        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-",
-         "gloas-", "gr1348941",),
-        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A"
-        r"-Za-z0-9_-]{20,50}",
-    ),
-    (
-        "slack",
-        ("xox", "xapp-",),
-        r"xox[abeoprs]-\d{1,20}-(?=[0-9-]{0,60}[A-Za-z])[A-Za-z0-9-]{6,250}|xapp-\d-[A-Za-z0"
-        r"-9-]{20,250}",
-    ),
-    (
-        "slack-webhook",
-        ("hooks.slack.com/",),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Za-z0-9]{6,20}/[A-Za-z0-9]"
-        r"{6,20}/[A-Za-z0-9/]{16,100}|[A-Za-z0-9+/]{40,60}(?![A-Za-z0-9+/]))",
-    ),
-    (
-        "discord-webhook",
-        ("/api/webhooks/",),
-        r"discord(?:app)?\.com/api/webhooks/\d{15,22}/[A-Za-z0-9_-]{40,100}",
-    ),
-    (
-        "teams-webhook",
-        ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
-        r"}(?:/[0-9a-zA-Z-]{36})?",
-    ),
-    (
-        "anthropic",
-        ("sk-ant-",),
-        r"sk-ant-[a-z]{2,12}\d{2}-[A-Za-z0-9_-]{80,250}",
-    ),
-    (
-        "openai",
-        ("sk-",),
-        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])[A-Za-z0-9_-]{20,"
-        r"250}",
-    ),
-    (
-        "openai-like",
-        ("sk-",),
-        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-"
-        r"z0-9]{32,64})(?![A-Za-z0-9-])",
-    ),
-    (
-        "groq",
-        ("gsk_",),
-        r"gsk_[A-Za-z0-9]{40,64}(?![A-Za-z0-9])",
-    ),
-    (
-        "replicate",
-        ("r8_",),
-        r"r8_[A-Za-z0-9]{36,40}(?![A-Za-z0-9])",
-    ),
-    (
-        "langsmith",
-        ("lsv2_",),
-        r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}(?![0-9a-f])",
-    ),
-    (
-        "pinecone",
-        ("pcsk_",),
-        r"pcsk_[A-Za-z0-9]{4,10}_[A-Za-z0-9]{40,80}(?![A-Za-z0-9])",
-    ),
-    (
-        "wandb-key",
-        ("wandb_v1_",),
-        r"wandb_v1_[A-Za-z0-9_]{40,120}(?![A-Za-z0-9_])",
-    ),
-    (
-        "nvidia",
-        ("nvapi-",),
-        r"nvapi-[A-Za-z0-9_-]{40,100}",
-    ),
-    (
-        "perplexity",
-        ("pplx-",),
-        r"pplx-[A-Za-z0-9]{40,64}",
-    ),
-    (
-        "xai",
-        ("xai-",),
-        r"xai-[A-Za-z0-9]{60,100}",
-    ),
-    (
-        "cerebras",
-        ("csk-",),
-        r"csk-[a-z0-9]{40,64}(?![A-Za-z0-9])",
-    ),
-    (
-        "fireworks",
-        ("fw_",),
-        r"(?<![-_])fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?"
-        r"![A-Za-z0-9_-])",
-    ),
-    (
-        "together",
-        ("tgp_v1_",),
-        r"tgp_v1_[A-Za-z0-9_-]{40,60}",
-    ),
-    (
-        "tavily",
-        ("tvly-",),
-        r"tvly-[A-Za-z0-9-]{28,60}",
-    ),
-    (
-        "jina",
-        ("jina_",),
-        r"jina_[0-9a-f]{32}[A-Za-z0-9_-]{20,40}",
-    ),
-    (
-        "elevenlabs",
-        ("sk_",),
-        r"sk_[0-9a-f]{48}(?![A-Za-z0-9])",
-    ),
-    (
-        "runpod",
-        ("rpa_",),
-        r"rpa_[A-Z0-9]{36,60}(?![A-Z0-9])",
-    ),
-    (
-        "kaggle",
-        ("kgat_",),
-        r"KGAT_[0-9a-f]{32}(?![0-9a-f])",
-    ),
-    (
-        "neptune",
-        ("eyjhcglfywrkcmvzcyi6",),
-        r"eyJhcGlfYWRkcmVzcyI6[A-Za-z0-9+/_-]{40,1000}={0,2}",
-    ),
-    (
-        "prefect",
-        ("pnu_", "pnb_",),
-        r"pn[ub]_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
-    ),
-    (
-        "databricks",
-        ("dapi",),
-        r"dapi[0-9a-f]{32}(?:-\d)?(?![0-9a-f])",
-    ),
-    (
-        "google",
-        ("aiza",),
-        r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "google-client",
-        ("gocspx-",),
-        r"GOCSPX-[A-Za-z0-9_-]{28}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "google-access",
-        ("ya29.",),
-        r"ya29\.[A-Za-z0-9_.-]{20,2000}",
-    ),
-    (
-        "google-refresh",
-        ("1//0",),
-        r"1//0[A-Za-z0-9_-]{40,200}(?![A-Za-z0-9_/-])",
-    ),
-    (
-        "azure-client",
-        ("q~",),
-        r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
-    ),
-    (
-        "azure-storage",
-        ("+ast",),
-        r"[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{6}==",
-    ),
-    (
-        "azure-devops",
-        ("azdo",),
-        r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
-    ),
-    (
-        "digitalocean",
-        ("dop_v1_", "doo_v1_", "dor_v1_",),
-        r"do[opr]_v1_[0-9a-f]{64}",
-    ),
-    (
-        "vault",
-        ("hvs.", "hvb.", "hvr.",),
-        r"hv[sbr]\.[A-Za-z0-9_-]{24,300}",
-    ),
-    (
-        "terraform",
-        (".atlasv1.",),
-        r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}",
-    ),
-    (
-        "grafana",
-        ("glsa_", "glc_",),
-        r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|glc_eyJ[A-Za-z0-9+/=]{40,400}",
-    ),
-    (
-        "tailscale",
-        ("tskey-",),
-        r"tskey-[a-z]{2,20}-[A-Za-z0-9]{8,40}-[A-Za-z0-9]{16,80}",
-    ),
-    (
-        "age",
-        ("age-secret-key-1",),
-        r"(?i:AGE-SECRET-KEY-1[0-9A-Z]{58})(?![A-Za-z0-9])",
-    ),
-    (
-        "sendgrid",
-        ("sg.",),
-        r"SG\.[A-Za-z0-9_-]{20,24}\.[A-Za-z0-9_-]{40,46}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "mailgun",
-        ("key-",),
-        r"key-[0-9a-f]{32}(?![0-9A-Za-z])",
-    ),
-    (
-        "mailchimp",
-        ("-us",),
-        r"[0-9a-f]{32}-us\d{1,2}(?![0-9A-Za-z])",
-    ),
-    (
-        "index-upload",
-        ("pypi-",),
-        r"pypi-[A-Za-z0-9_-]{50,250}",
-    ),
-    (
-        "docker",
-        ("dckr_",),
-        r"dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100}",
-    ),
-    (
-        "npm",
-        ("npm_",),
-        r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
-    ),
-    (
-        "rubygems",
-        ("rubygems_",),
-        r"rubygems_[0-9a-f]{48}",
-    ),
-    (
-        "artifactory",
-        ("akcp", "cmvmdgtuoj",),
-        r"AKCp[A-Za-z0-9]{60,80}|cmVmdGtuOj[A-Za-z0-9]{50,70}={0,2}",
-    ),
-    (
-        "telegram",
-        (":aa",),
-        r"(?:bot)?\d{6,12}:AA[A-Za-z0-9_-]{31,35}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "stripe",
-        ("k_live_", "k_test_", "k_prod_", "whsec_",),
-        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{20,120}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Z"
-        r"a-z0-9+/]{32,100}",
-    ),
-    (
-        "square",
-        ("sq0atp-", "sq0csp-",),
-        r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,50}",
-    ),
-    (
-        "shopify",
-        ("shpat_", "shpca_", "shppa_", "shpss_",),
-        r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}(?![0-9a-fA-F])",
-    ),
-    (
-        "atlassian",
-        ("atatt3", "atctt3", "atbb",),
-        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}("
-        r"?![A-Za-z0-9])",
-    ),
-    (
-        "linear",
-        ("lin_api_",),
-        r"lin_api_[A-Za-z0-9]{40}",
-    ),
-    (
-        "notion",
-        ("ntn_",),
-        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])",
-    ),
-    (
-        "figma",
-        ("figd_",),
-        r"figd_[A-Za-z0-9_-]{36,60}",
-    ),
-    (
-        "postman",
-        ("pmak-",),
-        r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}",
-    ),
-    (
-        "doppler",
-        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
-        r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
-    ),
-    (
-        "newrelic",
-        ("nrak-",),
-        r"NRAK-[A-Z0-9]{27}",
-    ),
-    (
-        "sentry",
-        ("sntrys_", "sntryu_",),
-        r"sntryu_[0-9a-f]{64}(?![0-9a-f])|sntrys_[A-Za-z0-9+/=_-]{60,400}",
-    ),
-    (
-        "dynatrace",
-        ("dt0c01.",),
-        r"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",
-    ),
-    (
-        "supabase",
-        ("sbp_", "sb_secret_",),
-        r"sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,60}",
-    ),
-    (
-        "planetscale",
-        ("pscale_",),
-        r"pscale_(?:tkn|oauth|pw)_[A-Za-z0-9_.=-]{32,64}",
-    ),
-    (
-        "pulumi",
-        ("pul-",),
-        r"pul-[0-9a-f]{40}(?![0-9a-f])",
-    ),
-    (
-        "cloudflare",
-        ("cfut_", "cfat_", "cfk_",),
-        r"cf(?:ut|at|k)_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
-    ),
-    (
-        "onepassword",
-        ("ops_eyj",),
-        r"ops_eyJ[A-Za-z0-9+/_-]{200,2000}={0,2}",
-    ),
-    (
-        "openshift",
-        ("sha256~",),
-        r"sha256~[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "alibaba",
-        ("ltai",),
-        r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])",
-    ),
-    (
-        "tencent",
-        ("akid",),
-        r"AKID(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9])",
-    ),
-    (
-        "firebase",
-        (":apa91b",),
-        r"[A-Za-z0-9_-]{11,200}:APA91b[A-Za-z0-9_-]{100,250}",
-    ),
-    (
-        "jwt",
-        ("eyj",),
-        r"eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000}",
-    ),
-    (
-        "conda",
-        ("/t/",),
-        r"(?<=/t/)[a-z]{2}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
-    ),
-    (
-        "onepassword-key",
-        ("a3-",),
-        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-"
-        r"Z0-9])",
-    ),
-    (
-        "aws-bedrock",
-        ("absk",),
-        r"ABSK[A-Za-z0-9+/]{109,269}={0,2}",
-    ),
-    (
-        "facebook",
-        ("eaa",),
-        r"EAA(?=[A-Za-z0-9]{0,200}\d)[A-Za-z0-9]{97,400}(?![A-Za-z0-9])",
-    ),
-    (
-        "fly",
-        ("fo1_", "fm1a_", "fm1r_", "fm2_",),
-        r"fo1_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])|fm(?:1[ar]|2)_[A-Za-z0-9+/]{100,4000}={0,"
-        r"3}",
-    ),
-    (
-        "heroku",
-        ("hrku-",),
-        r"HRKU-[A-Za-z0-9_-]{36,70}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "infracost",
-        ("ico-",),
-        r"(?<!\.)ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
-    ),
-    (
-        "intra42",
-        ("s-s4t2",),
-        r"s-s4t2(?:ud|af)-[0-9a-f]{64}(?![0-9a-f])",
-    ),
-    (
-        "sonar",
-        ("sqp_", "squ_", "sqa_",),
-        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
-    ),
-    (
-        "sourcegraph",
-        ("sgp_",),
-        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
-    ),
-    (
-        "square-access",
-        ("eaaa",),
-        r"EAAA(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{60}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "adobe",
-        ("p8e-",),
-        r"p8e-[0-9A-Za-z_-]{32}(?![0-9A-Za-z])",
-    ),
-    (
-        "easypost",
-        ("ezak", "eztk",),
-        r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
-    ),
-    (
-        "aws-session",
-        ("fwogzxivyxdz", "iqojb3jpz2lux2vj", "fqodyxdz",),
-        r"(?<![+/])(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj|FQoDYXdz)[A-Za-z0-9+/]{100,3000}={0,2}",
-    ),
-    (
-        "nuget",
-        ("oy2",),
-        r"oy2(?=[a-z]{0,42}\d)[a-z2-7]{43}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "crates",
-        ("cio",),
-        r"(?<![-_./+])cio(?=[A-Za-z]{0,31}\d)(?=[a-z0-9]{0,31}[A-Z])(?=[A-Z0-9]{0,31}[a-z])"
-        r"[A-Za-z0-9]{32}(?![A-Za-z0-9_+/=-])",
-    ),
-    (
-        "modal",
-        ("ak-", "as-",),
-        r"(?<![-_./+])a[ks]-(?=[A-Za-z]{0,21}\d)(?=[a-z0-9]{0,21}[A-Z])(?=[A-Z0-9]{0,21}[a-"
-        r"z])[A-Za-z0-9]{22}(?![A-Za-z0-9_-])",
-    ),
-    (
-        "mapbox",
-        ("sk.eyj",),
-        r"sk\.eyJ[A-Za-z0-9_-]{20,400}\.[A-Za-z0-9_-]{20,60}(?![A-Za-z0-9_.-])",
-    ),
-)
-# fmt: on
-
-
-# --- reprobuild/infra/secrets/words.py ---
-# Names of variables that hold a secret, and how a value is told from a sample, a template or a word.
-
-GONE = "***"
-# conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
-CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
-
-# What counts tokens sounds like a secret, and a secret may sound like a count (`NEW_RELIC_TOKEN`). So a name that says
-# TOKENS, and nothing else that a secret is called, is none; every other one is none where it holds a number.
-COUNT = "count"
-_NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
-_COUNTED = (
-    r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
-    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
-    r"OB|RATIO|LOSS|POS|IDX|INDEX|DROP|DROPOUT)(_.*)?"
-)
-
-# A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
-VOCABULARY = "vocabulary"
-
-# A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
-FIELD = "field"
-
-# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
-PATTERN = "pattern"
-
-# First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
-NAMES: tuple[tuple[str, str], ...] = (
-    ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
-    ("", r"(.*_)?TOKEN_TYPE|(.*_)?CREDENTIALS?_HELPER"),
-    ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
-    (
-        "",
-        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKEN"
-        rf"S?_DISPATCHER",
-    ),
-    (
-        VOCABULARY,
-        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|A"
-        rf"UDIO|VIDEO|SPEECH|DECODER|ENCODER"
-        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*"
-        r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
-    ),
-    (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
-    ("", r"(.*_)?[CX]SRF_?TOKEN(_.*)?|PUBLIC_?TOKEN|.*CREDENTIALS?_?ID"),
-    ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
-    ("", r"(.*_)?PUBLIC_?KEYS?"),
-    ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
-    (COUNT, rf"{_NO_OTHER}(?!.*(ACCESS|REFRESH|SESSION|BOT|LOGIN))(.*_)?TOKENS(_.*)?"),
-    (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
-    (
-        "named",
-        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
-        r"N|ACCESS_KEY_ID)"
-        r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
-        r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
-        r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
-    ),
-    ("token", r".*(TOKEN|BEARER|JWT).*"),
-    (PATTERN, r"(.*_)?PAT"),
-    (
-        "password",
-        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW|PSWD|PWORD|PASSWORT)|.*_(PWD|PSW)"
-        r"|.*(BINDPW|USERPWD|ROOTPW)"
-        # Not `COMPASS`, `BYPASS` and `LOWPASS`.
-        r"|(.*_)?(ADMIN|APP|BACKUP|CERT|DATABASE|DB|FTP|IMAP|JUPYTER|KEY|KEYSTORE|LDAP|LOGIN|MAIL|MONGO|MQ|MYSQL|PG"
-        r"|POSTGRES|RABBIT|RDP|REDIS|ROOT|SFTP|SMTP|SQL|SSH|SSL|STORE|SUDO|SVN|TLS|USER|VNC|VPN|WEB|WIFI|ZIP)(PASS|PW)",
-    ),
-    ("secret", r".*SECRET.*"),
-    ("credential", r".*(CREDENTIAL|CREDS).*"),
-    (
-        "key",
-        r".*(API|APP|AUTH|SERVICE|ACCOUNT|DB|CLIENT|ACCESS|PRIVATE|PRIV|ENCRYPTION|SIGNING|SSH|MASTER)_?KEY.*"
-        r"|(.*_)?KEY",
-    ),
-    ("cookie", r".*COOKIE.*"),
-    ("session", r".*SESSION_?(ID|KEY)"),
-    ("signature", r"(.*_)?(SIGNATURE|SIG)"),
-    ("sas", r"(.*_)?SAS(_URL|_URI)?"),
-    ("webhook", r".*WEBHOOK.*|.*CONNECTION_?STRING.*|(.*_)?DSN"),
-)
-
-
-# The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
-# `VALUES` are compiled where a mark was found, which is seldom.
-_NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
-# A number or a switch, with what may enclose it in JSON.
-AMOUNT = re.compile(
-    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
-    r"none|null)[\"'\])}]{0,9}"
-)
-# What servers of models that ask for no key are given for one.
-_NO_SECRET = re.compile("EMPTY|empty")
-# A number of passes is called like a password: `NGPU_PASS=2`.
-_PASSES = re.compile(r"(?i).*_PASS")
-# A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
-_SPECIAL = re.compile(
-    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
-    r"|(?<![\w#▁])(?:\d{1,9}|[A-Za-z_#▁]{1,15})(?![\w#▁]))[\"'\]),; ]{0,4}"
-    r"){1,20}"
-)
-# Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
-IDENTIFIER = re.compile(
-    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0"
-    r",6}|\d{1,8})){0,9}"
-    r"[\"'\])},;]{0,9}|[\[({]+"
-)
-
-
-def rule_of_name(name: str) -> str:
-    """Return the rule for a name; an empty one where no value makes it a secret."""
-    return _judged_name(name) if len(name) <= 128 else _judge_name(name)
-
-
-def _judge_name(name: str) -> str:
-    found = _NAMES.fullmatch(name)
-    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
-
-
-# A value names the same things again and again, and is judged once more when it is shown.
-_judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
-
-
-def secret_name(name: str, value: str = "") -> str | None:
-    """Return the rule by which a variable of this name holds a secret, or None.
-
-    Args:
-        name: of a variable, an option or a parameter.
-        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
-            `SORT_KEY` names something if it is a short identifier.
-    """
-    rule = rule_of_name(name)
-    if rule and _NO_SECRET.fullmatch(value):
-        return None
-    if rule == "password" and _PASSES.fullmatch(name) and re.fullmatch(r"\d{1,2}", value):
-        return None
-    if rule == COUNT:
-        return None if AMOUNT.fullmatch(value) else "token"
-    if rule == VOCABULARY:
-        amount = len(value) <= 12 and AMOUNT.fullmatch(value)
-        return None if amount or _SPECIAL.fullmatch(value) or not value else "token"
-    if rule == FIELD:
-        return None if IDENTIFIER.fullmatch(value) else "key"
-    if rule == PATTERN:
-        harmless = len(value) <= 12 and AMOUNT.fullmatch(value)
-        return None if (harmless or _is_pattern(value)) and value != GONE else "token"
-    return rule or None
-
-
-def _is_pattern(value: str) -> bool:
-    """Whether `value` is a pattern of words and numbers; an odd character makes none of a random text."""
-    words = pattern_words(value)
-    return words is not None and all(is_word(word) for word in words)
-
-
-def entropy(text: str) -> float:
-    """Return the Shannon entropy of `text` in bits for each character."""
-    counts = Counter(text)
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
-
-
-def looks_generated(text: str) -> bool:
-    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
-    if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
-        return False
-    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
-
-
-def real_login(text: str) -> bool:
-    """Whether `user:password` of an address is more than a sample or a template."""
-    password = plain(text).partition(":")[2]
-    sample = re.fullmatch(
-        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
-        password,
-    )
-    # A template before a slash is a port, and the rest a path.
-    return not (sample or is_template(re.split("[/?#,;]", password, maxsplit=1)[0]) or is_template(password))
-
-
-def token_login(text: str) -> bool:
-    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    user = plain(text.partition(":")[0])
-    return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
-
-
-def plain(text: str) -> str:
-    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
-    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
-
-
-# What is written where a token would stand: letters and digits in their order, and one part again and again.
-_COUNTING = re.compile(
-    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9])\1{14}|([0-9][0-9A-Za-z]{2,3})\2{4}"
-)
-
-
-def plausible(text: str) -> bool:
-    """Whether a token with a vendor's prefix is more than a sample of documentation."""
-    return (
-        not text.endswith("EXAMPLE")
-        and len(set(text)) >= 8
-        and not re.search(r"(?i)x{6}|your[_-]|example", text)
-        and not _COUNTING.search(text[:200])
-    )
-
-
-def decoded(text: str) -> str | None:
-    """Return what a text in base64 says, or None where it is none, or says no text."""
-    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
-    except ValueError:
-        return None
-    return said if said and all(c.isprintable() or c in "\r\n\t" for c in said) else None
-
-
-def is_login(text: str) -> bool:
-    """Whether a text in base64 is `user:password`."""
-    user, colon, password = (decoded(text) or "").partition(":")
-    return bool(user and colon and password) and real_login(f"{user}:{password}")
-
-
-def is_private_key(text: str) -> bool:
-    """Whether a text in base64 is a private key in PEM, not a certificate."""
-    return "PRIVATE KEY" in (decoded(text[:88]) or "")
-
-
-# No word has so many consonants in a row.
-_UNSPOKEN = re.compile("(?i)[bcdfghjklmnpqrstvwxyz]{5}")
-_WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4}")
-
-
-def is_word(text: str) -> bool:
-    """Whether `text` reads like words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
-    parts = re.split(r"[^A-Za-z]{1,40}", text)
-    spoken = not _UNSPOKEN.search(text) and all(_WORD_PARTS.fullmatch(part) for part in parts)
-    return spoken and bool(IDENTIFIER.fullmatch(text))
-
-
-def looks_random(text: str) -> bool:
-    """Whether `text` mixes both cases and digits as a key does, and is no text in base64, path or name."""
-    if not (re.search(r"\d", text) and re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)):
-        return False
-    words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
-    spoken = words and not _UNSPOKEN.search(words[0])
-    return entropy(text) >= 4.3 and not spoken and decoded(text) is None
-
-
-# What a password of a person is called, as the last word of a variable.
-_STRONG_NAME = re.compile("(?:[A-Z0-9_]{0,60}_)?[A-Z0-9]{0,20}(?:PASSWORD|PASSWORT|PASSWD|PSWD|PWORD|PWD)")
-_SAMPLE_WORD = re.compile(
-    r"(?i)(?:my|the|test|some|db|new)?(?:pass(?:word|wd)?|pwd|secret|token|key|test|admin|root|user|demo|foo|bar|abc"
-    r"|qwerty|guest|default|postgres|mysql|redis|mongo|django|airflow)\d{0,9}"
-)
-
-
-def is_password_name(name: str) -> bool:
-    """Whether a variable is called a password without doubt: `POSTGRES_PASSWORD`."""
-    return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
-
-
-def names_something(text: str) -> bool:
-    """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
-    return (
-        "_" in text
-        or bool(_SAMPLE_WORD.fullmatch(text))
-        or (text.islower() and not re.fullmatch(r"[a-z]+\d+", text))
-    )
-
-
-def _is_drawn(text: str) -> bool:
-    """Whether what stands beside `%s` is drawn itself: then the sign is a part of a password."""
-    kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
-    return kinds and len(text) >= 12 and entropy(text) >= 3 and not is_word(text)
-
-
-def looks_chosen(text: str, *, literal: bool = False, password: bool = False) -> bool:
-    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
-
-    Args:
-        text: the value.
-        literal: True if a shell leaves `$name` as it is.
-        password: True if it has the name of a password: then a word with a number, as people make them up, is one.
-    """
-    if stands_in(text, literal=literal) or AMOUNT.fullmatch(text):
-        return False
-    if is_word(text) and not (password and not names_something(text)):
-        return False
-    if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
-        return False
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
-        return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]", text):
-        return False
-    if re.search(r"%s\b", text) and not _is_drawn(text.replace("%s", "")):
-        return False
-    if _COUNTING.search(text[:200]) or "123456789012345678" in text:
-        return False
-    strange = (
-        re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
-    )
-    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text) and (strange or entropy(text) >= 2.8))
-
-
-# --- reprobuild/infra/secrets/rules.py ---
-# What secrets look like, as data: one table, by which they are found and cut out.
-
-
-class Rule(NamedTuple):
-    """One kind of secret.
-
-    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
-    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
-    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
-    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
-    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
-    `option` it has ` -`, too, and no rule without `option` has such a mark.
-    """
-
-    name: str
-    marks: tuple[str, ...]
-    pattern: str
-    real: Callable[..., bool] = lambda text: True
-    run: bool = False
-    near: str = ""
-    option: bool = False
-    lines: int = 0
-
-
-# Each value that `looks_chosen` passes has a digit.
-NUMBER = r"\d"
-# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
-_NAMED_KEY = (
-    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
-    r"t|db|storage|shared|admin|deploy)"
-    r"[_-]?key"
-)
-# What documents have for a password.
-_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
-_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
-_PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
-
-
-def _names_secret(value: str, name: str, before: str = "'") -> bool:
-    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
-    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
-    return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
-
-
-def _names_generated(value: str, name: str) -> bool:
-    drawn = looks_generated(value) or (is_password_name(name) and is_word(value))
-    return len(value) >= 12 and drawn and _names_secret(value, name)
-
-
-def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
-    value = plain(value)
-    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
-    # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
-    shell = before in ("", '="', '=\\"')
-    return drawn and looks_chosen(value, literal=not shell, password=password)
-
-
-def _names_quoted(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
-    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
-    return named and _quoted(value, password=is_password_name(name))
-
-
-def _names_format(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
-    return any(
-        len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
-        for part in re.split(r"\{[^{}]{0,80}\}", value)
-    )
-
-
-def _mixed(value: str) -> bool:
-    """Whether a short value has characters of three kinds, or letters between numbers."""
-    kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
-    drawn = (
-        re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
-    )
-    return bool(drawn) or sum(bool(re.search(kind, value)) for kind in kinds) >= 3
-
-
-def _given(value: str, before: str = "") -> bool:
-    return not stands_in(value, literal=is_single_quoted(before))
-
-
-def _given_login(value: str, before: str = "") -> bool:
-    return _given(value, before) and not _SAMPLE_PASSWORD.fullmatch(value)
-
-
-def _chosen_login(value: str, before: str = "") -> bool:
-    return looks_chosen(value, literal=is_single_quoted(before))
-
-
-def _machine_login(value: str, before: str) -> bool:
-    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
-    if "login" not in before or before.startswith("default"):
-        return looks_chosen(value, literal=True)
-    sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
-    return not sample and not stands_in(value, literal=True)
-
-
-def _generated(value: str, name: str) -> bool:
-    mixed = len(re.findall(r"\d{1,99}", value)) >= 2 and ("-" not in value or re.fullmatch(_UUID, value))
-    return bool(mixed and _names_secret(value, name) and _quoted(value))
-
-
-def _header_value(value: str, name: str) -> bool:
-    """Whether a header of curl is called like a secret, and has a value that may be one."""
-    word = name.replace("-", "_")
-    named = secret_name(word, value) or word.lower() == "authorization"
-    return bool(named and looks_chosen(value) and _given(value))
-
-
-# A quote ends a text of a program there, and a bracket an element of a page.
-_ENDS = re.compile(r"[\"'][,;:+)\]}.%=>]|[,:+(\[{=%][\"']|<[/a-zA-Z]+>|^[\"'<]|>$")
-
-
-def _quoted_login(value: str) -> bool:
-    """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
-    password = value.partition(":")[2]
-    ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
-    return not ends and real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
-
-
-def _encoded_login(value: str) -> bool:
-    """Whether a login whose colon is percent-encoded is one."""
-    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
-
-
-def _header(value: str) -> bool:
-    return is_login(value) or (len(value) >= 16 and looks_generated(value))
-
-
-def _assignment(value: str) -> bool:
-    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
-    text = decoded(value)
-    return text is not None and any(
-        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
-        for rule in VALUES
-    )
-
-
-def marked(rule: Rule, lowered: str) -> bool:
-    """Whether a text, in lower case, is to be searched for a kind of secret."""
-    return not rule.marks or any(mark in lowered for mark in rule.marks)
-
-
-def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
-    """Return start and end of each secret of a kind in a text that holds one of its marks."""
-    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
-
-
-def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
-    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
-    group: str | int = "secret" if "secret" in match.re.groupindex else 1
-    words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
-    plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
-    return match.span(group) if rule.real(*plain) else None
-
-
-# Every repeat is bounded, so that no input makes the search slow.
-VALUES: tuple[Rule, ...] = (
-    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
-    Rule(
-        "aws-secret-key",
-        ("secret",),
-        r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
-        r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
-        plausible,
-    ),
-    Rule(  # a key of AWS under any name: 40 characters, which no digest has in base64
-        "aws-secret-value",
-        (),
-        r"(?<![A-Za-z0-9/+_.~-])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+_.=-])",
-        looks_random,
-        run=True,
-    ),
-    Rule(
-        "private-key",
-        ("private key",),
-        r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
-    ),
-    Rule(  # the body of a key of OpenSSH, with or without its header
-        "openssh-key",
-        ("b3blbnnzac1rzxktdje",),
-        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
-        plausible,
-        run=True,
-    ),
-    Rule(
-        "encoded-key",
-        ("ls0tls1crudjti",),
-        r"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,20000}={0,2})",
-        is_private_key,
-        run=True,
-    ),
-    # `passw`, `secret`, `token`, `private`, these in capitals, `_KEY=`, `PASS=`, `"auth` and `-data:` in base64, at
-    # each place of three
-    Rule(
-        "encoded",
-        (
-            "0b2tlb",
-            "1kyxrho",
-            "9lrvk9",
-            "bbu1m9",
-            "bbu1nx",
-            "bhc3n3",
-            "bssvzbve",
-            "byaxzhdg",
-            "c2vjcmv0",
-            "cgfzc3",
-            "chjpdmf0z",
-            "dg9rzw",
-            "fs0vzp",
-            "imf1dg",
-            "iyxv0a",
-            "jhdxro",
-            "lwrhdge6",
-            "nfq1jfv",
-            "nly3jld",
-            "qqvntp",
-            "qqvntv",
-            "quklwqvrf",
-            "rps0vo",
-            "rva2vu",
-            "trunsrv",
-            "tzgf0yt",
-            "u0vdukvu",
-            "ueftu1",
-            "ueftuz",
-            "ufjjvkfur",
-            "ut0tft",
-            "ve9lru",
-            "wcml2yxrl",
-            "wyxnzd",
-            "x0tfwt",
-            "zzwnyzx",
-        ),
-        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,24000}={0,2})(?![A-Za-z0-9+/_-])",
-        _assignment,
-        run=True,
-    ),
-    Rule(
-        "azure-key",
-        ("accountkey=", "sharedaccesskey="),
-        r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
-    ),
-    Rule(
-        "azure-sas",
-        ("sig=",),
-        r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
-        _quoted,
-        run=True,
-    ),
-    Rule(
-        "wandb",
-        ("wandb",),
-        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
-        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
-    ),
-    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
-        "url-credential",
-        ("@",),
-        # No address has control characters; compiled code has them between its strings.
-        r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:(?:[^\s\x00-\x1f/@'\"<>]{1,300}"
-        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s\x00-\x1f@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
-        real_login,
-        near="://",
-    ),
-    Rule(  # with a quote or an angle bracket in the password, which else end an address
-        "url-quoted",
-        ("@",),
-        r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:[^\s\x00-\x1f/@'\"<>]{0,100}['\"<>](?:[^\s\x00-\x1f/@]{0,200}))@(?=[\w\[])",
-        _quoted_login,
-        near="://[^/@]{0,300}['\"<>][^/@]{0,200}@",
-    ),
-    Rule(  # `@` and `:` are percent-encoded
-        "url-encoded",
-        ("%40", "2540"),
-        r"://([^\s/@'\"<>?#%]{0,100}%(?:25){0,9}3[Aa][^\s/@'\"<>?#]{1,300}?)%(?:25){0,9}40",
-        _encoded_login,
-        run=True,
-        near="://",
-    ),
-    Rule(  # one slash, or three
-        "url-slash",
-        ("@",),
-        r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
-        real_login,
-        near="[pPsShH]:/(?:[^/]|//)",
-    ),
-    Rule(
-        "url-token",
-        ("@",),
-        r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
-        token_login,
-        near="://",
-    ),
-    Rule(
-        "url-parameter",
-        ("token=", "key=", "signature="),
-        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
-        r"a-z0-9%._~+/-]{20,400}={0,2})",
-        _quoted,
-        run=True,
-    ),
-    Rule(  # JDBC and ODBC
-        "connection",
-        ("password=", "pwd=", "passwd="),
-        r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
-        looks_chosen,
-        near=NUMBER,
-    ),
-    Rule(
-        "netrc",
-        ("password",),
-        r"(?:(?<![\w.-])|(?<=\\[nrt]))(?P<before>(?:machine[ \t]{1,9}\S{1,253}|default)"
-        r"(?:[ \t\r\n]{1,9}(?:login|account)[ \t]{1,9}\S{1,200}){0,2})[ \t\r\n]{1,9}password[ \t]{1,9}"
-        r"(?P<secret>\S{1,200})",
-        _machine_login,
-        lines=3,
-    ),
-    Rule(
-        "docker-auth",
-        ('"auth', "'auth", '"identitytoken'),
-        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
-        r",2})\\?[\"']",
-        _header,
-    ),
-    Rule(
-        "npm-auth",
-        ("_auth", "_password="),
-        r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
-        looks_chosen,
-        near=NUMBER,
-    ),
-    Rule(
-        "kaggle-json",
-        ("key",),
-        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
-        r"]"
-        r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
-        near=NUMBER,
-    ),
-    Rule(
-        "header",
-        ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:[bfru]{0,2}[\"'])?"
-        r"(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-9_])bearer)"
-        r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
-        _header,
-    ),
-    Rule(
-        "header-key",
-        ("api-key", "x-auth", "-token", "-art-api"),
-        r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
-        r"|private-token|job-token|api-key|x-jfrog-art-api)[\"']?"
-        r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
-        looks_chosen,
-        near=NUMBER,
-    ),
-    Rule(
-        "curl",
-        ("curl",),
-        rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}[uU]|--user|--proxy-user)[ \t=]{{0,3}}"
-        r"(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
-        _given_login,
-    ),
-    Rule(  # in a line of its own
-        "curl-user",
-        (" --user",),
-        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//))"
-        r"(?P<secret>[^\s\"']{8,200})",
-        _chosen_login,
-        near=NUMBER,
-    ),
-    Rule(  # the user is the token
-        "curl-token",
-        ("curl",),
-        rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}u|--user)[ \t=]{{1,3}}"
-        r"[\"']?([^\s:\"'$]{8,100}):(?![^\s\"'\\])",
-        _chosen_login,
-        near=NUMBER,
-    ),
-    Rule(
-        "curl-header",
-        ("key", "token", "secret", "pass", "auth", "cookie"),
-        r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
-        r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
-        _header_value,
-        near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
-    ),
-    Rule(  # of Bundler, for the server that the name spells
-        "bundler",
-        ("bundle_",),
-        r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
-        r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
-        real_login,
-        run=True,
-    ),
-    Rule(
-        "mysql",
-        ("mysql", "mariadb"),
-        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
-        r" \t]{1,4}-p(?P<before>[\"']?)(?P<secret>[^\s\"']{4,100})",
-        _chosen_login,
-    ),
-    *(
-        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
-        for name, marks, pattern, near, option in COMMANDS
-    ),
-    Rule(
-        "sshpass",
-        ("sshpass",),
-        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
-        _given,
-    ),
-    Rule(
-        "option",
-        ("key", "token", "secret", "pass"),
-        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
-        r"]token|access[_-](?:token|key))"
-        r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
-        _chosen_login,
-        near=r"--(?i:pass|token|api|secret|auth|access)",
-    ),
-    Rule(
-        "assigned",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
-        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}"
-        r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
-    ),
-    *(Rule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
-    Rule(  # a text of Python with places to fill in; the other part is the secret
-        "assigned-format",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
-        r"[rR]?[fF][rR]?\\?[\"'](?P<secret>[^\s\"'\\]{0,100}\{[^\s\"'\\]{0,100}\}[^\s\"'\\]{0,100})\\?[\"']",
-        _names_format,
-        near=r"[fF][rR]?\\?[\"'][^\s\"'\\]{0,100}\{",
-    ),
-    Rule(  # what a shell takes where a variable is not set
-        "default-variable",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60}):?[-=](?P<before>[\"']?)(?P<secret>[^\s\"'`${}]{8,200})[\"']?\}",
-        _names_secret,
-        near=r"\$\{[A-Za-z_]\w{0,60}:?[-=]",
-    ),
-    Rule(  # user and password, as requests and others take them
-        "auth-pair",
-        ("auth",),
-        r"(?:(?<![A-Za-z0-9])auth[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\[(]|(?i:Auth)\()"
-        r"[ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"']"
-        r"[ \t]{0,4},[ \t]{0,4}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"'][ \t]{0,4},?[ \t]{0,4}[\])]",
-        _quoted,
-        near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
-    ),
-    Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
-        "set-variable",
-        ("key", "token", "secret", "pass", "pwd", "_pat "),
-        r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
-        r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
-        _names_secret,
-        near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
-    ),
-    Rule(  # a list of variables, as Kubernetes and ECS have it
-        "named-value",
-        ("value:", 'value":', "value':", 'value\\":'),
-        r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){1,40}"
-        r"\\?[\"']?value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<secret>[^\s\"'\\,{}]{8,400})",
-        _names_quoted,
-        near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
-        lines=1,
-    ),
-    Rule(  # the whole address is percent-encoded
-        "url-encoded-whole",
-        ("%40", "2540"),
-        r"%(?:25){0,3}3[Aa](?:%(?:25){0,3}2[Ff]){2}([^\s/@'\"<>?#%&]{0,100}%(?:25){0,3}3[Aa]"
-        r"(?:(?!%(?:25){0,3}2[Ff]%)[^\s/@'\"<>?#&]){1,200}?)%(?:25){0,3}40",
-        _encoded_login,
-        run=True,
-        near="2[Ff]%(?:25){0,3}2[Ff]",
-    ),
-    Rule(  # any name of a secret, with what is surely generated
-        "assigned-text",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
-        r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
-        _generated,
-        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
-    ),
-    Rule(  # in a shell, a file of variables, a Dockerfile
-        "assigned-variable",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
-        _names_secret,
-        near=NUMBER,
-    ),
-    Rule(  # in YAML
-        "assigned-entry",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
-        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
-        _names_secret,
-        near=NUMBER,
-    ),
-    # Names that have none of the five marks, in any place: each other mark is one more passage through a text, so they
-    # have a rule of their own.
-    Rule(
-        "short-name",
-        ("_psw", "_pword", "_pat=", "_pat:"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60}_PAT|[A-Za-z][A-Za-z0-9_]{0,60}_(?i:pswd?|pword))"
-        r"(?P<before>\\?[\"'\]]{0,2}[ \t]{0,4}(?::?[=:,-]|[ \t])[ \t]{0,4}\\?[\"']?)"
-        r"(?P<secret>[^\s\"'`;|&<>(){}\\,]{8,400})",
-        _names_secret,
-        near=NUMBER,
-    ),
-    Rule(  # in INI, and in TOML without its quotes
-        "assigned-setting",
-        ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"
-        r",60})[ \t]{0,9}=[ \t]{0,9}"
-        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
-        _names_generated,
-        near=NUMBER,
-    ),
-)
-
-
-# --- reprobuild/infra/secrets/search.py ---
-# Finding secrets: in one text, and line by line in a source, a patch or an output.
-
-NOTHING = re.compile(
-    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
-    rf"|\${VARIABLE}"
-    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
-    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
-)
-# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
-LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
-# What a shell takes for one word; a quote that is never closed reaches to the end.
-WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
-LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
-# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
-SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
-GROUPED = re.compile(
-    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
-    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
-    re.DOTALL,
-)
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
-# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
-AUTHORIZATION = re.compile(
-    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
-    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
-)
-BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-# A long line is searched in pieces; no pattern matches more than the second.
-_PIECE, _OVERLAP = 1 << 18, 1 << 15
-# Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
-_BLOCK = 1 << 16
-# More values than this are looked for all at once.
-_MANY = 100
-# A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
-_LONG, _EDGE = 20, 1 << 10
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
-_ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
-# Names, paths and addresses that are spoken. Each turn begins in its own way, so there is one way to match.
-_SPOKEN = re.compile(
-    rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
-)
-# What is public, and has any shape in its last line.
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
-# Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
-_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
-# A command that is given a password has an option before it.
-_OPTION = b" -"
-_DIGIT = re.compile(rb"\d")
-_MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
-_UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
-_BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
-_IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
-_IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
-_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
-_IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
-_IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
-# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
-_WHOLE = {
-    number: rule.pattern[len(START) :].encode()
-    for number, rule in enumerate(VALUES)
-    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
-    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
-}  # fmt: skip
-_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
-
-
-class _Block(NamedTuple):
-    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
-
-    text: bytes
-    lowered: bytes
-    start: int
-    line: int
-
-
-def secret_value(value: str) -> str | None:
-    """Return the rule by which this text holds a secret, whatever its name, or None."""
-    lowered = value.lower()
-    for rule in VALUES:
-        if marked(rule, lowered) and secrets_of(rule, value):
-            return rule.name
-    return None
-
-
-def find(
-    text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
-) -> list[tuple[int, str]]:
-    """Return (line from 1, rule) of each line with a secret in a source, a patch or an output, in order of lines.
-
-    Args:
-        text: what is searched.
-        most: the first so many are enough.
-        look: called again and again; what it raises ends the search.
-    """
-    text = _without_nuls(text)
-    if b"BEGIN CERT" in text:
-        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
-    in_runs, values = _of_long_words(text, look)
-    found: dict[int, str] = {}
-    for block in _blocks(text):
-        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
-        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
-            places = _lines_to_search(number, block, lines, values, look)
-            if places:
-                _add_lines(VALUES[number], text, block, places, found, most, look)
-        if most is not None and len(found) >= most:
-            break
-    return sorted(found.items())[:most]
-
-
-def _blocks(text: bytes) -> Iterator[_Block]:
-    """Cut a text into blocks of whole lines."""
-    start, line = 0, 1
-    while start < len(text):
-        end = text.find(b"\n", start + _BLOCK) + 1 or len(text)
-        part = text[start:end]
-        yield _Block(part, part.lower(), start, line)
-        start, line = end, line + part.count(b"\n")
-
-
-def _lines_to_search(
-    number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
-    look: Callable[[], object],
-) -> list[tuple[int, int]]:  # fmt: skip
-    """Return start and end in a block of each line in which a rule is looked for, in order."""
-    marks = _MARKS[number]
-    if not marks:
-        return _lines_with(values[number], block.text, look)
-    for mark in marks:
-        if mark not in lines:
-            lines[mark] = _lines_of(mark, block.lowered, lines, look, option=VALUES[number].option)
-    if len(marks) == 1:
-        return lines[marks[0]]
-    return sorted(set().union(*(lines[mark] for mark in marks)))
-
-
-def _without_nuls(text: bytes) -> bytes:
-    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
-    head = text[: _EDGE & ~1]
-    marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
-    if marked is None and len(head) >= _LONG:
-        halves = {"utf-16-be": head[::2], "utf-16-le": head[1::2]}
-        marked = next((name for name, half in halves.items() if half.count(0) > 0.9 * len(half)), None)
-        if marked and min(half.count(0) for half in halves.values()) > 0:  # compiled code has zeros anywhere
-            return text
-    return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
-
-
-def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
-    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
-    places = set().union(*lines.values())
-    worded = b"\n".join(lowered[start:end] for start, end in places)
-    numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    texts = (
-        (_IN_WORDED, worded),
-        (_IN_NUMBERED, numbered),
-        (_ANYWHERE, lowered),
-    )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
-
-
-def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
-    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
-    numbers: set[int] = set()
-    values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
-    for runs in _long_runs(text, look):
-        lowered = runs.lower()
-        for mark, number in _IN_RUNS:
-            if number not in numbers and _in_run(mark, number, runs, lowered):
-                numbers.add(number)
-        for number in _UNMARKED:
-            values[number] |= _without_marks(VALUES[number], runs)
-    return numbers | {number for number, found in values.items() if found}, values
-
-
-def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
-    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
-    at = lowered.find(mark)
-    if at < 0 or number not in _WHOLE:
-        return at >= 0
-    token = re.compile(_WHOLE[number])
-    while at >= 0:
-        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
-        end = len(runs) if end < 0 else end
-        if token.search(runs, start, end):
-            return True
-        at = lowered.find(mark, end)
-    return False
-
-
-def _add_lines(
-    rule: Rule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
-    look: Callable[[], object],
-) -> None:  # fmt: skip
-    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
-    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
-    number, counted, times = block.line, block.start, 0
-    for start, end in ((block.start + start, block.start + end) for start, end in places):
-        if times == most:
-            break
-        if not near.search(text, start, end):
-            continue
-        at = _lines_before(text, start, rule.lines) if rule.lines else start
-        if _holds(rule, pattern, text, at, start, end, look):
-            number += text.count(b"\n", counted, start)
-            counted = start
-            found.setdefault(number, rule.name)
-            times += 1
-
-
-def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
-    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
-    for at in range(0, len(text), _PIECE):
-        look()
-        piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
-        words = {word for word in piece.split() if len(word) >= _LONG}
-        yield b"\n".join([word for word in words if not _SPOKEN.fullmatch(word)])
-
-
-def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
-    """Return the secrets of a kind that has no mark."""
-    pattern = re.compile(rule.pattern.encode())
-    return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
-
-
-def _holds(
-    rule: Rule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
-    look: Callable[[], object],
-) -> bool:  # fmt: skip
-    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
-    for at in (before, *range(start + _PIECE, end, _PIECE)):
-        look()
-        stop = min(end, max(at, start) + _PIECE + _OVERLAP)
-        for match in pattern.finditer(text, at, stop):
-            whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
-            span = judged(rule, match) if whole else None
-            if span and span[1] > start:
-                return True
-    return False
-
-
-def _lines_before(text: bytes, start: int, count: int) -> int:
-    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
-    for _ in range(count):
-        begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
-        if not begin and start > _EDGE:
-            break
-        start = begin
-    return start
-
-
-def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
-    """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
-    lines = []
-    at = text.find(mark)
-    while at >= 0:
-        look()
-        end = text.find(b"\n", at)
-        end = len(text) if end < 0 else end
-        lines.append((text.rfind(b"\n", 0, at) + 1, end))
-        at = text.find(mark, end)
-    return lines
-
-
-def _lines_of(
-    mark: bytes,
-    text: bytes,
-    lines: dict[bytes, list[tuple[int, int]]],
-    look: Callable[[], object],
-    *,
-    option: bool,
-) -> list[tuple[int, int]]:
-    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
-    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
-    if word is None:
-        return _marked_lines(text, mark, look)
-    look()
-    return [place for place in lines[word] if text.find(mark, *place) >= 0]
-
-
-def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
-    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
-    if len(values) <= _MANY:
-        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
-    lengths = {len(value) for value in values}
-    lines, start = [], 0
-    while start < len(text):
-        look()
-        end = text.find(b"\n", start)
-        end = len(text) if end < 0 else end
-        if any(text[at : at + size] in values for size in lengths for at in range(start, end - size + 1)):
-            lines.append((start, end))
-        start = end + 1
-    return lines
-
-
-def without_login(match: re.Match[str]) -> str:
-    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
-    option, space, word = match[1], match[2], match[3].strip("\"'")
-    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
-    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
-        return match[0]
-    return f"{option} {GONE}"
-
-
-# --- reprobuild/infra/secrets/redact.py ---
-# Cutting secrets out: of an address, and of a text for the eyes.
-
-# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
-    r"[\\\"']{0,4}(?=\S)"
-)
-# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
-_LATER_HOST = re.compile(
-    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
-)
-# A login whose `@` is percent-encoded; no host has one.
-# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
-# path leaves; digits before a sign are a port.
-_LOOSE_LOGIN = re.compile(
-    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
-)
-# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
-_PLAIN_LOGIN = re.compile(
-    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
-)
-_ENCODED_AT = re.compile("%(?:25){0,9}40")
-# After an address of IPv6: what is neither a port nor a template.
-_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
-_OF_PATH = re.compile(r";([^;/]{1,9999})")
-# Parameters of links that are signed for a time, by stores of files and their front ends.
-SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
-
-
-def strip_credentials(url: str) -> tuple[str, bool]:
-    """Return the address without user, password and secret parameters, and whether there were any.
-
-    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
-    """
-    scheme, mark, rest = url.partition("://")
-    if not mark:
-        return _cut_values(url)
-    authority, slash, tail = _authority(rest, scheme)
-    user, at, named = authority.rpartition("@")
-    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
-    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
-    bare = f"{scheme}://{keep}{host}{slash}{tail}"
-    try:
-        parts = urlsplit(bare)
-        plain = parts._replace(
-            path=_without_parameters(parts.path),
-            query=_without_secrets(parts.query),
-            fragment=_without_secrets(parts.fragment),
-        )
-        cut = urlunsplit(plain)
-    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
-        return f"{scheme}://{GONE}", True
-    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
-    same = parts == plain
-    clean, more = _cut_values(bare if same else cut)
-    tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
-    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
-
-
-def without_logins(text: str) -> str:
-    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
-
-    `redact` cuts more, and would cut the words of a message that names a secret.
-    """
-    if not any(mark in text for mark in ("@", "://", "%40")):
-        return text
-    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
-    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(rf"\1{GONE}@", text)))[0]
-
-
-def redact(text: str) -> str:
-    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
-    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
-    text = BEARER.sub(lambda match: match[1] + GONE, text)
-    text = LOGIN.sub(without_login, _without_header(text))
-    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
-    text = _without_options(text)
-    for match in ASSIGNED.finditer(text):
-        if assigns_secret(match):
-            return _cut_values(text[: match.end()])[0] + GONE
-    return _cut_values(text)[0]
-
-
-def _without_header(text: str) -> str:
-    """Cut the logins out of headers that are called Authorization."""
-    kept, at = [], 0
-    for match in AUTHORIZATION.finditer(text):
-        if match.start() >= at:
-            ends = [
-                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
-            ]
-            kept += [text[at : match.end()], GONE]
-            at = min(ends, default=len(text))
-    return "".join([*kept, text[at:]])
-
-
-def _without_options(text: str) -> str:
-    """Cut the words after options that are called like a secret."""
-    kept, at = [], 0
-    for match in OPTION.finditer(text):
-        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
-        if match.start() >= at and secret_name(name, value):
-            kept.append(f"{text[at : match.end(1)]} {GONE}")
-            word = WORD.match(text, match.end())
-            at = word.end() if word else match.end()
-    return "".join([*kept, text[at:]])
-
-
-def assigns_secret(match: re.Match[str]) -> bool:
-    """Tell whether what follows is the value of a secret."""
-    name = match[1].replace("-", "_")
-    if not rule_of_name(name):
-        return False
-    whole = match.string[match.end() : match.end() + 200].split()[0]
-    value = re.split("[\"',;]", whole)[0]
-    found = secret_name(name, value)
-    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
-        return False
-    if not found or (not match[2] and (match[3] == "=" or match[4])):
-        return bool(found)
-    before = match.string[max(match.start() - 1, 0) : match.start()]
-    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
-        return False
-    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
-
-
-def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
-    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
-    end = _ends(rest, 0)
-    for _ in range(9):
-        at = _goes_on(rest, end, scheme)
-        if at < 0:
-            break
-        end = _ends(rest, at)
-    return rest[:end], rest[end : end + 1], rest[end + 1 :]
-
-
-def _ends(rest: str, start: int) -> int:
-    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
-
-
-def _goes_on(rest: str, end: int, scheme: str) -> int:
-    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
-    login, _, host = rest[:end].rpartition("@")
-    name, _, port = host.partition(":")
-    if "[" in rest[:end] or port.isdigit():
-        return -1
-    if port:
-        return rest.find("@", end)
-    if ":" not in login or "." in name or name == "localhost":
-        return -1
-    later = _LATER_HOST.search(rest, end)
-    return later.start() if later and (later[1] or "+" not in scheme) else -1
-
-
-def secret_query(query: str) -> bool:
-    """Tell whether a parameter of an address may be a login, or a part of a signature."""
-    return _without_secrets(query) != query or _cut_values(query)[1]
-
-
-def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
-    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
-    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
-
-
-def _without_parameters(path: str) -> str:
-    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
-    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
-
-
-def _is_secret_parameter(part: str) -> bool:
-    name, has_value, value = part.partition("=")
-    word = unquote(name).strip().replace("-", "_")
-    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
-
-
-def _cut_values(text: str) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks: the same that a search finds."""
-    cut = text
-    for rule in VALUES:
-        if marked(rule, cut.lower()):
-            for start, end in reversed(secrets_of(rule, cut)):
-                cut = f"{cut[:start]}{GONE}{cut[end:]}"
-    return cut, cut != text
-
-
 # --- reprobuild_portable/capture/model.py ---
 # Define the values of a capture: its parts, what they give, and why one fails.
 
@@ -2303,55 +187,6 @@ def _sha256(path: Union[str, int], context: Context) -> str:
             context.left()
             digest.update(piece)
     return digest.hexdigest()
-
-
-# --- reprobuild/infra/secrets/files.py ---
-# Files that are secrets by their name: of variables, logins and keys.
-
-# The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
-_FILES = re.compile(
-    r"(?i)(?:.*/)?(?:"
-    r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
-    r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
-    r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]{1,100}\.(?:p12|pfx|keytab|jks|keystore|kdbx|ppk|kubeconfig)"
-    r"|\.aws/credentials|\.kube/config|kubeconfig|\.oci/config|\.azure/(?:accesstokens\.json|msa"
-    r"l_token_cache\.[a-z]{1,9})"
-    r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
-    r"y_credentials/.{1,200})"
-    r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
-    r"erraform\.d/credentials\.tfrc\.json"
-    r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"
-    r")"
-)
-# These hold a login, or none: which of the two is seen in them.
-_DOUBTFUL = re.compile(
-    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
-    r"\.dockercfg"
-    r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
-)
-_LOGIN = re.compile(
-    rb"(?i)PRIVATE KEY-----|(?:_?password|_auth(?:token)?|\"auth\"|token|secret[a-z_]{0,20})[\""
-    rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
-    rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
-)
-
-
-def secret_name_of_file(path: str) -> bool:
-    """Tell whether the name alone says that a file may be a secret."""
-    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
-
-
-def secret_file(path: str, content: bytes) -> bool:
-    """Tell whether a file of a source is a secret by its name, and holds something.
-
-    Args:
-        path: below the top of the source.
-        content: of the file; public certificates and settings without a login are none.
-    """
-    if _FILES.fullmatch(path):
-        return bool(content.strip())
-    return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))
 
 
 # --- reprobuild_portable/capture/limits.py ---
@@ -2917,6 +752,1955 @@ def _unique(wanted: str, used: Dict[str, int]) -> str:
     return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)
 
 
+# --- reprobuild_portable/secrets/templates.py ---
+# Templates and patterns: references of a shell, fields of a template, globs and regular expressions.
+
+# The name of a variable as people write it, `DB_PASSWORD2`: a part has one number at most, and a random text has more.
+VARIABLE = (
+    r"(?-i:_{0,2}(?:[A-Za-z]{1,30}(?:\d{1,4}(?:[A-Z]{1,20}|[a-z]{1,20})?)?|\d{1,4})"
+    r"(?:_{1,2}(?:[A-Za-z]{1,30}(?:\d{1,4}(?:[A-Z]{1,20}|[a-z]{1,20})?)?|\d{1,4})){0,8}(?![A-Za-z0-9_]))"
+)
+# `${NAME:-x}`, `$(command)`, `$NAME`, `$1`, `{{name}}`, `{name}`, `%(name)s`, `%NAME%`, `%s`, `<name>`, `***`, `...`.
+_FORM = re.compile(
+    rf"\$\{{[^{{}}]{{1,100}}\}}?|\$\([^()]{{0,100}}\)?|\$(?:{VARIABLE}|\d(?!\w))"
+    rf"|\{{{{2}}[^{{}}]{{1,100}}\}}{{0,2}}|\{{(?:{VARIABLE}[^{{}}]{{0,100}}|\d{{0,2}})\}}"
+    r"|%\([A-Za-z_]\w{0,60}\)[a-z]|%[A-Z][A-Z0-9_]{1,40}%|%(?:\d\$)?[sdvqrx](?![A-Za-z0-9])|<[^<>]{1,100}>|\*{3,}|\.{3}"
+)
+# Parts of a regular expression: `[^:]+`, `.*`, `\w+`, `(?:`.
+_EXPRESSION = re.compile(
+    r"\[\^?[^\]]{1,60}\](?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?|\[\^|\\[a-zA-Z](?:[*+?]|\{\d{1,3},?\d{0,3}\})?|\\."
+    r"|[.)][*+]\??|\(\?(?:P<\w{1,30}>|:)|[{]\d{1,3},\d{0,3}[}]"
+)
+# A shell replaces it wherever it stands, unless single quotes are around it.
+_REFERENCE = re.compile(
+    rf"[\\\"']{{0,3}}\$(?:{VARIABLE}(?:\Z|[\"'/.:@,;)\]}}$\\-])|\d(?!\w)|[({{\[]|[@*#?!-]?\Z)"
+)
+# The same without single quotes: any name.
+_REPLACED = re.compile(r"[\\\"']{0,3}\$")
+# `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
+_STAND_IN = re.compile(
+    rf"[\\\"']{{0,3}}(?:[{{\[](?:{VARIABLE}|[^A-Za-z_]|\Z)|<|%[({{]|%[A-Z_]{{2,40}}%|\*\*\*)"
+    r"|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,200}(?:\$\{|\{\{)",
+    re.DOTALL,
+)
+# A part of a pattern: `*`, `??`, `[0-9]`, `(a|b)`, `{a,b}`, `\d`, `^` at the start and `$` at the end.
+_WILD = re.compile(r"[*?\[\](){}|]|\\[A-Za-z.]|\A\^|\$\Z")
+_ESCAPED = re.compile(r"\\[A-Za-z]|\[[^\]]{1,60}\]")
+
+
+def is_template(password: str) -> bool:
+    """Tell whether a password consists of templates and parts of regular expressions."""
+    rest = _EXPRESSION.sub("", _FORM.sub("", password))
+    return rest != password and not re.search("[A-Za-z0-9]", rest)
+
+
+def stands_in(text: str, *, literal: bool = False) -> bool:
+    """Tell whether a text stands for a value, or is a call in code.
+
+    Args:
+        text: the value of a name.
+        literal: True if a shell leaves `$name` as it is; then only the name of a variable makes it a reference.
+    """
+    return bool((_REFERENCE if literal else _REPLACED).match(text) or _STAND_IN.match(text))
+
+
+def is_single_quoted(before: str) -> bool:
+    """Tell whether a value stands in single quotes, by the text before it."""
+    return before.count("'") % 2 == 1
+
+
+def pattern_words(text: str) -> list[str] | None:
+    """Return the words of a glob or a regular expression, or None for another text."""
+    return re.findall("[A-Za-z0-9]{4,}", _ESCAPED.sub(" ", text)) if _WILD.search(text) else None
+
+
+# --- reprobuild_portable/secrets/words.py ---
+# Names of variables that hold a secret, and how a value is told from a sample, a template or a word.
+
+GONE = "***"
+# conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
+CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
+
+# What counts tokens sounds like a secret, and a secret may sound like a count (`NEW_RELIC_TOKEN`). So a name that says
+# TOKENS, and nothing else that a secret is called, is none; every other one is none where it holds a number.
+COUNT = "count"
+_NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
+_COUNTED = (
+    r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
+    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX|DROP|DROPOUT)(_.*)?"
+)
+
+# A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
+VOCABULARY = "vocabulary"
+
+# A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
+FIELD = "field"
+
+# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
+PATTERN = "pattern"
+
+# First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
+NAMES: tuple[tuple[str, str], ...] = (
+    ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
+    ("", r"(.*_)?TOKEN_TYPE|(.*_)?CREDENTIALS?_HELPER"),
+    ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
+    (
+        "",
+        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKEN"
+        rf"S?_DISPATCHER",
+    ),
+    (
+        VOCABULARY,
+        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|A"
+        rf"UDIO|VIDEO|SPEECH|DECODER|ENCODER"
+        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*"
+        r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
+    ),
+    (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
+    ("", r"(.*_)?[CX]SRF_?TOKEN(_.*)?|PUBLIC_?TOKEN|.*CREDENTIALS?_?ID"),
+    ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
+    ("", r"(.*_)?PUBLIC_?KEYS?"),
+    ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
+    (COUNT, rf"{_NO_OTHER}(?!.*(ACCESS|REFRESH|SESSION|BOT|LOGIN))(.*_)?TOKENS(_.*)?"),
+    (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    (
+        "named",
+        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
+        r"N|ACCESS_KEY_ID)"
+        r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
+        r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
+        r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
+    ),
+    ("token", r".*(TOKEN|BEARER|JWT).*"),
+    (PATTERN, r"(.*_)?PAT"),
+    (
+        "password",
+        r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW|PSWD|PWORD|PASSWORT)|.*_(PWD|PSW)"
+        r"|.*(BINDPW|USERPWD|ROOTPW)"
+        # Not `COMPASS`, `BYPASS` and `LOWPASS`.
+        r"|(.*_)?(ADMIN|APP|BACKUP|CERT|DATABASE|DB|FTP|IMAP|JUPYTER|KEY|KEYSTORE|LDAP|LOGIN|MAIL|MONGO|MQ|MYSQL|PG"
+        r"|POSTGRES|RABBIT|RDP|REDIS|ROOT|SFTP|SMTP|SQL|SSH|SSL|STORE|SUDO|SVN|TLS|USER|VNC|VPN|WEB|WIFI|ZIP)(PASS|PW)",
+    ),
+    ("secret", r".*SECRET.*"),
+    ("credential", r".*(CREDENTIAL|CREDS).*"),
+    (
+        "key",
+        r".*(API|APP|AUTH|SERVICE|ACCOUNT|DB|CLIENT|ACCESS|PRIVATE|PRIV|ENCRYPTION|SIGNING|SSH|MASTER)_?KEY.*"
+        r"|(.*_)?KEY",
+    ),
+    ("cookie", r".*COOKIE.*"),
+    ("session", r".*SESSION_?(ID|KEY)"),
+    ("signature", r"(.*_)?(SIGNATURE|SIG)"),
+    ("sas", r"(.*_)?SAS(_URL|_URI)?"),
+    ("webhook", r".*WEBHOOK.*|.*CONNECTION_?STRING.*|(.*_)?DSN"),
+)
+
+
+# The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
+# `VALUES` are compiled where a mark was found, which is seldom.
+_NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
+# A number or a switch, with what may enclose it in JSON.
+AMOUNT = re.compile(
+    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
+    r"none|null)[\"'\])}]{0,9}"
+)
+# What servers of models that ask for no key are given for one.
+_NO_SECRET = re.compile("EMPTY|empty")
+# A number of passes is called like a password: `NGPU_PASS=2`.
+_PASSES = re.compile(r"(?i).*_PASS")
+# A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
+_SPECIAL = re.compile(
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
+    r"|(?<![\w#▁])(?:\d{1,9}|[A-Za-z_#▁]{1,15})(?![\w#▁]))[\"'\]),; ]{0,4}"
+    r"){1,20}"
+)
+# Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
+IDENTIFIER = re.compile(
+    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0"
+    r",6}|\d{1,8})){0,9}"
+    r"[\"'\])},;]{0,9}|[\[({]+"
+)
+
+
+def rule_of_name(name: str) -> str:
+    """Return the rule for a name; an empty one where no value makes it a secret."""
+    return _judged_name(name) if len(name) <= 128 else _judge_name(name)
+
+
+def _judge_name(name: str) -> str:
+    found = _NAMES.fullmatch(name)
+    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+
+
+# A value names the same things again and again, and is judged once more when it is shown.
+_judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
+
+
+def secret_name(name: str, value: str = "") -> str | None:
+    """Return the rule by which a variable of this name holds a secret, or None.
+
+    Args:
+        name: of a variable, an option or a parameter.
+        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
+            `SORT_KEY` names something if it is a short identifier.
+    """
+    rule = rule_of_name(name)
+    if rule and _NO_SECRET.fullmatch(value):
+        return None
+    if rule == "password" and _PASSES.fullmatch(name) and re.fullmatch(r"\d{1,2}", value):
+        return None
+    if rule == COUNT:
+        return None if AMOUNT.fullmatch(value) else "token"
+    if rule == VOCABULARY:
+        amount = len(value) <= 12 and AMOUNT.fullmatch(value)
+        return None if amount or _SPECIAL.fullmatch(value) or not value else "token"
+    if rule == FIELD:
+        return None if IDENTIFIER.fullmatch(value) else "key"
+    if rule == PATTERN:
+        harmless = len(value) <= 12 and AMOUNT.fullmatch(value)
+        return None if (harmless or _is_pattern(value)) and value != GONE else "token"
+    return rule or None
+
+
+def _is_pattern(value: str) -> bool:
+    """Whether `value` is a pattern of words and numbers; an odd character makes none of a random text."""
+    words = pattern_words(value)
+    return words is not None and all(is_word(word) for word in words)
+
+
+def entropy(text: str) -> float:
+    """Return the Shannon entropy of `text` in bits for each character."""
+    counts = Counter(text)
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
+
+
+def looks_generated(text: str) -> bool:
+    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
+    if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
+        return False
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
+
+
+def real_login(text: str) -> bool:
+    """Whether `user:password` of an address is more than a sample or a template."""
+    password = plain(text).partition(":")[2]
+    sample = re.fullmatch(
+        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
+        password,
+    )
+    # A template before a slash is a port, and the rest a path.
+    return not (sample or is_template(re.split("[/?#,;]", password, maxsplit=1)[0]) or is_template(password))
+
+
+def token_login(text: str) -> bool:
+    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
+    user = plain(text.partition(":")[0])
+    return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
+
+
+def plain(text: str) -> str:
+    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
+    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
+
+
+# What is written where a token would stand: letters and digits in their order, and one part again and again.
+_COUNTING = re.compile(
+    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9])\1{14}|([0-9][0-9A-Za-z]{2,3})\2{4}"
+)
+
+
+def plausible(text: str) -> bool:
+    """Whether a token with a vendor's prefix is more than a sample of documentation."""
+    return (
+        not text.endswith("EXAMPLE")
+        and len(set(text)) >= 8
+        and not re.search(r"(?i)x{6}|your[_-]|example", text)
+        and not _COUNTING.search(text[:200])
+    )
+
+
+def decoded(text: str) -> str | None:
+    """Return what a text in base64 says, or None where it is none, or says no text."""
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
+    except ValueError:
+        return None
+    return said if said and all(c.isprintable() or c in "\r\n\t" for c in said) else None
+
+
+def is_login(text: str) -> bool:
+    """Whether a text in base64 is `user:password`."""
+    user, colon, password = (decoded(text) or "").partition(":")
+    return bool(user and colon and password) and real_login(f"{user}:{password}")
+
+
+def is_private_key(text: str) -> bool:
+    """Whether a text in base64 is a private key in PEM, not a certificate."""
+    return "PRIVATE KEY" in (decoded(text[:88]) or "")
+
+
+# No word has so many consonants in a row.
+_UNSPOKEN = re.compile("(?i)[bcdfghjklmnpqrstvwxyz]{5}")
+_WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4}")
+
+
+def is_word(text: str) -> bool:
+    """Whether `text` reads like words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
+    parts = re.split(r"[^A-Za-z]{1,40}", text)
+    spoken = not _UNSPOKEN.search(text) and all(_WORD_PARTS.fullmatch(part) for part in parts)
+    return spoken and bool(IDENTIFIER.fullmatch(text))
+
+
+def looks_random(text: str) -> bool:
+    """Whether `text` mixes both cases and digits as a key does, and is no text in base64, path or name."""
+    if not (re.search(r"\d", text) and re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)):
+        return False
+    words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
+    spoken = words and not _UNSPOKEN.search(words[0])
+    return entropy(text) >= 4.3 and not spoken and decoded(text) is None
+
+
+# What a password of a person is called, as the last word of a variable.
+_STRONG_NAME = re.compile("(?:[A-Z0-9_]{0,60}_)?[A-Z0-9]{0,20}(?:PASSWORD|PASSWORT|PASSWD|PSWD|PWORD|PWD)")
+_SAMPLE_WORD = re.compile(
+    r"(?i)(?:my|the|test|some|db|new)?(?:pass(?:word|wd)?|pwd|secret|token|key|test|admin|root|user|demo|foo|bar|abc"
+    r"|qwerty|guest|default|postgres|mysql|redis|mongo|django|airflow)\d{0,9}"
+)
+
+
+def is_password_name(name: str) -> bool:
+    """Whether a variable is called a password without doubt: `POSTGRES_PASSWORD`."""
+    return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
+
+
+def names_something(text: str) -> bool:
+    """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
+    return (
+        "_" in text
+        or bool(_SAMPLE_WORD.fullmatch(text))
+        or (text.islower() and not re.fullmatch(r"[a-z]+\d+", text))
+    )
+
+
+def _is_drawn(text: str) -> bool:
+    """Whether what stands beside `%s` is drawn itself: then the sign is a part of a password."""
+    kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
+    return kinds and len(text) >= 12 and entropy(text) >= 3 and not is_word(text)
+
+
+def looks_chosen(text: str, *, literal: bool = False, password: bool = False) -> bool:
+    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
+
+    Args:
+        text: the value.
+        literal: True if a shell leaves `$name` as it is.
+        password: True if it has the name of a password: then a word with a number, as people make them up, is one.
+    """
+    if stands_in(text, literal=literal) or AMOUNT.fullmatch(text):
+        return False
+    if is_word(text) and not (password and not names_something(text)):
+        return False
+    if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
+        return False
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
+        return False
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]", text):
+        return False
+    if re.search(r"%s\b", text) and not _is_drawn(text.replace("%s", "")):
+        return False
+    if _COUNTING.search(text[:200]) or "123456789012345678" in text:
+        return False
+    strange = (
+        re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
+    )
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text) and (strange or entropy(text) >= 2.8))
+
+
+# --- reprobuild_portable/secrets/judges.py ---
+# Tell a secret from a sample: kinds of secrets, and the checks of their values.
+
+
+class Rule(NamedTuple):
+    """One kind of secret.
+
+    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
+    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
+    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
+    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
+    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
+    `option` it has ` -`, too, and no rule without `option` has such a mark.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    pattern: str
+    real: Callable[..., bool] = lambda text: True
+    run: bool = False
+    near: str = ""
+    option: bool = False
+    lines: int = 0
+
+
+# Each value that `looks_chosen` passes has a digit.
+NUMBER = r"\d"
+# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+# What documents have for a password.
+_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
+
+
+def _names_secret(value: str, name: str, before: str = "'") -> bool:
+    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
+
+
+def _names_generated(value: str, name: str) -> bool:
+    drawn = looks_generated(value) or (is_password_name(name) and is_word(value))
+    return len(value) >= 12 and drawn and _names_secret(value, name)
+
+
+def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
+    value = plain(value)
+    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
+    # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
+    shell = before in ("", '="', '=\\"')
+    return drawn and looks_chosen(value, literal=not shell, password=password)
+
+
+def _names_quoted(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and _quoted(value, password=is_password_name(name))
+
+
+def _names_format(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
+    return any(
+        len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
+        for part in re.split(r"\{[^{}]{0,80}\}", value)
+    )
+
+
+def _mixed(value: str) -> bool:
+    """Whether a short value has characters of three kinds, or letters between numbers."""
+    kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
+    drawn = (
+        re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
+    )
+    return bool(drawn) or sum(bool(re.search(kind, value)) for kind in kinds) >= 3
+
+
+def _given(value: str, before: str = "") -> bool:
+    return not stands_in(value, literal=is_single_quoted(before))
+
+
+def _given_login(value: str, before: str = "") -> bool:
+    return _given(value, before) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str, before: str = "") -> bool:
+    return looks_chosen(value, literal=is_single_quoted(before))
+
+
+def _machine_login(value: str, before: str) -> bool:
+    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
+    if "login" not in before or before.startswith("default"):
+        return looks_chosen(value, literal=True)
+    sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
+    return not sample and not stands_in(value, literal=True)
+
+
+def _generated(value: str, name: str) -> bool:
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 2 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_secret(value, name) and _quoted(value))
+
+
+def _header_value(value: str, name: str) -> bool:
+    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    word = name.replace("-", "_")
+    named = secret_name(word, value) or word.lower() == "authorization"
+    return bool(named and looks_chosen(value) and _given(value))
+
+
+# A quote ends a text of a program there, and a bracket an element of a page.
+_ENDS = re.compile(r"[\"'][,;:+)\]}.%=>]|[,:+(\[{=%][\"']|<[/a-zA-Z]+>|^[\"'<]|>$")
+
+
+def _quoted_login(value: str) -> bool:
+    """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
+    password = value.partition(":")[2]
+    ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
+    return not ends and real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
+
+
+def _encoded_login(value: str) -> bool:
+    """Whether a login whose colon is percent-encoded is one."""
+    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+
+
+def _header(value: str) -> bool:
+    return is_login(value) or (len(value) >= 16 and looks_generated(value))
+
+
+def marked(rule: Rule, lowered: str) -> bool:
+    """Whether a text, in lower case, is to be searched for a kind of secret."""
+    return not rule.marks or any(mark in lowered for mark in rule.marks)
+
+
+def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
+    """Return start and end of each secret of a kind in a text that holds one of its marks."""
+    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
+
+
+def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
+    group: str | int = "secret" if "secret" in match.re.groupindex else 1
+    words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
+    plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
+    return match.span(group) if rule.real(*plain) else None
+
+
+# --- reprobuild_portable/secrets/commands.py ---
+# Passwords that are words of a command, as data: name, marks, pattern, what a line must hold, whether it has ` -`.
+
+# A word begins here, also behind the `\n` of JSON.
+_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
+_PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
+# What may stand between a program and its option, and the word after that.
+_BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
+# Short options without a value may stand before the last one in its word.
+JOINED = r"-[A-Za-z0-9#]{0,12}?"
+# Options of `htpasswd`, of which some have a number.
+_OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
+_WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
+
+# Each password must have a letter and a digit, for sources have words and templates there.
+COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
+    (
+        "registry-login",
+        (" login ",),
+        rf"{_PROGRAM}login{_BETWEEN}-p[ \t=]{{0,4}}{_WORD}",
+        r"login[ \t].{0,200}-p",
+        True,
+    ),
+    (  # MinIO: the key, then the secret
+        "minio",
+        ("alias set ", "host add "),
+        rf"{_PROGRAM}mcl?i?{_BETWEEN}(?:alias[ \t]{{1,4}}set|host[ \t]{{1,4}}add){_BETWEEN}[\"']?https?://\S{{1,200}}"
+        r"(?:[ \t]{1,4}--(?:(?:api|path)[ \t]{1,4}\S{1,40}|[a-z]\S{0,60})){0,4}[ \t]{1,4}(?!--)\S{1,200}[ \t]{1,4}"
+        rf"{_WORD}",
+        "://",
+        False,
+    ),
+    (
+        "ldap",
+        ("ldap",),
+        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}{JOINED}w[ \t]{{0,4}}{_WORD}",
+        r"[ \t]-[A-Za-z]{0,12}w",
+        True,
+    ),
+    (
+        "redis",
+        ("redis-cli", "keydb-cli", "valkey-cli"),
+        rf"{_PROGRAM}(?:redis|keydb|valkey)-cli{_BETWEEN}(?:-a[ \t]{{1,4}}|--pass[ \t]{{1,4}}){_WORD}",
+        "[ \\t]-(?:a|-pass)",
+        True,
+    ),
+    (
+        "sqlcmd",
+        ("sqlcmd", "bcp "),
+        rf"{_PROGRAM}(?:sqlcmd|bcp){_BETWEEN}-P[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-P",
+        True,
+    ),
+    (
+        "mongo",
+        ("mongo",),
+        rf"{_PROGRAM}mongo(?:sh|dump|restore|export|import|files|stat|top)?{_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "twine",
+        ("twine ",),
+        rf"{_PROGRAM}twine{_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "htpasswd",
+        ("htpasswd ",),
+        rf"{_PROGRAM}htpasswd[ \t]{{1,4}}{_OPTIONS}?-[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}}[ \t]{{1,4}}{_OPTIONS}"
+        rf"(?:[^\s-]\S{{0,100}}[ \t]{{1,4}}){{1,2}}{_WORD}",
+        "-[a-zA-Z]{0,8}b",
+        True,
+    ),
+    (
+        "poetry",
+        ("http-basic.",),
+        rf"http-basic\.[\w.-]{{1,60}}[ \t]{{1,4}}[^\s-]\S{{0,100}}[ \t]{{1,4}}{_WORD}",
+        "http-basic",
+        False,
+    ),
+    (
+        "samba",
+        ("smbclient", "rpcclient"),
+        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s%\"'$]{{1,60}}%)"
+        r"(?P<secret>[^\s\"']{4,200})",
+        "%",
+        True,
+    ),
+    (
+        "lftp",
+        ("lftp",),
+        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s,\"'$]{{1,60}},)"
+        r"(?P<secret>[^\s\"']{4,200})",
+        ",",
+        True,
+    ),
+    (
+        "archive-7z",
+        ("7z ", "7za ", "7zr ", "7zz "),
+        rf"{_PROGRAM}7z[arz]?{_BETWEEN}-p{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "archive-zip",
+        ("zip -", "unzip "),
+        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:{JOINED}P[ \t]{{0,4}}|--password[= ]){_WORD}",
+        "[ \\t]-(?:[A-Za-z0-9]{0,12}P|-password)",
+        True,
+    ),
+    (
+        "openssl",
+        ("pass:",),
+        r"[ \t\"'](?:-pass(?:in|out|word)?|-k)[ \t]{1,4}(?P<before>[\"']?)pass:(?P<secret>[^\s\"']{4,200})",
+        "-pass",
+        False,
+    ),
+    (
+        "curl-cookie",
+        ("curl",),
+        rf"curl{_BETWEEN}(?:{JOINED}b[ \t]{{0,4}}|--cookie[= ])[\"']?"
+        r"(?:[A-Za-z][\w.-]{0,60}=[^\s\"'$;]{0,100};[ \t]?){0,9}?"
+        r"[A-Za-z][\w.-]{0,60}=([^\s\"'$;]{8,4000})",
+        r"(?:-[A-Za-z0-9#]{0,12}b|--cookie)",
+        False,
+    ),
+    (  # a string of libpq, with the password at any place after another part
+        "libpq",
+        ("password=",),
+        rf"{_PART}(?:host(?:addr)?|port|user|dbname|sslmode)=[^\s\"',;]{{1,100}}"
+        rf"(?:[ \t]{{1,4}}[a-z_]{{2,20}}=[^\s\"',;]{{1,100}}){{0,6}}?[ \t]{{1,4}}password={_WORD}",
+        "[ \\t]password=",
+        False,
+    ),
+    (
+        "libpq-first",
+        ("password=",),
+        rf"{_PART}password=([^\s\"'$,;]{{4,200}})(?=[ \t]{{1,4}}(?:host(?:addr)?|port|user|dbname|sslmode)=)",
+        "(?:host|port|user|dbname|sslmode)",
+        False,
+    ),
+    (
+        "oracle",
+        ("@",),
+        r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
+        r"@//|@[\w.-]{1,200}:1521",
+        False,
+    ),
+    (
+        "oracle-command",
+        ("sqlplus", "sqlcl", "sqlldr", "expdp", "impdp"),
+        rf"{_PROGRAM}(?:sqlplus|sqlcl|sqlldr|expdp|impdp){_BETWEEN}(?P<before>[\"']?)(?:[a-z]{{1,20}}=)?"
+        r"[A-Za-z][\w$#]{0,30}/[\"']?(?P<secret>[^\s/@\"'$]{4,100})",
+        "/",
+        False,
+    ),
+    (
+        "oracle-address",
+        ("jdbc:oracle:",),
+        r"(?i:jdbc:oracle:(?:thin|oci8?)):[A-Za-z][\w$#]{0,30}/([^\s/@\"']{4,100})@",
+        "@",
+        False,
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/login_rules.py ---
+# Keys and logins of services as data: in addresses, headers and files.
+
+LOGIN_RULES: tuple[Rule, ...] = (
+    Rule(
+        "azure-key",
+        ("accountkey=", "sharedaccesskey="),
+        r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
+    ),
+    Rule(
+        "azure-sas",
+        ("sig=",),
+        r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
+        _quoted,
+        run=True,
+    ),
+    Rule(
+        "wandb",
+        ("wandb",),
+        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
+        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
+    ),
+    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
+        "url-credential",
+        ("@",),
+        # No address has control characters; compiled code has them between its strings.
+        r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:(?:[^\s\x00-\x1f/@'\"<>]{1,300}"
+        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s\x00-\x1f@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
+        real_login,
+        near="://",
+    ),
+    Rule(  # with a quote or an angle bracket in the password, which else end an address
+        "url-quoted",
+        ("@",),
+        r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:[^\s\x00-\x1f/@'\"<>]{0,100}['\"<>](?:[^\s\x00-\x1f/@]{0,200}))@(?=[\w\[])",
+        _quoted_login,
+        near="://[^/@]{0,300}['\"<>][^/@]{0,200}@",
+    ),
+    Rule(  # `@` and `:` are percent-encoded
+        "url-encoded",
+        ("%40", "2540"),
+        r"://([^\s/@'\"<>?#%]{0,100}%(?:25){0,9}3[Aa][^\s/@'\"<>?#]{1,300}?)%(?:25){0,9}40",
+        _encoded_login,
+        run=True,
+        near="://",
+    ),
+    Rule(  # one slash, or three
+        "url-slash",
+        ("@",),
+        r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
+        real_login,
+        near="[pPsShH]:/(?:[^/]|//)",
+    ),
+    Rule(
+        "url-token",
+        ("@",),
+        r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
+        token_login,
+        near="://",
+    ),
+    Rule(
+        "url-parameter",
+        ("token=", "key=", "signature="),
+        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
+        r"a-z0-9%._~+/-]{20,400}={0,2})",
+        _quoted,
+        run=True,
+    ),
+    Rule(  # JDBC and ODBC
+        "connection",
+        ("password=", "pwd=", "passwd="),
+        r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    Rule(
+        "netrc",
+        ("password",),
+        r"(?:(?<![\w.-])|(?<=\\[nrt]))(?P<before>(?:machine[ \t]{1,9}\S{1,253}|default)"
+        r"(?:[ \t\r\n]{1,9}(?:login|account)[ \t]{1,9}\S{1,200}){0,2})[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(?P<secret>\S{1,200})",
+        _machine_login,
+        lines=3,
+    ),
+    Rule(
+        "docker-auth",
+        ('"auth', "'auth", '"identitytoken'),
+        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
+        r",2})\\?[\"']",
+        _header,
+    ),
+    Rule(
+        "npm-auth",
+        ("_auth", "_password="),
+        r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    Rule(
+        "kaggle-json",
+        ("key",),
+        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
+        r"]"
+        r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+        near=NUMBER,
+    ),
+    Rule(
+        "header",
+        ("authorization", "bearer"),
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?:[bfru]{0,2}[\"'])?"
+        r"(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-9_])bearer)"
+        r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
+        _header,
+    ),
+    Rule(
+        "header-key",
+        ("api-key", "x-auth", "-token", "-art-api"),
+        r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
+        r"|private-token|job-token|api-key|x-jfrog-art-api)[\"']?"
+        r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    Rule(
+        "curl",
+        ("curl",),
+        rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}[uU]|--user|--proxy-user)[ \t=]{{0,3}}"
+        r"(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
+        _given_login,
+    ),
+    Rule(  # in a line of its own
+        "curl-user",
+        (" --user",),
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//))"
+        r"(?P<secret>[^\s\"']{8,200})",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(  # the user is the token
+        "curl-token",
+        ("curl",),
+        rf"curl(?:[ \t]{{1,4}}[^\s]{{1,60}}){{0,6}}?[ \t]{{1,4}}(?:{JOINED}u|--user)[ \t=]{{1,3}}"
+        r"[\"']?([^\s:\"'$]{8,100}):(?![^\s\"'\\])",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(
+        "curl-header",
+        ("key", "token", "secret", "pass", "auth", "cookie"),
+        r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
+        r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
+        _header_value,
+        near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
+    ),
+    Rule(  # of Bundler, for the server that the name spells
+        "bundler",
+        ("bundle_",),
+        r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+        r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
+        real_login,
+        run=True,
+    ),
+    Rule(
+        "mysql",
+        ("mysql", "mariadb"),
+        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
+        r" \t]{1,4}-p(?P<before>[\"']?)(?P<secret>[^\s\"']{4,100})",
+        _chosen_login,
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/pairs.py ---
+# A name and its value side by side, as data: name, marks, pattern, what a line must hold.
+
+_NAMED = ("key", "token", "secret", "pass", "pwd")
+_KEYED = r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"']"
+_VALUE = r"[bru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']"
+
+# The name must be one of a secret, and the value may be one.
+PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    (  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
+        "assigned-typed",
+        _NAMED,
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
+        r"(?:(?P<type>:[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?=)"
+        r"[ \t]{0,4}(?P<call>(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"(?(type)|(?(call)|(?!)))"  # what has neither is `assigned`
+        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
+        r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    (  # an upper-case name of a password, which may have a word with a number
+        "assigned-password",
+        ("password", "passwd", "passwort", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}[bru]{0,2}"
+        r"\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[=:][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+    ),
+    (  # in three quotes
+        "assigned-block",
+        _NAMED,
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
+        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
+        r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
+    ),
+    (  # words of a command in a list, and the default of an option
+        "option-word",
+        _NAMED,
+        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
+        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[\"']--?[A-Za-z]",
+    ),
+    (  # what is taken where a variable is not set
+        "or-value",
+        (" or ",),
+        rf"{_KEYED}[)\]][ \t]{{1,4}}or[ \t]{{1,4}}\\?[\"'](?P<secret>[^\s\"'\\]{{8,200}})\\?[\"']",
+        r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
+    ),
+    (  # the same as an argument: `getenv("NAME", "value")`, `env("NAME", default="value")`
+        "default-value",
+        _NAMED,
+        r"(?:getenv|setenv|putenv|get|setdefault|pop|env|environ|config)\([ \t]{0,4}"
+        rf"{_KEYED}[ \t]{{0,4}},[ \t]{{0,4}}(?:(?:default|fallback)[ \t]{{0,4}}=[ \t]{{0,4}})?{_VALUE}[ \t]{{0,4}}[,)]",
+        r"[\"'][ \t]{0,4},[ \t]{0,4}(?:(?:default|fallback)[ \t]{0,4}=[ \t]{0,4})?[bru]{0,2}\\?[\"']",
+    ),
+    (  # the same in JavaScript
+        "or-variable",
+        _NAMED,
+        r"process\.env(?:\.|\[\\?[\"'])(?P<name>[A-Za-z][A-Za-z0-9_]{1,60})(?:\\?[\"']\])?"
+        rf"[ \t]{{0,4}}(?:\|\||\?\?)[ \t]{{0,4}}{_VALUE}",
+        r"process\.env",
+    ),
+    (
+        "element",
+        ("key>", "token>", "secret>", "password>", "passphrase>"),
+        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
+        r">[^\s<>]{8,200}</",
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/named_rules.py ---
+# Passwords in commands, and named values, as data: options and assignments.
+
+_NAMED_KEY = (
+    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
+    r"t|db|storage|shared|admin|deploy)"
+    r"[_-]?key"
+)
+_PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
+
+NAMED_RULES: tuple[Rule, ...] = (
+    *(
+        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
+        for name, marks, pattern, near, option in COMMANDS
+    ),
+    Rule(
+        "sshpass",
+        ("sshpass",),
+        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
+        _given,
+    ),
+    Rule(
+        "option",
+        ("key", "token", "secret", "pass"),
+        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        r"]token|access[_-](?:token|key))"
+        r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
+        _chosen_login,
+        near=r"--(?i:pass|token|api|secret|auth|access)",
+    ),
+    Rule(
+        "assigned",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}"
+        r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _quoted,
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+    ),
+    *(Rule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
+    Rule(  # a text of Python with places to fill in; the other part is the secret
+        "assigned-format",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
+        r"[rR]?[fF][rR]?\\?[\"'](?P<secret>[^\s\"'\\]{0,100}\{[^\s\"'\\]{0,100}\}[^\s\"'\\]{0,100})\\?[\"']",
+        _names_format,
+        near=r"[fF][rR]?\\?[\"'][^\s\"'\\]{0,100}\{",
+    ),
+    Rule(  # what a shell takes where a variable is not set
+        "default-variable",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60}):?[-=](?P<before>[\"']?)(?P<secret>[^\s\"'`${}]{8,200})[\"']?\}",
+        _names_secret,
+        near=r"\$\{[A-Za-z_]\w{0,60}:?[-=]",
+    ),
+    Rule(  # user and password, as requests and others take them
+        "auth-pair",
+        ("auth",),
+        r"(?:(?<![A-Za-z0-9])auth[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\[(]|(?i:Auth)\()"
+        r"[ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"']"
+        r"[ \t]{0,4},[ \t]{0,4}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"'][ \t]{0,4},?[ \t]{0,4}[\])]",
+        _quoted,
+        near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
+    ),
+    Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
+        "set-variable",
+        ("key", "token", "secret", "pass", "pwd", "_pat "),
+        r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
+        r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        _names_secret,
+        near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
+    ),
+    Rule(  # a list of variables, as Kubernetes and ECS have it
+        "named-value",
+        ("value:", 'value":', "value':", 'value\\":'),
+        r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){1,40}"
+        r"\\?[\"']?value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<secret>[^\s\"'\\,{}]{8,400})",
+        _names_quoted,
+        near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
+        lines=1,
+    ),
+    Rule(  # the whole address is percent-encoded
+        "url-encoded-whole",
+        ("%40", "2540"),
+        r"%(?:25){0,3}3[Aa](?:%(?:25){0,3}2[Ff]){2}([^\s/@'\"<>?#%&]{0,100}%(?:25){0,3}3[Aa]"
+        r"(?:(?!%(?:25){0,3}2[Ff]%)[^\s/@'\"<>?#&]){1,200}?)%(?:25){0,3}40",
+        _encoded_login,
+        run=True,
+        near="2[Ff]%(?:25){0,3}2[Ff]",
+    ),
+    Rule(  # any name of a secret, with what is surely generated
+        "assigned-text",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
+        _generated,
+        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
+    ),
+    Rule(  # in a shell, a file of variables, a Dockerfile
+        "assigned-variable",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        _names_secret,
+        near=NUMBER,
+    ),
+    Rule(  # in YAML
+        "assigned-entry",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
+        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_secret,
+        near=NUMBER,
+    ),
+    # Names that have none of the five marks, in any place: each other mark is one more passage through a text, so they
+    # have a rule of their own.
+    Rule(
+        "short-name",
+        ("_psw", "_pword", "_pat=", "_pat:"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60}_PAT|[A-Za-z][A-Za-z0-9_]{0,60}_(?i:pswd?|pword))"
+        r"(?P<before>\\?[\"'\]]{0,2}[ \t]{0,4}(?::?[=:,-]|[ \t])[ \t]{0,4}\\?[\"']?)"
+        r"(?P<secret>[^\s\"'`;|&<>(){}\\,]{8,400})",
+        _names_secret,
+        near=NUMBER,
+    ),
+    Rule(  # in INI, and in TOML without its quotes
+        "assigned-setting",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"
+        r",60})[ \t]{0,9}=[ \t]{0,9}"
+        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_generated,
+        near=NUMBER,
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/tokens.py ---
+# Tokens by their looks: name, marks and pattern. Written by `dev/amalgamate.py` of `tokens.toml`: do not edit.
+
+# fmt: off
+TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (
+        "aws-access-key",
+        ("a3t", "akia", "asia", "abia", "acca",),
+        r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "huggingface",
+        ("hf_", "api_org_",),
+        r"(?:hf|api_org)_[A-Za-z0-9]{30,60}(?![A-Za-z0-9_])",
+    ),
+    (
+        "github",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",),
+        r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255}",
+    ),
+    (
+        "gitlab",
+        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-",
+         "gloas-", "gr1348941",),
+        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A"
+        r"-Za-z0-9_-]{20,50}",
+    ),
+    (
+        "slack",
+        ("xox", "xapp-",),
+        r"xox[abeoprs]-\d{1,20}-(?=[0-9-]{0,60}[A-Za-z])[A-Za-z0-9-]{6,250}|xapp-\d-[A-Za-z0"
+        r"-9-]{20,250}",
+    ),
+    (
+        "slack-webhook",
+        ("hooks.slack.com/",),
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Za-z0-9]{6,20}/[A-Za-z0-9]"
+        r"{6,20}/[A-Za-z0-9/]{16,100}|[A-Za-z0-9+/]{40,60}(?![A-Za-z0-9+/]))",
+    ),
+    (
+        "discord-webhook",
+        ("/api/webhooks/",),
+        r"discord(?:app)?\.com/api/webhooks/\d{15,22}/[A-Za-z0-9_-]{40,100}",
+    ),
+    (
+        "teams-webhook",
+        ("/webhookb2/",),
+        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
+        r"}(?:/[0-9a-zA-Z-]{36})?",
+    ),
+    (
+        "anthropic",
+        ("sk-ant-",),
+        r"sk-ant-[a-z]{2,12}\d{2}-[A-Za-z0-9_-]{80,250}",
+    ),
+    (
+        "openai",
+        ("sk-",),
+        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])[A-Za-z0-9_-]{20,"
+        r"250}",
+    ),
+    (
+        "openai-like",
+        ("sk-",),
+        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-"
+        r"z0-9]{32,64})(?![A-Za-z0-9-])",
+    ),
+    (
+        "groq",
+        ("gsk_",),
+        r"gsk_[A-Za-z0-9]{40,64}(?![A-Za-z0-9])",
+    ),
+    (
+        "replicate",
+        ("r8_",),
+        r"r8_[A-Za-z0-9]{36,40}(?![A-Za-z0-9])",
+    ),
+    (
+        "langsmith",
+        ("lsv2_",),
+        r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}(?![0-9a-f])",
+    ),
+    (
+        "pinecone",
+        ("pcsk_",),
+        r"pcsk_[A-Za-z0-9]{4,10}_[A-Za-z0-9]{40,80}(?![A-Za-z0-9])",
+    ),
+    (
+        "wandb-key",
+        ("wandb_v1_",),
+        r"wandb_v1_[A-Za-z0-9_]{40,120}(?![A-Za-z0-9_])",
+    ),
+    (
+        "nvidia",
+        ("nvapi-",),
+        r"nvapi-[A-Za-z0-9_-]{40,100}",
+    ),
+    (
+        "perplexity",
+        ("pplx-",),
+        r"pplx-[A-Za-z0-9]{40,64}",
+    ),
+    (
+        "xai",
+        ("xai-",),
+        r"xai-[A-Za-z0-9]{60,100}",
+    ),
+    (
+        "cerebras",
+        ("csk-",),
+        r"csk-[a-z0-9]{40,64}(?![A-Za-z0-9])",
+    ),
+    (
+        "fireworks",
+        ("fw_",),
+        r"(?<![-_])fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?"
+        r"![A-Za-z0-9_-])",
+    ),
+    (
+        "together",
+        ("tgp_v1_",),
+        r"tgp_v1_[A-Za-z0-9_-]{40,60}",
+    ),
+    (
+        "tavily",
+        ("tvly-",),
+        r"tvly-[A-Za-z0-9-]{28,60}",
+    ),
+    (
+        "jina",
+        ("jina_",),
+        r"jina_[0-9a-f]{32}[A-Za-z0-9_-]{20,40}",
+    ),
+    (
+        "elevenlabs",
+        ("sk_",),
+        r"sk_[0-9a-f]{48}(?![A-Za-z0-9])",
+    ),
+    (
+        "runpod",
+        ("rpa_",),
+        r"rpa_[A-Z0-9]{36,60}(?![A-Z0-9])",
+    ),
+    (
+        "kaggle",
+        ("kgat_",),
+        r"KGAT_[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "neptune",
+        ("eyjhcglfywrkcmvzcyi6",),
+        r"eyJhcGlfYWRkcmVzcyI6[A-Za-z0-9+/_-]{40,1000}={0,2}",
+    ),
+    (
+        "prefect",
+        ("pnu_", "pnb_",),
+        r"pn[ub]_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+    ),
+    (
+        "databricks",
+        ("dapi",),
+        r"dapi[0-9a-f]{32}(?:-\d)?(?![0-9a-f])",
+    ),
+    (
+        "google",
+        ("aiza",),
+        r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "google-client",
+        ("gocspx-",),
+        r"GOCSPX-[A-Za-z0-9_-]{28}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "google-access",
+        ("ya29.",),
+        r"ya29\.[A-Za-z0-9_.-]{20,2000}",
+    ),
+    (
+        "google-refresh",
+        ("1//0",),
+        r"1//0[A-Za-z0-9_-]{40,200}(?![A-Za-z0-9_/-])",
+    ),
+    (
+        "azure-client",
+        ("q~",),
+        r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
+    ),
+    (
+        "azure-storage",
+        ("+ast",),
+        r"[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{6}==",
+    ),
+    (
+        "azure-devops",
+        ("azdo",),
+        r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
+    ),
+    (
+        "digitalocean",
+        ("dop_v1_", "doo_v1_", "dor_v1_",),
+        r"do[opr]_v1_[0-9a-f]{64}",
+    ),
+    (
+        "vault",
+        ("hvs.", "hvb.", "hvr.",),
+        r"hv[sbr]\.[A-Za-z0-9_-]{24,300}",
+    ),
+    (
+        "terraform",
+        (".atlasv1.",),
+        r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}",
+    ),
+    (
+        "grafana",
+        ("glsa_", "glc_",),
+        r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|glc_eyJ[A-Za-z0-9+/=]{40,400}",
+    ),
+    (
+        "tailscale",
+        ("tskey-",),
+        r"tskey-[a-z]{2,20}-[A-Za-z0-9]{8,40}-[A-Za-z0-9]{16,80}",
+    ),
+    (
+        "age",
+        ("age-secret-key-1",),
+        r"(?i:AGE-SECRET-KEY-1[0-9A-Z]{58})(?![A-Za-z0-9])",
+    ),
+    (
+        "sendgrid",
+        ("sg.",),
+        r"SG\.[A-Za-z0-9_-]{20,24}\.[A-Za-z0-9_-]{40,46}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "mailgun",
+        ("key-",),
+        r"key-[0-9a-f]{32}(?![0-9A-Za-z])",
+    ),
+    (
+        "mailchimp",
+        ("-us",),
+        r"[0-9a-f]{32}-us\d{1,2}(?![0-9A-Za-z])",
+    ),
+    (
+        "index-upload",
+        ("pypi-",),
+        r"pypi-[A-Za-z0-9_-]{50,250}",
+    ),
+    (
+        "docker",
+        ("dckr_",),
+        r"dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100}",
+    ),
+    (
+        "npm",
+        ("npm_",),
+        r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+    ),
+    (
+        "rubygems",
+        ("rubygems_",),
+        r"rubygems_[0-9a-f]{48}",
+    ),
+    (
+        "artifactory",
+        ("akcp", "cmvmdgtuoj",),
+        r"AKCp[A-Za-z0-9]{60,80}|cmVmdGtuOj[A-Za-z0-9]{50,70}={0,2}",
+    ),
+    (
+        "telegram",
+        (":aa",),
+        r"(?:bot)?\d{6,12}:AA[A-Za-z0-9_-]{31,35}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "stripe",
+        ("k_live_", "k_test_", "k_prod_", "whsec_",),
+        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{20,120}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Z"
+        r"a-z0-9+/]{32,100}",
+    ),
+    (
+        "square",
+        ("sq0atp-", "sq0csp-",),
+        r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,50}",
+    ),
+    (
+        "shopify",
+        ("shpat_", "shpca_", "shppa_", "shpss_",),
+        r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}(?![0-9a-fA-F])",
+    ),
+    (
+        "atlassian",
+        ("atatt3", "atctt3", "atbb",),
+        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}("
+        r"?![A-Za-z0-9])",
+    ),
+    (
+        "linear",
+        ("lin_api_",),
+        r"lin_api_[A-Za-z0-9]{40}",
+    ),
+    (
+        "notion",
+        ("ntn_",),
+        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])",
+    ),
+    (
+        "figma",
+        ("figd_",),
+        r"figd_[A-Za-z0-9_-]{36,60}",
+    ),
+    (
+        "postman",
+        ("pmak-",),
+        r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}",
+    ),
+    (
+        "doppler",
+        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
+        r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
+    ),
+    (
+        "newrelic",
+        ("nrak-",),
+        r"NRAK-[A-Z0-9]{27}",
+    ),
+    (
+        "sentry",
+        ("sntrys_", "sntryu_",),
+        r"sntryu_[0-9a-f]{64}(?![0-9a-f])|sntrys_[A-Za-z0-9+/=_-]{60,400}",
+    ),
+    (
+        "dynatrace",
+        ("dt0c01.",),
+        r"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",
+    ),
+    (
+        "supabase",
+        ("sbp_", "sb_secret_",),
+        r"sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,60}",
+    ),
+    (
+        "planetscale",
+        ("pscale_",),
+        r"pscale_(?:tkn|oauth|pw)_[A-Za-z0-9_.=-]{32,64}",
+    ),
+    (
+        "pulumi",
+        ("pul-",),
+        r"pul-[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "cloudflare",
+        ("cfut_", "cfat_", "cfk_",),
+        r"cf(?:ut|at|k)_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
+    ),
+    (
+        "onepassword",
+        ("ops_eyj",),
+        r"ops_eyJ[A-Za-z0-9+/_-]{200,2000}={0,2}",
+    ),
+    (
+        "openshift",
+        ("sha256~",),
+        r"sha256~[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "alibaba",
+        ("ltai",),
+        r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])",
+    ),
+    (
+        "tencent",
+        ("akid",),
+        r"AKID(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "firebase",
+        (":apa91b",),
+        r"[A-Za-z0-9_-]{11,200}:APA91b[A-Za-z0-9_-]{100,250}",
+    ),
+    (
+        "jwt",
+        ("eyj",),
+        r"eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000}",
+    ),
+    (
+        "conda",
+        ("/t/",),
+        r"(?<=/t/)[a-z]{2}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    ),
+    (
+        "onepassword-key",
+        ("a3-",),
+        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-"
+        r"Z0-9])",
+    ),
+    (
+        "aws-bedrock",
+        ("absk",),
+        r"ABSK[A-Za-z0-9+/]{109,269}={0,2}",
+    ),
+    (
+        "facebook",
+        ("eaa",),
+        r"EAA(?=[A-Za-z0-9]{0,200}\d)[A-Za-z0-9]{97,400}(?![A-Za-z0-9])",
+    ),
+    (
+        "fly",
+        ("fo1_", "fm1a_", "fm1r_", "fm2_",),
+        r"fo1_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])|fm(?:1[ar]|2)_[A-Za-z0-9+/]{100,4000}={0,"
+        r"3}",
+    ),
+    (
+        "heroku",
+        ("hrku-",),
+        r"HRKU-[A-Za-z0-9_-]{36,70}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "infracost",
+        ("ico-",),
+        r"(?<!\.)ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "intra42",
+        ("s-s4t2",),
+        r"s-s4t2(?:ud|af)-[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "sonar",
+        ("sqp_", "squ_", "sqa_",),
+        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+    ),
+    (
+        "sourcegraph",
+        ("sgp_",),
+        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
+    ),
+    (
+        "square-access",
+        ("eaaa",),
+        r"EAAA(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{60}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "adobe",
+        ("p8e-",),
+        r"p8e-[0-9A-Za-z_-]{32}(?![0-9A-Za-z])",
+    ),
+    (
+        "easypost",
+        ("ezak", "eztk",),
+        r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
+    ),
+    (
+        "aws-session",
+        ("fwogzxivyxdz", "iqojb3jpz2lux2vj", "fqodyxdz",),
+        r"(?<![+/])(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj|FQoDYXdz)[A-Za-z0-9+/]{100,3000}={0,2}",
+    ),
+    (
+        "nuget",
+        ("oy2",),
+        r"oy2(?=[a-z]{0,42}\d)[a-z2-7]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "crates",
+        ("cio",),
+        r"(?<![-_./+])cio(?=[A-Za-z]{0,31}\d)(?=[a-z0-9]{0,31}[A-Z])(?=[A-Z0-9]{0,31}[a-z])"
+        r"[A-Za-z0-9]{32}(?![A-Za-z0-9_+/=-])",
+    ),
+    (
+        "modal",
+        ("ak-", "as-",),
+        r"(?<![-_./+])a[ks]-(?=[A-Za-z]{0,21}\d)(?=[a-z0-9]{0,21}[A-Z])(?=[A-Z0-9]{0,21}[a-"
+        r"z])[A-Za-z0-9]{22}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "mapbox",
+        ("sk.eyj",),
+        r"sk\.eyJ[A-Za-z0-9_-]{20,400}\.[A-Za-z0-9_-]{20,60}(?![A-Za-z0-9_.-])",
+    ),
+)
+# fmt: on
+
+
+# --- reprobuild_portable/secrets/rules.py ---
+# What secrets look like, as data: one table, by which they are found and cut out.
+
+
+def _assignment(value: str) -> bool:
+    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
+    text = decoded(value)
+    return text is not None and any(
+        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
+        for rule in VALUES
+    )
+
+
+# Every repeat is bounded, so that no input makes the search slow.
+VALUES: tuple[Rule, ...] = (
+    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    Rule(
+        "aws-secret-key",
+        ("secret",),
+        r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
+        r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        plausible,
+    ),
+    Rule(  # a key of AWS under any name: 40 characters, which no digest has in base64
+        "aws-secret-value",
+        (),
+        r"(?<![A-Za-z0-9/+_.~-])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+_.=-])",
+        looks_random,
+        run=True,
+    ),
+    Rule(
+        "private-key",
+        ("private key",),
+        r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    Rule(  # the body of a key of OpenSSH, with or without its header
+        "openssh-key",
+        ("b3blbnnzac1rzxktdje",),
+        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
+        plausible,
+        run=True,
+    ),
+    Rule(
+        "encoded-key",
+        ("ls0tls1crudjti",),
+        r"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,20000}={0,2})",
+        is_private_key,
+        run=True,
+    ),
+    # `passw`, `secret`, `token`, `private`, these in capitals, `_KEY=`, `PASS=`, `"auth` and `-data:` in base64, at
+    # each place of three
+    Rule(
+        "encoded",
+        (
+            "0b2tlb",
+            "1kyxrho",
+            "9lrvk9",
+            "bbu1m9",
+            "bbu1nx",
+            "bhc3n3",
+            "bssvzbve",
+            "byaxzhdg",
+            "c2vjcmv0",
+            "cgfzc3",
+            "chjpdmf0z",
+            "dg9rzw",
+            "fs0vzp",
+            "imf1dg",
+            "iyxv0a",
+            "jhdxro",
+            "lwrhdge6",
+            "nfq1jfv",
+            "nly3jld",
+            "qqvntp",
+            "qqvntv",
+            "quklwqvrf",
+            "rps0vo",
+            "rva2vu",
+            "trunsrv",
+            "tzgf0yt",
+            "u0vdukvu",
+            "ueftu1",
+            "ueftuz",
+            "ufjjvkfur",
+            "ut0tft",
+            "ve9lru",
+            "wcml2yxrl",
+            "wyxnzd",
+            "x0tfwt",
+            "zzwnyzx",
+        ),
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,24000}={0,2})(?![A-Za-z0-9+/_-])",
+        _assignment,
+        run=True,
+    ),
+    *LOGIN_RULES,
+    *NAMED_RULES,
+)
+
+
+# --- reprobuild_portable/secrets/search.py ---
+# Finding secrets: in one text, and line by line in a source, a patch or an output.
+
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    rf"|\${VARIABLE}"
+    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
+# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
+LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
+# What a shell takes for one word; a quote that is never closed reaches to the end.
+WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
+LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
+GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
+    re.DOTALL,
+)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
+AUTHORIZATION = re.compile(
+    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
+    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
+)
+BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+# A long line is searched in pieces; no pattern matches more than the second.
+_PIECE, _OVERLAP = 1 << 18, 1 << 15
+# Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
+_BLOCK = 1 << 16
+# More values than this are looked for all at once.
+_MANY = 100
+# A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
+_LONG, _EDGE = 20, 1 << 10
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
+_ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
+# Names, paths and addresses that are spoken. Each turn begins in its own way, so there is one way to match.
+_SPOKEN = re.compile(
+    rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
+)
+# What is public, and has any shape in its last line.
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
+# Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
+_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+# A command that is given a password has an option before it.
+_OPTION = b" -"
+_DIGIT = re.compile(rb"\d")
+_MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
+_UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
+_BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
+_IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
+_IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
+_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
+_IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
+_IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
+_WHOLE = {
+    number: rule.pattern[len(START) :].encode()
+    for number, rule in enumerate(VALUES)
+    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
+    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
+}  # fmt: skip
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
+
+
+class _Block(NamedTuple):
+    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
+
+    text: bytes
+    lowered: bytes
+    start: int
+    line: int
+
+
+def secret_value(value: str) -> str | None:
+    """Return the rule by which this text holds a secret, whatever its name, or None."""
+    lowered = value.lower()
+    for rule in VALUES:
+        if marked(rule, lowered) and secrets_of(rule, value):
+            return rule.name
+    return None
+
+
+def find(
+    text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
+) -> list[tuple[int, str]]:
+    """Return (line from 1, rule) of each line with a secret in a source, a patch or an output, in order of lines.
+
+    Args:
+        text: what is searched.
+        most: the first so many are enough.
+        look: called again and again; what it raises ends the search.
+    """
+    text = _without_nuls(text)
+    if b"BEGIN CERT" in text:
+        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
+    in_runs, values = _of_long_words(text, look)
+    found: dict[int, str] = {}
+    for block in _blocks(text):
+        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
+            places = _lines_to_search(number, block, lines, values, look)
+            if places:
+                _add_lines(VALUES[number], text, block, places, found, most, look)
+        if most is not None and len(found) >= most:
+            break
+    return sorted(found.items())[:most]
+
+
+def _blocks(text: bytes) -> Iterator[_Block]:
+    """Cut a text into blocks of whole lines."""
+    start, line = 0, 1
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK) + 1 or len(text)
+        part = text[start:end]
+        yield _Block(part, part.lower(), start, line)
+        start, line = end, line + part.count(b"\n")
+
+
+def _lines_to_search(
+    number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
+    look: Callable[[], object],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Return start and end in a block of each line in which a rule is looked for, in order."""
+    marks = _MARKS[number]
+    if not marks:
+        return _lines_with(values[number], block.text, look)
+    for mark in marks:
+        if mark not in lines:
+            lines[mark] = _lines_of(mark, block.lowered, lines, look, option=VALUES[number].option)
+    if len(marks) == 1:
+        return lines[marks[0]]
+    return sorted(set().union(*(lines[mark] for mark in marks)))
+
+
+def _without_nuls(text: bytes) -> bytes:
+    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
+    head = text[: _EDGE & ~1]
+    marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
+    if marked is None and len(head) >= _LONG:
+        halves = {"utf-16-be": head[::2], "utf-16-le": head[1::2]}
+        marked = next((name for name, half in halves.items() if half.count(0) > 0.9 * len(half)), None)
+        if marked and min(half.count(0) for half in halves.values()) > 0:  # compiled code has zeros anywhere
+            return text
+    return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
+
+
+def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
+    places = set().union(*lines.values())
+    worded = b"\n".join(lowered[start:end] for start, end in places)
+    numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
+    texts = (
+        (_IN_WORDED, worded),
+        (_IN_NUMBERED, numbered),
+        (_ANYWHERE, lowered),
+    )
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
+def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
+    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
+    numbers: set[int] = set()
+    values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
+    for runs in _long_runs(text, look):
+        lowered = runs.lower()
+        for mark, number in _IN_RUNS:
+            if number not in numbers and _in_run(mark, number, runs, lowered):
+                numbers.add(number)
+        for number in _UNMARKED:
+            values[number] |= _without_marks(VALUES[number], runs)
+    return numbers | {number for number, found in values.items() if found}, values
+
+
+def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
+    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    at = lowered.find(mark)
+    if at < 0 or number not in _WHOLE:
+        return at >= 0
+    token = re.compile(_WHOLE[number])
+    while at >= 0:
+        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
+        end = len(runs) if end < 0 else end
+        if token.search(runs, start, end):
+            return True
+        at = lowered.find(mark, end)
+    return False
+
+
+def _add_lines(
+    rule: Rule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
+    look: Callable[[], object],
+) -> None:  # fmt: skip
+    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
+    number, counted, times = block.line, block.start, 0
+    for start, end in ((block.start + start, block.start + end) for start, end in places):
+        if times == most:
+            break
+        if not near.search(text, start, end):
+            continue
+        at = _lines_before(text, start, rule.lines) if rule.lines else start
+        if _holds(rule, pattern, text, at, start, end, look):
+            number += text.count(b"\n", counted, start)
+            counted = start
+            found.setdefault(number, rule.name)
+            times += 1
+
+
+def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
+    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
+    for at in range(0, len(text), _PIECE):
+        look()
+        piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
+        words = {word for word in piece.split() if len(word) >= _LONG}
+        yield b"\n".join([word for word in words if not _SPOKEN.fullmatch(word)])
+
+
+def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
+    """Return the secrets of a kind that has no mark."""
+    pattern = re.compile(rule.pattern.encode())
+    return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
+
+
+def _holds(
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
+    look: Callable[[], object],
+) -> bool:  # fmt: skip
+    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
+    for at in (before, *range(start + _PIECE, end, _PIECE)):
+        look()
+        stop = min(end, max(at, start) + _PIECE + _OVERLAP)
+        for match in pattern.finditer(text, at, stop):
+            whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
+            span = judged(rule, match) if whole else None
+            if span and span[1] > start:
+                return True
+    return False
+
+
+def _lines_before(text: bytes, start: int, count: int) -> int:
+    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
+    for _ in range(count):
+        begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
+        if not begin and start > _EDGE:
+            break
+        start = begin
+    return start
+
+
+def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+    """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
+    lines = []
+    at = text.find(mark)
+    while at >= 0:
+        look()
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
+        lines.append((text.rfind(b"\n", 0, at) + 1, end))
+        at = text.find(mark, end)
+    return lines
+
+
+def _lines_of(
+    mark: bytes,
+    text: bytes,
+    lines: dict[bytes, list[tuple[int, int]]],
+    look: Callable[[], object],
+    *,
+    option: bool,
+) -> list[tuple[int, int]]:
+    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
+    if word is None:
+        return _marked_lines(text, mark, look)
+    look()
+    return [place for place in lines[word] if text.find(mark, *place) >= 0]
+
+
+def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
+    if len(values) <= _MANY:
+        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
+    lengths = {len(value) for value in values}
+    lines, start = [], 0
+    while start < len(text):
+        look()
+        end = text.find(b"\n", start)
+        end = len(text) if end < 0 else end
+        if any(text[at : at + size] in values for size in lengths for at in range(start, end - size + 1)):
+            lines.append((start, end))
+        start = end + 1
+    return lines
+
+
+def without_login(match: re.Match[str]) -> str:
+    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
+    option, space, word = match[1], match[2], match[3].strip("\"'")
+    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
+    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
+        return match[0]
+    return f"{option} {GONE}"
+
+
 # --- reprobuild_portable/capture/repositories/search.py ---
 # Search the files of a repository for secrets.
 
@@ -3050,6 +2834,55 @@ def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
             if words[1] == b"blob":
                 yield words[0], said[at : at + int(words[2])]
             at += int(words[2]) + 1
+
+
+# --- reprobuild_portable/secrets/files.py ---
+# Files that are secrets by their name: of variables, logins and keys.
+
+# The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
+_FILES = re.compile(
+    r"(?i)(?:.*/)?(?:"
+    r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
+    r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
+    r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]{1,100}\.(?:p12|pfx|keytab|jks|keystore|kdbx|ppk|kubeconfig)"
+    r"|\.aws/credentials|\.kube/config|kubeconfig|\.oci/config|\.azure/(?:accesstokens\.json|msa"
+    r"l_token_cache\.[a-z]{1,9})"
+    r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
+    r"y_credentials/.{1,200})"
+    r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
+    r"erraform\.d/credentials\.tfrc\.json"
+    r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"
+    r")"
+)
+# These hold a login, or none: which of the two is seen in them.
+_DOUBTFUL = re.compile(
+    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
+    r"\.dockercfg"
+    r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
+)
+_LOGIN = re.compile(
+    rb"(?i)PRIVATE KEY-----|(?:_?password|_auth(?:token)?|\"auth\"|token|secret[a-z_]{0,20})[\""
+    rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
+    rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
+)
+
+
+def secret_name_of_file(path: str) -> bool:
+    """Tell whether the name alone says that a file may be a secret."""
+    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
+
+
+def secret_file(path: str, content: bytes) -> bool:
+    """Tell whether a file of a source is a secret by its name, and holds something.
+
+    Args:
+        path: below the top of the source.
+        content: of the file; public certificates and settings without a login are none.
+    """
+    if _FILES.fullmatch(path):
+        return bool(content.strip())
+    return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))
 
 
 # --- reprobuild_portable/capture/interpreter.py ---
@@ -3227,7 +3060,195 @@ class Packing:
         self.left_out.append({"path": _path(path), "reason": reason})
 
 
-# --- reprobuild/infra/secrets/variables.py ---
+# --- reprobuild_portable/secrets/redact.py ---
+# Cutting secrets out: of an address, and of a text for the eyes.
+
+# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
+ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
+    r"[\\\"']{0,4}(?=\S)"
+)
+# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
+_LATER_HOST = re.compile(
+    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
+)
+# A login whose `@` is percent-encoded; no host has one.
+# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
+# path leaves; digits before a sign are a port.
+_LOOSE_LOGIN = re.compile(
+    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
+)
+# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
+_PLAIN_LOGIN = re.compile(
+    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
+)
+_ENCODED_AT = re.compile("%(?:25){0,9}40")
+# After an address of IPv6: what is neither a port nor a template.
+_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
+_OF_PATH = re.compile(r";([^;/]{1,9999})")
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+
+
+def strip_credentials(url: str) -> tuple[str, bool]:
+    """Return the address without user, password and secret parameters, and whether there were any.
+
+    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _cut_values(url)
+    authority, slash, tail = _authority(rest, scheme)
+    user, at, named = authority.rpartition("@")
+    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
+    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
+    bare = f"{scheme}://{keep}{host}{slash}{tail}"
+    try:
+        parts = urlsplit(bare)
+        plain = parts._replace(
+            path=_without_parameters(parts.path),
+            query=_without_secrets(parts.query),
+            fragment=_without_secrets(parts.fragment),
+        )
+        cut = urlunsplit(plain)
+    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
+        return f"{scheme}://{GONE}", True
+    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
+    same = parts == plain
+    clean, more = _cut_values(bare if same else cut)
+    tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
+    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def without_logins(text: str) -> str:
+    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+
+    `redact` cuts more, and would cut the words of a message that names a secret.
+    """
+    if not any(mark in text for mark in ("@", "://", "%40")):
+        return text
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(rf"\1{GONE}@", text)))[0]
+
+
+def redact(text: str) -> str:
+    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    text = BEARER.sub(lambda match: match[1] + GONE, text)
+    text = LOGIN.sub(without_login, _without_header(text))
+    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
+    text = _without_options(text)
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
+            return _cut_values(text[: match.end()])[0] + GONE
+    return _cut_values(text)[0]
+
+
+def _without_header(text: str) -> str:
+    """Cut the logins out of headers that are called Authorization."""
+    kept, at = [], 0
+    for match in AUTHORIZATION.finditer(text):
+        if match.start() >= at:
+            ends = [
+                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
+            ]
+            kept += [text[at : match.end()], GONE]
+            at = min(ends, default=len(text))
+    return "".join([*kept, text[at:]])
+
+
+def _without_options(text: str) -> str:
+    """Cut the words after options that are called like a secret."""
+    kept, at = [], 0
+    for match in OPTION.finditer(text):
+        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        if match.start() >= at and secret_name(name, value):
+            kept.append(f"{text[at : match.end(1)]} {GONE}")
+            word = WORD.match(text, match.end())
+            at = word.end() if word else match.end()
+    return "".join([*kept, text[at:]])
+
+
+def assigns_secret(match: re.Match[str]) -> bool:
+    """Tell whether what follows is the value of a secret."""
+    name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
+    whole = match.string[match.end() : match.end() + 200].split()[0]
+    value = re.split("[\"',;]", whole)[0]
+    found = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
+    if not found or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(found)
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
+        return False
+    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
+
+
+def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
+    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    end = _ends(rest, 0)
+    for _ in range(9):
+        at = _goes_on(rest, end, scheme)
+        if at < 0:
+            break
+        end = _ends(rest, at)
+    return rest[:end], rest[end : end + 1], rest[end + 1 :]
+
+
+def _ends(rest: str, start: int) -> int:
+    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
+
+
+def _goes_on(rest: str, end: int, scheme: str) -> int:
+    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    login, _, host = rest[:end].rpartition("@")
+    name, _, port = host.partition(":")
+    if "[" in rest[:end] or port.isdigit():
+        return -1
+    if port:
+        return rest.find("@", end)
+    if ":" not in login or "." in name or name == "localhost":
+        return -1
+    later = _LATER_HOST.search(rest, end)
+    return later.start() if later and (later[1] or "+" not in scheme) else -1
+
+
+def secret_query(query: str) -> bool:
+    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    return _without_secrets(query) != query or _cut_values(query)[1]
+
+
+def _without_secrets(query: str) -> str:
+    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+
+
+def _without_parameters(path: str) -> str:
+    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
+
+
+def _is_secret_parameter(part: str) -> bool:
+    name, has_value, value = part.partition("=")
+    word = unquote(name).strip().replace("-", "_")
+    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
+
+
+def _cut_values(text: str) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks: the same that a search finds."""
+    cut = text
+    for rule in VALUES:
+        if marked(rule, cut.lower()):
+            for start, end in reversed(secrets_of(rule, cut)):
+                cut = f"{cut[:start]}{GONE}{cut[end:]}"
+    return cut, cut != text
+
+
+# --- reprobuild_portable/secrets/variables.py ---
 # Telling whether a variable is a secret: by its name, or by what its value holds.
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")

@@ -9,8 +9,8 @@ import urllib.parse
 
 from packageurl import PackageURL
 
-from reprobuild.infra.secrets import strip_credentials
 from reprobuild.lock.lock import BaseImage, CondaPackage, Source, Wheel
+from reprobuild_portable.secrets import strip_credentials
 
 # Schemes of addresses that somebody else can ask; a `file:` of the machine that made the lock says nothing there.
 _SHARED = ("http", "https", "git", "ssh")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import ShipError
-from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped
 from reprobuild.lock.lock import Artefact, Lock
 from reprobuild.recipe.render import source_file
 from reprobuild.store.store import Store, hash_file
+from reprobuild_portable import secrets
 
 SECRET_FILE = "secret-file"  # the class of the rulings of `lock` that accept one
 _LARGEST = 16 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
 
 _SHOWN = 1000
 _LONGEST = 20_000

@@ -22,7 +22,6 @@ from reprobuild.image.engine_name import own_name
 from reprobuild.image.formats.single_file import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
-from reprobuild.infra import secrets
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.lock import Artefact, Lock, read_lock, write_lock, write_new_lock
 from reprobuild.output.directory import (
@@ -49,6 +48,7 @@ from reprobuild.store.availability import Forecast, forecast
 from reprobuild.store.fetch import artefacts, fetch, of_image
 from reprobuild.store.roots import BUILD, is_lock_of_here, keep, keeping, remember_lock
 from reprobuild.verify.verdict import Verdict
+from reprobuild_portable import secrets
 
 
 class Making(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
 
 # Frozen, and other on every machine by their nature: that they differ is no news.
 _OWN = re.compile(

@@ -11,11 +11,11 @@ from importlib.machinery import PathFinder
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 from urllib.parse import unquote, urlsplit
 
-from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild_portable.capture.files import _path, _text
 from reprobuild_portable.capture.limits import HEAD
 from reprobuild_portable.capture.model import Context, Taken
 from reprobuild_portable.capture.scrub import _harmless
+from reprobuild_portable.secrets.redact import strip_credentials
 
 
 def take_distributions(context: Context) -> Taken:

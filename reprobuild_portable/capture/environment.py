@@ -6,10 +6,10 @@ import os
 import re
 from typing import Dict, Optional
 
-from reprobuild.infra.secrets.variables import secret_variable
-from reprobuild.infra.secrets.words import GONE, secret_name
 from reprobuild_portable.capture.files import _bytes, _path, _read
 from reprobuild_portable.capture.model import Context, Taken
+from reprobuild_portable.secrets.variables import secret_variable
+from reprobuild_portable.secrets.words import GONE, secret_name
 
 
 def _environment(program: bool) -> Dict[str, str]:

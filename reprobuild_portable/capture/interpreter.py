@@ -10,7 +10,6 @@ import stat
 import sys
 from typing import IO, Any, Dict, List, Set
 
-from reprobuild.infra.secrets.files import secret_file
 from reprobuild_portable.capture.files import _path, _sha256
 from reprobuild_portable.capture.limits import (
     BUNDLE,
@@ -21,6 +20,7 @@ from reprobuild_portable.capture.limits import (
 )
 from reprobuild_portable.capture.model import Context, GaveUp, Taken
 from reprobuild_portable.capture.repositories.search import _places
+from reprobuild_portable.secrets.files import secret_file
 
 INTERPRETER = "interpreter"  # the word of --include
 PACKED = "interpreter.tar.gz"

@@ -30,7 +30,6 @@ import signal
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from reprobuild.infra.secrets.redact import without_logins
 from reprobuild_portable.capture.files import _path
 from reprobuild_portable.capture.interpreter import take_interpreter
 from reprobuild_portable.capture.limits import SAID, SECONDS
@@ -38,6 +37,7 @@ from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp, Unwritab
 from reprobuild_portable.capture.processes import _WATCHER
 from reprobuild_portable.capture.scrub import _harmless
 from reprobuild_portable.capture.snapshot import _capture, _report
+from reprobuild_portable.secrets.redact import without_logins
 
 
 def default_folder(environ: Mapping[str, str]) -> str:

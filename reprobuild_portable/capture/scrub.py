@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Sequence
 
-from reprobuild.infra.secrets.variables import secret_variable
-from reprobuild.infra.secrets.words import GONE
 from reprobuild_portable.capture.files import _bytes
+from reprobuild_portable.secrets.variables import secret_variable
+from reprobuild_portable.secrets.words import GONE
 
 
 def _harmless(err: BaseException) -> str:

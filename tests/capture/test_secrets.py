@@ -16,8 +16,8 @@ from unittest import mock
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra import secrets
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable import secrets
 from reprobuild_runtime import capture
 from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, git, new_origin, take, write
 from tests.e2e.test_planted_secrets import forms

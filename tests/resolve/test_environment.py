@@ -8,7 +8,6 @@ import pytest
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import UsageError
-from reprobuild.infra import secrets
 from reprobuild.lock.lock import Ruling, Setting
 from reprobuild.resolve.builds.variables import build_variables
 from reprobuild.resolve.environment.environment import (
@@ -22,6 +21,7 @@ from reprobuild.resolve.environment.path_mapping import Places
 from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.snapshot.model import Module, Place, Variable
 from reprobuild.snapshot.parsers import env
+from reprobuild_portable import secrets
 from tests.snapshot.samples import SECRETS
 from tests.snapshot.test_secrets import LOGINS
 

@@ -13,7 +13,8 @@ from reprobuild.compare.images.excerpt import quotable
 from reprobuild.compare.images.scan import Scanned
 from reprobuild.compare.images.tree import FileChange
 from reprobuild.errors import EngineError
-from reprobuild.infra import proc, secrets
+from reprobuild.infra import proc
+from reprobuild_portable import secrets
 
 # How many files it is asked about, for how many seconds each, and how many lines of each answer are kept.
 FILES = 5

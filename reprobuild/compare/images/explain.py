@@ -45,10 +45,10 @@ from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
 from reprobuild.image.oci.members import written
 from reprobuild.image.oci.open import GIVE, Opened, open_path
-from reprobuild.infra import secrets
 from reprobuild.infra.tar import Entry
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.lock import Lock, read_lock
+from reprobuild_portable import secrets
 
 LOCK = "reprobuild.lock"
 LABEL = "org.reprobuild.lock"

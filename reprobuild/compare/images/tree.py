@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from reprobuild.compare.images.scan import Member, Scanned
 from reprobuild.image.tree_digest import Tree, runtime_part
-from reprobuild.infra import secrets
 from reprobuild.infra.tar import Entry
 from reprobuild.lock.diff import Change
+from reprobuild_portable import secrets
 
 # In the order in which a person should look at them: what is explained least comes first.
 KINDS = (

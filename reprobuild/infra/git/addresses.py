@@ -12,7 +12,7 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.command import is_local
-from reprobuild.infra.secrets import GONE, strip_credentials
+from reprobuild_portable.secrets import GONE, strip_credentials
 
 # `user:password@host:path`, which git does not know: it is a path, where people may have meant an address.
 _LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")

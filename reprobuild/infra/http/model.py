@@ -8,7 +8,7 @@ import urllib.parse
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.secrets import GONE
+from reprobuild_portable.secrets import GONE
 
 # What is lost of a transfer that breaks off, at most, and what is hashed at a time.
 CHUNK = 1 << 18

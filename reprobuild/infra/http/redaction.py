@@ -8,7 +8,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from reprobuild.infra.secrets import CONDA_TOKEN, redact, secret_query
+from reprobuild_portable.secrets import CONDA_TOKEN, redact, secret_query
 
 
 class Hidden:

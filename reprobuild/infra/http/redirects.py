@@ -14,7 +14,7 @@ import requests.utils
 
 from reprobuild.infra.http.auth import Fixed
 from reprobuild.infra.http.model import Elsewhere, origin, without_credentials
-from reprobuild.infra.secrets import redact
+from reprobuild_portable.secrets import redact
 
 REDIRECTIONS = 10
 _STAYS = "the registry must name its token server by the address where it answers"

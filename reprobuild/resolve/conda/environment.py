@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reprobuild.infra import secrets
 from reprobuild.lock.lock import PREFIX, Ruling, Setting
 from reprobuild.resolve.environment.environment import rules
 from reprobuild.resolve.environment.triage import Triage
 from reprobuild.snapshot.model import Snapshot, Variable
+from reprobuild_portable import secrets
 
 # What else `conda activate` sets (the name and the depth of shells) is the session's.
 _OWN = "CONDA_PREFIX"

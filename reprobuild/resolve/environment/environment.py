@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from reprobuild.config.overrides import is_named, is_pattern
 from reprobuild.errors import UsageError
-from reprobuild.infra import secrets
 from reprobuild.lock.lock import Outcome, Ruling, Setting
 from reprobuild.resolve.environment.modules import Loaded
 from reprobuild.resolve.environment.path_mapping import Places
 from reprobuild.resolve.environment.paths import Rewritten, rewrite_libraries, rewrite_sources
 from reprobuild.snapshot.model import Variable
+from reprobuild_portable import secrets
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.infra.proc import SAFE, Failed, own_module, run, with_absolute
-from reprobuild.infra.secrets import redact, strip_credentials
 from reprobuild.infra.untrusted.strings import Href, Label, Version
 from reprobuild.lock.lock import Artefact, Lock
 from reprobuild.resolve.context import Surroundings
 from reprobuild.store.store import hash_file
+from reprobuild_portable.secrets import redact, strip_credentials
 
 _FILES = ("UV_CONFIG_FILE",)
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")

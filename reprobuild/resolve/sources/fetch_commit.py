@@ -6,9 +6,9 @@ import shlex
 
 from reprobuild.ecosystems.git.repository import Repository
 from reprobuild.errors import LockError, ReproError
-from reprobuild.infra import secrets
 from reprobuild.infra.git.addresses import Origin, without_login
 from reprobuild.snapshot.model import Requirement
+from reprobuild_portable import secrets
 
 
 class NotBrought(LockError):

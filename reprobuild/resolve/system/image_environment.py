@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from reprobuild.config.overrides import is_named
-from reprobuild.infra import secrets
 from reprobuild.lock.lock import InheritedSetting, Outcome, Ruling, Setting
 from reprobuild.resolve.environment.environment import NAME, rules
+from reprobuild_portable import secrets
 
 # Variables of an image stand in no captured file.
 WHERE = "base image"

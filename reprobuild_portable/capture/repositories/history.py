@@ -6,12 +6,12 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
-from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild_portable.capture.files import _path, _read, quote
 from reprobuild_portable.capture.limits import MOST_COMMITS
 from reprobuild_portable.capture.model import GaveUp
 from reprobuild_portable.capture.repositories.bundle import _bundle
 from reprobuild_portable.capture.repositories.repository import _REMOTE, Head, Repository
+from reprobuild_portable.secrets.redact import strip_credentials
 
 
 def _head(repository: Repository) -> Head:

@@ -6,12 +6,12 @@ import os
 import stat
 from typing import Iterable, Optional, Set, Tuple
 
-from reprobuild.infra.secrets.files import secret_file
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import SEARCHED, SPARE
 from reprobuild_portable.capture.model import GaveUp
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
 from reprobuild_portable.capture.repositories.search import _places
+from reprobuild_portable.secrets.files import secret_file
 
 
 def _ours(repository: Repository) -> Set[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from reprobuild.infra.secrets.search import find
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import LISTED, SEARCHED, SPARE
 from reprobuild_portable.capture.model import Context, GaveUp
 from reprobuild_portable.capture.repositories.repository import Repository
+from reprobuild_portable.secrets.search import find
 
 
 def _search(

@@ -7,14 +7,15 @@ import re
 import sys
 from typing import Any, Dict, Iterable, List, Sequence
 
-from reprobuild.infra.secrets.redact import redact
-from reprobuild.infra.secrets.rules import VALUES, marked, secrets_of
-from reprobuild.infra.secrets.search import secret_value
-from reprobuild.infra.secrets.words import GONE, secret_name
 from reprobuild_portable.capture.files import _bytes, _path, _read, _text
 from reprobuild_portable.capture.limits import LONGEST_WORD
 from reprobuild_portable.capture.model import Context, Taken
 from reprobuild_portable.capture.scrub import _scrub
+from reprobuild_portable.secrets.judges import marked, secrets_of
+from reprobuild_portable.secrets.redact import redact
+from reprobuild_portable.secrets.rules import VALUES
+from reprobuild_portable.secrets.search import secret_value
+from reprobuild_portable.secrets.words import GONE, secret_name
 
 
 def take_command(context: Context) -> Taken:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reprobuild.infra.secrets.variables import secret_variable
 from reprobuild_portable.capture.files import _text
 from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.secrets.variables import secret_variable
 
 
 def take_modules(context: Context) -> Taken:

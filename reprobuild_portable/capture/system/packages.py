@@ -9,10 +9,10 @@ import sys
 import time
 from typing import Any, Dict, Iterator
 
-from reprobuild.infra.secrets.redact import redact, strip_credentials
 from reprobuild_portable.capture.files import _path, _read, _scan, _text
 from reprobuild_portable.capture.model import Context, GaveUp, Taken
 from reprobuild_portable.capture.processes import _program, _run
+from reprobuild_portable.secrets.redact import redact, strip_credentials
 
 
 def take_dpkg(context: Context) -> Taken:
