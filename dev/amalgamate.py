@@ -26,6 +26,8 @@ TOKENS = SECRETS / "tokens.py"  # of tokens.toml
 PROGRAMS = {
     "reprobuild_runtime/capture.py": "reprobuild_portable.capture.program",
     "reprobuild/distribute/standalone/unbundle.py": "reprobuild_portable.unbundle.program",
+    "reprobuild_runtime/freezeline.py": "reprobuild_portable.pip_freeze.lines",
+    "reprobuild_runtime/gittree.py": "reprobuild_portable.git_tree",
 }
 PACKAGE = "reprobuild_portable"
 FUTURE = "from __future__ import annotations"

@@ -226,6 +226,16 @@ LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
 
 
+# --- reprobuild_portable/search_path.py ---
+# Keep relative directories out of PATH.
+
+
+def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return an environment without relative entries of PATH: a program of the current directory is never run."""
+    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
+
+
 # --- reprobuild_portable/capture/processes.py ---
 # Run other programs, and end those that exceed their budget.
 
@@ -250,7 +260,7 @@ def _run(
         with _WATCHER.lock:  # so that it is known before anybody can look for what has to be ended
             if _WATCHER.closed:
                 raise GaveUp("failed")
-            own = _absolute_path(context.environ if env is None else env)
+            own = absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
                 list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -270,15 +280,9 @@ def _run(
         return said.read()
 
 
-def _absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment of a program: relative entries of PATH would lead into the job's own directory."""
-    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
-
-
 def _program(name: str, context: Context) -> Optional[str]:
     """Return the file of a program, by the absolute entries of PATH alone."""
-    return shutil.which(name, path=_absolute_path(context.environ)["PATH"])
+    return shutil.which(name, path=absolute_path(context.environ)["PATH"])
 
 
 class Watched:
@@ -3446,6 +3450,50 @@ def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
     return document
 
 
+# --- reprobuild_portable/pip_freeze/pins.py ---
+# Write names and versions of distributions as pip does.
+
+_VERSION = re.compile(  # https://packaging.python.org/en/latest/specifications/version-specifiers/, appendix
+    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre_n>\d*))?"
+    r"(?P<post>-(?P<post_n1>\d+)|[-_.]?(?:post|rev|r)[-_.]?(?P<post_n2>\d*))?"
+    r"(?P<dev>[-_.]?dev[-_.]?(?P<dev_n>\d*))?(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?",
+    re.ASCII,
+)
+_PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
+
+
+def canonical_name(name: str) -> str:
+    """Return the name that all spellings of one distribution share."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def normal_version(text: str) -> Optional[str]:
+    """Return the version in its normal form, None where it is not one by the specification."""
+    found = _VERSION.fullmatch(text.strip().lower())
+    if found is None:
+        return None
+    part = found.groupdict()
+    out = f"{int(part['epoch'])}!" if part["epoch"] and int(part["epoch"]) else ""
+    out += ".".join(str(int(number)) for number in part["release"].split("."))
+    if part["pre"]:
+        out += _PRE.get(part["pre"], part["pre"]) + str(int(part["pre_n"] or 0))
+    if part["post"]:
+        out += f".post{int(part['post_n1'] or part['post_n2'] or 0)}"
+    if part["dev"]:
+        out += f".dev{int(part['dev_n'] or 0)}"
+    if part["local"]:
+        pieces = re.split(r"[-_.]", part["local"])
+        out += "+" + ".".join(str(int(piece)) if piece.isdigit() else piece for piece in pieces)
+    return out
+
+
+def pinned(name: str, version: str) -> str:
+    """Return `name==version`, with three equals signs where the version is not by the specification."""
+    normal = normal_version(version)
+    return f"{name}=={normal}" if normal is not None else f"{name}==={version}"
+
+
 # --- reprobuild_portable/capture/freeze.py ---
 # Write requirements.txt as `pip freeze` does.
 
@@ -3463,7 +3511,7 @@ def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
     out = []
     for entry in entries:
         name = entry.get("name", "")
-        if name and re.sub(r"[-_.]+", "-", name).lower() not in _HIDDEN:
+        if name and canonical_name(name) not in _HIDDEN:
             line = lines.get(name) or _line(entry)
             out.append(line if line.isprintable() or line.startswith("#") else f"# {_path(line)}")
     return "".join(line + "\n" for line in out).encode("utf-8", "backslashreplace")
@@ -3748,7 +3796,7 @@ def take_distributions(context: Context) -> Taken:
         folder = os.path.basename(str(getattr(dist, "_path", "")))
         if folder.startswith("~"):  # what an interrupted pip renamed; its metadata still has the name
             entry["name"] = folder.partition("-")[0]
-        name = re.sub(r"[-_.]+", "-", entry["name"]).lower()
+        name = canonical_name(entry["name"])
         if name not in found:
             found[name] = entry
             if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):

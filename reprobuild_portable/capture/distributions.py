@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sys
 from importlib.machinery import PathFinder
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
@@ -15,6 +14,7 @@ from reprobuild_portable.capture.files import _path, _text
 from reprobuild_portable.capture.limits import HEAD
 from reprobuild_portable.capture.model import Context, Taken
 from reprobuild_portable.capture.scrub import _harmless
+from reprobuild_portable.pip_freeze.pins import canonical_name
 from reprobuild_portable.secrets.redact import strip_credentials
 
 
@@ -41,7 +41,7 @@ def take_distributions(context: Context) -> Taken:
         folder = os.path.basename(str(getattr(dist, "_path", "")))
         if folder.startswith("~"):  # what an interrupted pip renamed; its metadata still has the name
             entry["name"] = folder.partition("-")[0]
-        name = re.sub(r"[-_.]+", "-", entry["name"]).lower()
+        name = canonical_name(entry["name"])
         if name not in found:
             found[name] = entry
             if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):

@@ -8,6 +8,7 @@ import sys
 from typing import Any, Dict, List, Mapping
 
 from reprobuild_portable.capture.files import _path
+from reprobuild_portable.pip_freeze.pins import canonical_name
 
 # What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
 _HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
@@ -23,7 +24,7 @@ def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
     out = []
     for entry in entries:
         name = entry.get("name", "")
-        if name and re.sub(r"[-_.]+", "-", name).lower() not in _HIDDEN:
+        if name and canonical_name(name) not in _HIDDEN:
             line = lines.get(name) or _line(entry)
             out.append(line if line.isprintable() or line.startswith("#") else f"# {_path(line)}")
     return "".join(line + "\n" for line in out).encode("utf-8", "backslashreplace")

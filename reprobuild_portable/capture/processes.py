@@ -10,10 +10,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.limits import TICK
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp
+from reprobuild_portable.search_path import absolute_path
 
 
 def _run(
@@ -36,7 +37,7 @@ def _run(
         with _WATCHER.lock:  # so that it is known before anybody can look for what has to be ended
             if _WATCHER.closed:
                 raise GaveUp("failed")
-            own = _absolute_path(context.environ if env is None else env)
+            own = absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
                 list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -56,15 +57,9 @@ def _run(
         return said.read()
 
 
-def _absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment of a program: relative entries of PATH would lead into the job's own directory."""
-    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
-
-
 def _program(name: str, context: Context) -> Optional[str]:
     """Return the file of a program, by the absolute entries of PATH alone."""
-    return shutil.which(name, path=_absolute_path(context.environ)["PATH"])
+    return shutil.which(name, path=absolute_path(context.environ)["PATH"])
 
 
 class Watched:

@@ -12,8 +12,8 @@ import tempfile
 import time
 from typing import Sequence
 
+from reprobuild_portable.search_path import absolute_path
 from reprobuild_portable.unbundle.format import Refused
-from reprobuild_portable.unbundle.search_path import absolute_path
 
 
 def load(out: str, engine: str, reference: str, compared: bool) -> None:

@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 from typing import Callable, Optional, Sequence
 
+from reprobuild_portable.search_path import absolute_path
 from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, Refused
 from reprobuild_portable.unbundle.manifest import escaped
-from reprobuild_portable.unbundle.search_path import absolute_path
 
 NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose is none for this
 KEYGEN_TIME = 60.0  # seconds that a look at a signature may take

@@ -247,7 +247,7 @@ def escaped(text: str) -> str:
     return text.encode("unicode_escape").decode()[:300]
 
 
-# --- reprobuild_portable/unbundle/search_path.py ---
+# --- reprobuild_portable/search_path.py ---
 # Keep relative directories out of PATH.
 
 
