@@ -28,6 +28,7 @@ PROGRAMS = {
     "reprobuild/distribute/standalone/unbundle.py": "reprobuild_portable.unbundle.program",
     "reprobuild_runtime/freezeline.py": "reprobuild_portable.pip_freeze.lines",
     "reprobuild_runtime/gittree.py": "reprobuild_portable.git_tree",
+    "reprobuild_runtime/seeding/launchers.py": "reprobuild_portable.launchers",
 }
 PACKAGE = "reprobuild_portable"
 FUTURE = "from __future__ import annotations"
@@ -81,30 +82,34 @@ def read_module(name: str, is_program: bool) -> Module:
     """Return a module in its parts; only a program has statements before its imports."""
     text = path_of(name).read_text()
     tree, lines = ast.parse(text), text.splitlines()
-    after_title = tree.body[1:]
-    if ast.get_docstring(tree) is None or "".join(map(ast.unparse, after_title[:1])) != FUTURE:
-        raise AmalgamationError(f"{name} does not begin with a docstring and `{FUTURE}`")
-    statements = after_title[1:]
-    last = max((n for n, node in enumerate(statements) if _is_import(node)), default=-1)
-    early = [n for n, node in enumerate(statements[: max(last, 0)]) if not _is_import(node)]
-    if early and not is_program:
-        raise AmalgamationError(f"{name}: line {statements[early[0]].lineno} stands before an import")
-    first = early[-1] + 1 if early else 0
-    head_end = statements[first - 1].end_lineno if first else after_title[0].end_lineno
-    head = "\n".join(lines[after_title[0].end_lineno or 0 : head_end]).strip("\n")
-    known = set(_imports(name, statements[:first]))
-    imports = set(_imports(name, statements[first : last + 1])) - known
-    needs = tuple(dict.fromkeys(each.module for each in imports if _is_own(each.module)))
-    start = (statements[last].end_lineno if last >= 0 else after_title[0].end_lineno) or 0
+    if ast.get_docstring(tree) is None:
+        raise AmalgamationError(f"{name} does not begin with a docstring")
+    top = 2 if any(ast.unparse(node) == FUTURE for node in tree.body[1:2]) else 1
+    first, last = _import_block(name, tree.body[top:], is_program)
+    first, last = first + top, last + top
+    imports = set(_imports(name, tree.body[1:top])) | set(_imports(name, tree.body[first:last]))
     return Module(
         name,
-        "\n".join(lines[: tree.body[0].end_lineno]),
-        head,
-        frozenset(each for each in imports if not _is_own(each.module)),
-        tuple(sorted(needs)),
-        "\n".join(lines[start:]).rstrip("\n"),
-        frozenset(_defined(statements[last + 1 :])),
+        title="\n".join(lines[: tree.body[0].end_lineno]),
+        head="\n".join(lines[_end(tree.body[top - 1]) : _end(tree.body[first - 1])]).strip("\n"),
+        imports=frozenset(each for each in imports if not _is_own(each.module)),
+        needs=tuple(sorted({each.module for each in imports if _is_own(each.module)})),
+        body="\n".join(lines[_end(tree.body[last - 1]) :]).rstrip("\n"),
+        defined=frozenset(_defined(tree.body[last:])),
     )
+
+
+def _import_block(name: str, statements: list[ast.stmt], is_program: bool) -> tuple[int, int]:
+    """Return where the imports of a module begin and end, as indexes of its statements."""
+    end = max((number for number, node in enumerate(statements, 1) if _is_import(node)), default=0)
+    early = [number for number, node in enumerate(statements[:end]) if not _is_import(node)]
+    if early and not is_program:
+        raise AmalgamationError(f"{name}: line {statements[early[0]].lineno} stands before an import")
+    return early[-1] + 1 if early else 0, end
+
+
+def _end(node: ast.stmt) -> int:
+    return node.end_lineno or 0
 
 
 def _is_import(node: ast.stmt) -> bool:
@@ -202,9 +207,10 @@ def amalgamate(program: str) -> str:
     imports = {Import(each.module, each.name, each.alias) for module in modules for each in module.imports}
     own = modules[-1]
     head_names = set(_imports(program, ast.parse(own.head).body))
-    text = [_with_header(own.title, _source_of(modules)), FUTURE]
-    text += [own.head] if own.head else []
-    text += [render_imports(imports - head_names)]
+    future = Import("__future__", "annotations")
+    parts = [_with_header(own.title, _source_of(modules)), FUTURE if future in imports else "", own.head]
+    parts += [render_imports(imports - head_names - {future})]
+    text = [part for part in parts if part]
     sections = [f"{_section(module, module is own)}\n{module.body}" for module in modules if module.body]
     return "\n\n".join(text) + "\n\n" + "\n\n\n".join(sections) + "\n"
 

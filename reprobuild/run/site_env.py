@@ -12,21 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild_portable import secrets
+from reprobuild_portable.launchers import JOB, LAUNCHERS, NAMESPACE, WORKER_OF_TORCHRUN
 
 # Frozen, and other on every machine by their nature: that they differ is no news.
 _OWN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|LC_.*|TZ|HOME|PWD|USER|HOSTNAME|REPROBUILD_.*"
 )
-# Which process of a job one is and how many it has, in the words of those who start them: the same names in the same
-# order as in reprobuild_runtime/seeding/ranks.py, which finds the seed of all, and read alike (tests compare them).
-LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
-    ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("JOB_COMPLETION_INDEX", ""),
-    ("", "PET_NNODES"),
-)  # fmt: skip
-WORKER_OF_TORCHRUN, NAMESPACE, JOB = "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "REPROBUILD_JOB"
 DEVICE = "device"
 SUMS = "sums"  # no matter of the site: another order of additions gives other numbers
 
