@@ -17,7 +17,6 @@ from reprobuild.context import Session
 from reprobuild.distribute.attachments import name_of
 from reprobuild.distribute.referrers import Belonging, find_lock, lock_named, offers_of, write_believed
 from reprobuild.distribute.registry_session import open_net, shipping
-from reprobuild.distribute.standalone.unbundle import origin
 from reprobuild.ecosystems.oci_registry.manifest import OTHER, find_image
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import Repository
@@ -42,6 +41,7 @@ from reprobuild.recipe.render import render
 from reprobuild.store.fetch import fetch
 from reprobuild.store.roots import keep
 from reprobuild.store.store import Store
+from reprobuild_portable.unbundle.messages import origin
 
 # Stands, with a digest, in a folder that a pull of that image began to fill: what is there is its own.
 _BEGUN = ".pulling-"

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.distribute.standalone.unbundle import (
+from reprobuild.errors import ShipError
+from reprobuild.infra import proc
+from reprobuild_portable.unbundle.format import Refused
+from reprobuild_portable.unbundle.signature import (
     KEYGEN_TIME,
     NAMESPACE,
     NEW_KEYGEN,
     TOO_OLD,
     Absent,
     Keygen,
-    Refused,
     is_too_old,
 )
-from reprobuild.errors import ShipError
-from reprobuild.infra import proc
 
 _NO_SIGN = f"{NEW_KEYGEN}, or leave --sign out"
 # What OpenSSH's programs read else of an environment leads to agents, askers and libraries, which nobody needs here.
