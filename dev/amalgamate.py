@@ -87,6 +87,7 @@ def read_module(name: str, is_program: bool) -> Module:
     top = 2 if any(ast.unparse(node) == FUTURE for node in tree.body[1:2]) else 1
     first, last = _import_block(name, tree.body[top:], is_program)
     first, last = first + top, last + top
+    _check_inside(name, tree.body[last:])
     imports = set(_imports(name, tree.body[1:top])) | set(_imports(name, tree.body[first:last]))
     return Module(
         name,
@@ -108,6 +109,14 @@ def _import_block(name: str, statements: list[ast.stmt], is_program: bool) -> tu
     return early[-1] + 1 if early else 0, end
 
 
+def _check_inside(name: str, statements: Iterable[ast.stmt]) -> None:
+    """Raise an error if a function imports a module of ours: it would be missing beside the single file."""
+    for node in statements:
+        for each in _imports(name, ast.walk(node)):
+            if _is_own(each.module):
+                raise AmalgamationError(f"{name} imports {each.module} inside of a function")
+
+
 def _end(node: ast.stmt) -> int:
     return node.end_lineno or 0
 
@@ -120,15 +129,12 @@ def _is_own(module: str) -> bool:
     return f"{module}.".startswith(f"{PACKAGE}.")
 
 
-def _imports(name: str, statements: Iterable[ast.stmt]) -> Iterator[Import]:
+def _imports(name: str, statements: Iterable[ast.AST]) -> Iterator[Import]:
     for node in statements:
         if isinstance(node, ast.Import):
             found = [Import(each.name, "", each.asname or "") for each in node.names]
         elif isinstance(node, ast.ImportFrom):
-            source = (node.module or "").replace(
-                "collections.abc", "typing"
-            )  # those of Python 3.8 take no types
-            found = [Import(source, each.name, each.asname or "") for each in node.names]
+            found = [Import(node.module or "", each.name, each.asname or "") for each in node.names]
         else:
             continue
         for each in found:
@@ -144,6 +150,8 @@ def _defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
         elif not isinstance(node, _OWN_SCOPE):
             yield from _defined(ast.iter_child_nodes(node))
 

@@ -1437,7 +1437,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
 
 
 # --- reprobuild_portable/secrets/login_rules.py ---
-# Keys and logins of services as data: in addresses, headers and files.
+# List keys and logins of services: in addresses, headers and files.
 
 LOGIN_RULES: tuple[Rule, ...] = (
     Rule(
@@ -1679,7 +1679,7 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 
 
 # --- reprobuild_portable/secrets/named_rules.py ---
-# Passwords in commands, and named values, as data: options and assignments.
+# List passwords in commands, and named values: options and assignments.
 
 _NAMED_KEY = (
     r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"

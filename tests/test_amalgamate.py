@@ -82,6 +82,12 @@ def test_modules_stand_behind_those_that_they_import(place: Path) -> None:
             "",
             "import each name of reprobuild_portable.c by `from`",
         ),
+        (
+            "def f():\n    from reprobuild_portable.c import g",
+            "",
+            "b imports reprobuild_portable.c inside of a",
+        ),
+        ("try:\n    import same\nexcept ImportError:\n    pass", "same = 1", "`same` is of"),
         ("import reprobuild_portable.c", "", "import each name of reprobuild_portable.c by `from`"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Keys and logins of services as data: in addresses, headers and files."""
+"""List keys and logins of services: in addresses, headers and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords in commands, and named values, as data: options and assignments."""
+"""List passwords in commands, and named values: options and assignments."""
 
 from __future__ import annotations
 
