@@ -236,7 +236,8 @@ def variables() -> Iterator[str]:
     """Yield the variables that the code reads, with their meaning."""
     known = meanings()
     yield "## Variables of the environment"
-    program = list(scan(sorted((ROOT / "reprobuild").rglob("*.py"))))
+    tables = [ROOT / "reprobuild_portable" / "launchers.py"]  # names that the program imports
+    program = list(scan(sorted([*(ROOT / "reprobuild").rglob("*.py"), *tables])))
     runtime = list(scan(sorted((ROOT / "reprobuild_runtime").rglob("*.py"))))
     own = [name for name in dict.fromkeys((*program, *runtime)) if name.startswith("REPROBUILD_")]
     for title, names in (

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from reprobuild.infra import secrets  # noqa: E402  after the path
+from reprobuild_portable import secrets  # noqa: E402  after the path
 from tests.snapshot.shapes import ALIKE, MORE, SHAPES, fill  # noqa: E402  after the path
 
 PAGE = ROOT / "docs" / "secrets.md"

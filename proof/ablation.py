@@ -34,7 +34,7 @@ from reprobuild.store.sharing import join
 from reprobuild.store.store import Store
 
 CIRCUMSTANCES = {"plain": PLAIN, "far": FAR}
-COPIED = ("reprobuild", "reprobuild_runtime", "templates", "proof")
+COPIED = ("reprobuild", "reprobuild_portable", "reprobuild_runtime", "templates", "proof")
 
 
 class Cut(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ _BENCHMARKS = (
     startup,
 )
 # The modules that read snapshots.
-READ = ("reprobuild/infra/secrets", "reprobuild/snapshot")
+READ = ("reprobuild_portable/secrets", "reprobuild/snapshot")
 # The modules that read archives of others.
 FUZZED = ("reprobuild/image", "reprobuild/infra/tar", "reprobuild/infra/untrusted", "reprobuild/realise")
 # The modules that read documents of others.

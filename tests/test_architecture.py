@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "reprobuild"
+PORTABLE = PACKAGE.parent / "reprobuild_portable"  # the layer below all others
 
 # A package imports from the layers before its own, never from its own and those after it (docs/design.md).
 LAYERS = (
@@ -185,6 +187,70 @@ def test_few_packages_import_each_other() -> None:
 )
 def test_a_violation_is_seen(module: str, source: str, complaint: str) -> None:
     assert complaint in violations(module, source)
+
+
+# Programs that are each one file, and so import none of each other.
+PROGRAMS = ("capture", "unbundle")
+PORTABLE_FILES = sorted(PORTABLE.rglob("*.py"))
+
+
+def portable_violations(module: str, source: str) -> list[str]:
+    """Return what a module of `reprobuild_portable` must not import, or that it is not of Python 3.8."""
+    try:
+        tree = ast.parse(source, feature_version=(3, 8))
+    except SyntaxError as err:
+        return [f"is not of Python 3.8: {err.msg}"]
+    found = []
+    for name in imports_of(tree):
+        top, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if top == PORTABLE.name and other in PROGRAMS and package_of(module) != other:
+            found.append(f"imports {other}, which is a program")
+        elif name == "collections.abc":
+            found.append("imports collections.abc: in Python 3.8, the types of typing alone take others")
+        elif top != PORTABLE.name and top not in sys.stdlib_module_names:
+            found.append(f"imports {top}, which is not the standard library")
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", PORTABLE_FILES, ids=lambda path: path.relative_to(PORTABLE).with_suffix("").as_posix()
+)
+def test_portable_modules_import_the_standard_library(path: Path) -> None:
+    module = path.relative_to(PORTABLE).with_suffix("").as_posix()
+    assert portable_violations(module, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("secrets/words", "import msgspec", "imports msgspec, which is not the standard library"),
+        (
+            "capture/files",
+            "from reprobuild.infra import display",
+            "imports reprobuild, which is not the standard library",
+        ),
+        (
+            "unbundle/bundle",
+            "import reprobuild_runtime",
+            "imports reprobuild_runtime, which is not the standard library",
+        ),
+        (
+            "capture/files",
+            "from reprobuild_portable.unbundle.hashes import hash_file",
+            "imports unbundle, which is a program",
+        ),
+        (
+            "secrets/words",
+            "from reprobuild_portable.capture.files import quote",
+            "imports capture, which is a program",
+        ),
+        ("capture/files", "from collections.abc import Callable", "imports collections.abc: "),
+        ("capture/files", "match 1:\n    case 1: pass", "is not of Python 3.8: "),
+    ],
+)
+def test_a_portable_violation_is_seen(module: str, source: str, complaint: str) -> None:
+    assert any(found.startswith(complaint) for found in portable_violations(module, source))
 
 
 SANDBOXED = {"importlib", "json", "marshal", "os", "sys", "sysconfig", "warnings", "typing"}

@@ -12,8 +12,8 @@ import pytest
 from reprobuild import cli
 from reprobuild.cli import common
 from reprobuild.errors import FetchError
-from reprobuild.infra import secrets
 from reprobuild.infra.http.model import split_credentials
+from reprobuild_portable import secrets
 
 WITHOUT = ("completion",)  # it takes the name of a shell
 PASSWORD = "ErrPwSecret77"

@@ -16,7 +16,7 @@ from reprobuild.doctor.diagnose import diagnose, read_subject
 from reprobuild.doctor.disks import default_folders
 from reprobuild.doctor.host import this_host
 from reprobuild.doctor.text import render_diagnosis, without_logins
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
 
 
 @click.command()

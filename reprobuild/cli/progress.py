@@ -89,7 +89,7 @@ def harmless(text: str) -> str:
     Each error, hint, note and step goes through here, so that a log never has a login.
     """
     if any(mark in text for mark in ("@", "://", "%40")):  # else the import would cost more than the rest
-        from reprobuild.infra.secrets.redact import without_logins
+        from reprobuild_portable.secrets.redact import without_logins
 
         text = without_logins(text)
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)

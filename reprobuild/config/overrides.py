@@ -20,8 +20,6 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin, without_login
-from reprobuild.infra.secrets import redact
-from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import (
@@ -36,6 +34,8 @@ from reprobuild.infra.untrusted.strings import (
     Version,
 )
 from reprobuild.infra.untrusted.yaml_documents import load_yaml
+from reprobuild_portable.secrets import redact
+from reprobuild_portable.secrets.redact import strip_credentials
 
 _LARGEST = 1 << 20  # of a file that people write
 

@@ -23,13 +23,13 @@ from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor
 from reprobuild.errors import DistributionError, UsageError
 from reprobuild.image.engine_name import own_name
 from reprobuild.image.model import Image
-from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Text
 from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import LOCK, VERDICT
 from reprobuild.verify.certificate.read import LARGEST, read_verdict
 from reprobuild.verify.verdict import Verdict
+from reprobuild_portable import secrets
 
 Kind = Literal["lock", "certificate", "sbom", "provenance"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

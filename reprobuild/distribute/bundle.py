@@ -17,12 +17,13 @@ from reprobuild.distribute.bundle_contents import PROGRAM, BundleFile, Part, con
 from reprobuild.distribute.bundle_writer import WrittenBundle, manifest_of, write_bundle
 from reprobuild.distribute.own_wheels import own_wheels
 from reprobuild.distribute.signing import sign
-from reprobuild.distribute.standalone.unbundle import Refused, begins_bundle, is_part
 from reprobuild.errors import DistributionError, UsageError
 from reprobuild.infra.atomic import private_folder, write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.output.directory import VERDICT, read_image
 from reprobuild.store.store import Store
+from reprobuild_portable.unbundle.format import Refused
+from reprobuild_portable.unbundle.volume import begins_bundle, is_part
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SMALLEST = 1 << 20

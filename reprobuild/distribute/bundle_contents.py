@@ -27,7 +27,6 @@ from reprobuild.image.engine_name import named_index, own_name
 from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, read_layout
-from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact, Base
@@ -36,6 +35,7 @@ from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
 from reprobuild.store.store import Store
 from reprobuild.verify.certificate.read import read_certificate
+from reprobuild_portable import secrets
 
 Part = Literal["wheels", "debs", "context", "sif", "reprobuild"]
 LISTED: tuple[Part, ...] = tuple(part for part in get_args(Part) if part != "sif")

@@ -13,21 +13,11 @@ from typing import IO, Any
 from msgspec import Struct
 
 from reprobuild.distribute.bundle_contents import BundleFile
-from reprobuild.distribute.standalone.unbundle import (
-    CHUNK,
-    FORM,
-    MANIFEST,
-    RECORD,
-    SIGNATURE,
-    Member,
-    encode,
-    header,
-    length,
-    members_of,
-    pad,
-)
 from reprobuild.errors import DistributionError
 from reprobuild.store.store import hash_file
+from reprobuild_portable.unbundle.bundle import length
+from reprobuild_portable.unbundle.format import CHUNK, FORM, MANIFEST, RECORD, SIGNATURE, Member, header, pad
+from reprobuild_portable.unbundle.manifest import encode, members_of
 
 MOST_PARTS = 999  # from .1000 on, `cat FILE.*` would put them together in another order
 _MEGA = 1 << 20

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from reprobuild.distribute.bundle_contents import PROGRAM, program
 from reprobuild.distribute.readme import render_readme
-from reprobuild.distribute.standalone.unbundle import MOST_DEEP, Member
 from reprobuild.errors import BuildError, DistributionError
 from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import LAYOUT, Image
@@ -27,6 +26,8 @@ from reprobuild.recipe.render import own_folder, render
 from reprobuild.store.roots import named_files
 from reprobuild.store.salvage import CONTEXT, take_runtime
 from reprobuild.store.store import Store, hash_file
+from reprobuild_portable.unbundle.format import Member
+from reprobuild_portable.unbundle.manifest import MOST_DEEP
 
 README, SIF = "README.md", filename("sif")
 _WALKED = (CONTEXT, "sources")

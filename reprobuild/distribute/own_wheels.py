@@ -132,7 +132,7 @@ def _own(one: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
 
     A checkout has no list of them.
     """
-    for package in (NAME, "reprobuild_runtime"):
+    for package in (NAME, "reprobuild_portable", "reprobuild_runtime"):
         root = Path(str(files(package)))
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

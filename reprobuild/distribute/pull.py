@@ -18,7 +18,6 @@ from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import name_of
 from reprobuild.distribute.referrers import FoundReferrer, find_lock, lock_named, offers_of, write_believed
 from reprobuild.distribute.registry_session import open_net, shipping
-from reprobuild.distribute.standalone.unbundle import origin
 from reprobuild.ecosystems.oci_registry.manifest import OTHER, find_image
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import OciRepository
@@ -45,6 +44,7 @@ from reprobuild.recipe.render import render
 from reprobuild.store.fetch import fetch
 from reprobuild.store.roots import keep
 from reprobuild.store.store import Store
+from reprobuild_portable.unbundle.messages import origin
 
 # Marks, with a digest, a directory that a pull of that image began to fill: its files are that pull's own.
 _BEGUN = ".pulling-"

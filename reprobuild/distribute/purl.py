@@ -10,9 +10,9 @@ import urllib.parse
 
 from packageurl import PackageURL
 
-from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.lock.python import CondaPackage, Source, Wheel
 from reprobuild.lock.system import BaseImage
+from reprobuild_portable.secrets.redact import strip_credentials
 
 # Schemes of addresses that other machines can reach; a `file:` of the machine that made the lock has no
 # meaning there.

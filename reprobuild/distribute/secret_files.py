@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import DistributionError
-from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.recipe.render import source_file
 from reprobuild.store.store import Store, hash_file
+from reprobuild_portable import secrets
 
 SECRET_FILE = "secret-file"  # the kind of the resolutions of `lock` that accept one
 _LARGEST = 16 << 20

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.distribute.standalone.unbundle import (
+from reprobuild.errors import DistributionError
+from reprobuild.infra import proc
+from reprobuild_portable.unbundle.format import Refused
+from reprobuild_portable.unbundle.signature import (
     KEYGEN_TIME,
     NAMESPACE,
     NEW_KEYGEN,
     TOO_OLD,
     Absent,
     Keygen,
-    Refused,
     is_too_old,
 )
-from reprobuild.errors import DistributionError
-from reprobuild.infra import proc
 
 _NO_SIGN = f"{NEW_KEYGEN}, or leave --sign out"
 # Other variables that OpenSSH's programs read lead to agents, askers and libraries, and are not needed here.

@@ -17,19 +17,6 @@ from msgspec import Struct
 from reprobuild.distribute.expected_files import SIF, unread
 from reprobuild.distribute.manifest import Manifest, read_manifest
 from reprobuild.distribute.signing import looking_by
-from reprobuild.distribute.standalone.unbundle import (
-    Bundle,
-    Member,
-    Refused,
-    Sink,
-    damaged,
-    open_bundle,
-    origin,
-    refuse_damaged,
-    say_strangers,
-    strangers,
-    unpack,
-)
 from reprobuild.distribute.validate import HOSTILE, check_results, doubtful, own_page
 from reprobuild.errors import DistributionError, FetchError
 from reprobuild.image.model import Image
@@ -37,6 +24,12 @@ from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image, remember_tree
 from reprobuild.store.roots import keep
 from reprobuild.store.store import DamagedError, Store, hash_file
+from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
+from reprobuild_portable.unbundle.damage import Sink, damaged, refuse_damaged
+from reprobuild_portable.unbundle.format import Member, Refused
+from reprobuild_portable.unbundle.messages import origin, say_strangers
+from reprobuild_portable.unbundle.strangers import strangers
+from reprobuild_portable.unbundle.unpack import unpack
 
 
 class UnbundleResult(Struct, frozen=True, kw_only=True):

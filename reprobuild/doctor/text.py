@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from reprobuild.doctor.model import Diagnosis, DoctorFinding, State
-from reprobuild.infra import secrets
 from reprobuild.report.difference import safe
+from reprobuild_portable import secrets
 
 _TEXTS = ("name", "seen", "meaning", "fix")
 _LONGEST = 600

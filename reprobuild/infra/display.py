@@ -5,7 +5,7 @@ It has no terminal escapes and no secrets, one line, and a bounded length.
 
 from __future__ import annotations
 
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
 
 _SHOWN = 1000
 _LONGEST = 20_000

@@ -14,11 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from reprobuild.infra import secrets
 from reprobuild.lock.keys import key_of
 from reprobuild.lock.model import BuildRecord, Lock, canonical
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Wheel
 from reprobuild.lock.system import Artefact, Deb, EnvVar
+from reprobuild_portable import secrets
 
 # Fields that may differ without a report, and why. Each other field of a lock is compared.
 SILENT: dict[tuple[type[Struct], str], str] = {

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.infra import secrets
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, encode
+from reprobuild_portable import secrets
 
 VERSION = 2
 NAME = "reprobuild.lock"  # in an output directory

@@ -23,7 +23,6 @@ from reprobuild.image.engine_name import own_name
 from reprobuild.image.formats.single_file import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
-from reprobuild.infra import secrets
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.file import read_lock, write_lock, write_new_lock
 from reprobuild.lock.model import Lock
@@ -51,6 +50,7 @@ from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.fetch import artefacts, fetch, of_image
 from reprobuild.store.roots import BUILD, is_lock_of_here, keep, keeping, remember_lock
 from reprobuild.verify.verdict import Verdict
+from reprobuild_portable import secrets
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
 
 _AT_RUNTIME = (
     "let the command read it from a variable, and pass that when the image runs: `reprobuild run --secret NAME` or "

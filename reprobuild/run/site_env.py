@@ -14,22 +14,13 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
+from reprobuild_portable.launchers import JOB, LAUNCHERS, NAMESPACE, WORKER_OF_TORCHRUN
 
 # Frozen, and different on every machine by nature: a difference is not reported.
 _OWN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|LC_.*|TZ|HOME|PWD|USER|HOSTNAME|REPROBUILD_.*"
 )
-# The rank of a process and the size of its job, by the variables of launchers: the same names in the same order as in
-# reprobuild_runtime/seeding/ranks.py, which finds the common seed, and read in the same way (tests compare them).
-LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
-    ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("JOB_COMPLETION_INDEX", ""),
-    ("", "PET_NNODES"),
-)  # fmt: skip
-WORKER_OF_TORCHRUN, NAMESPACE, JOB = "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "REPROBUILD_JOB"
 DEVICE = "device"
 SUMS = "sums"  # not a site setting: another order of additions gives other numbers
 

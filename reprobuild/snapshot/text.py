@@ -6,9 +6,9 @@ import codecs
 import re
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot.model import ParseNote, SourceLocation
+from reprobuild_portable import secrets
 
 LIMIT = 64 * 2**20
 LINES = 50_000  # of a list or dump; a full system has some thousands of packages

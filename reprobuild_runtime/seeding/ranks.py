@@ -10,29 +10,16 @@ https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
 """
 
+from reprobuild_runtime.seeding.launchers import JOB, LAUNCHERS, NAMESPACE, WORKER_OF_TORCHRUN
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Mapping, MutableMapping, Optional, Tuple
 
 FROM = "REPROBUILD_SEED_FROM"
-JOB = "REPROBUILD_JOB"  # set by the user or the job's file: a text that only the ranks of one job share
 
-# The rank among all processes of the job and their number, of each launcher; the most specific first: torchrun under
-# srun sets RANK. If one has no number, it is empty.
-LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
-    ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("JOB_COMPLETION_INDEX", ""),
-    ("", "PET_NNODES"),
-)  # fmt: skip
 RANKS = tuple(rank for rank, _ in LAUNCHERS if rank)
 SIZES = tuple(size for _, size in LAUNCHERS if size)
-# torchrun sets it in its workers. There RANK and WORLD_SIZE are reliable, also for a single process; elsewhere they may
-# be left over, or be those of a pod.
-WORKER_OF_TORCHRUN = "TORCHELASTIC_RUN_ID"
-# Variables in jobs of an unknown number of processes.
-NAMESPACE = "PMIX_NAMESPACE"
 
 _LOOKED_AT = (*RANKS, *SIZES, WORKER_OF_TORCHRUN)
 _ENCODED = tuple(name.encode() for name in _LOOKED_AT)

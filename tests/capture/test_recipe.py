@@ -15,8 +15,8 @@ import pytest
 from reprobuild.capture import launch
 from reprobuild.cli import common
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable.secrets.redact import strip_credentials
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, untouched, write
 from tests.capture.test_reading import install
 from tests.conftest import reprobuild

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import os
@@ -11,16 +10,14 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections import Counter
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from dev import write_secrets
 from reprobuild.errors import SnapshotError
-from reprobuild.infra import secrets
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable import secrets
 from reprobuild_runtime import capture
 from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, git, new_origin, take, write
 from tests.e2e.test_planted_secrets import forms
@@ -33,26 +30,6 @@ PEM = (
     "-----BEGIN OPENSSH "
     + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQWxhZGRpbjpvcGVuc2VzYW1l\n-----END KEY-----"
 )
-
-
-def test_the_rules_are_written_of_their_data() -> None:
-    """The file must stand alone, so it holds a copy, which a program writes."""
-    assert write_secrets.TOKENS.read_text() == write_secrets.tokens()
-    text = PROGRAM.read_text()
-    assert write_secrets.program(text, write_secrets.tokens()) == text
-    assert text.count(write_secrets.START) == text.count(write_secrets.END) == 1
-
-
-def test_no_name_of_the_program_stands_twice() -> None:
-    """What the rules call something must not be what the capture calls something else."""
-    names: Counter[str] = Counter()
-    for node in ast.parse(PROGRAM.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names[node.name] += 1
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names.update(one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name))
-    assert [name for name, times in names.items() if times > 1] == []
 
 
 VARIABLES = [

@@ -14,9 +14,9 @@ import pytest
 import zstandard
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.secrets.search import find
 from reprobuild.snapshot.parsers import git_diff
 from reprobuild.store.store import hash_file
+from reprobuild_portable.secrets.search import find
 from tests.conftest import Built, reprobuild
 from tests.snapshot.samples import ALNUM, SECRETS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.compare.images.excerpt import LARGEST, excerpt, quotable
-from reprobuild.infra import secrets
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild_portable import secrets
 
 ENTRY = TarEntry(path="opt/a.txt", type="file", mode=0o644)
 

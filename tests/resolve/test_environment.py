@@ -8,7 +8,6 @@ import pytest
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import UsageError
-from reprobuild.infra import secrets
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import EnvVar
 from reprobuild.resolve.builds.variables import build_variables
@@ -23,6 +22,7 @@ from reprobuild.resolve.environment.path_mapping import PathMap
 from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.snapshot.model import Module, SourceLocation, Variable
 from reprobuild.snapshot.parsers import env
+from reprobuild_portable import secrets
 from tests.snapshot.samples import SECRETS
 from tests.snapshot.test_secrets import LOGINS
 

@@ -11,10 +11,6 @@ from reprobuild.resolve.environment.environment import rules as captured
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.run.site_env import (
-    JOB,
-    LAUNCHERS,
-    NAMESPACE,
-    WORKER_OF_TORCHRUN,
     is_first,
     kind_of,
     let_in,
@@ -22,6 +18,7 @@ from reprobuild.run.site_env import (
     rules,
     shown,
 )
+from reprobuild_portable.launchers import JOB, LAUNCHERS, NAMESPACE, WORKER_OF_TORCHRUN
 from reprobuild_runtime.seeding import ranks
 from tests.verify.samples import make_lock
 

@@ -381,8 +381,10 @@ def test_what_no_bundle_of_ours_has_is_not_unpacked(
 ) -> None:
     """What a check here would write into a folder of results would be believed as of that check."""
     told = f"it holds {form.escaped(name)}, and no bundle of the form 1 does"
+    files = (*form.FILES, name)
     with monkeypatch.context() as careless:
-        careless.setattr(form, "FILES", (*form.FILES, name))
+        for place in (f"{form.__name__}.FILES", "reprobuild_portable.unbundle.manifest.FILES"):
+            careless.setattr(place, files)
         remade(results, tmp_path, lambda files: files.update({name: b"{}"}))
     said, hint = refused(tmp_path / "bad.tar", tmp_path / "out")
     assert told in said

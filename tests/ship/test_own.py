@@ -41,8 +41,9 @@ def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Pa
             cwd=tmp_path,
         )
         assert wanted in said.stdout
-    assert (target / "reprobuild" / "templates" / "Dockerfile.j2").is_file()
+    assert (target / "reprobuild" / "recipe" / "templates" / "Dockerfile.j2").is_file()
     assert (target / "reprobuild_runtime" / "entrypoint.py").is_file()
+    assert (target / "reprobuild_portable" / "__init__.py").is_file()
     subprocess.run([target / "bin" / "uv", "--version"], check=True, stdout=subprocess.PIPE)
     assert (target / "bin" / "readelf.py").read_text().splitlines()[0] == f"#!{sys.executable}"
 

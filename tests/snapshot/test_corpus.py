@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.infra import secrets
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers import env, environment_yml
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable import secrets
 from tests.snapshot.counts import count
 from tests.snapshot.oddities import PARSERS
 from tests.snapshot.oddity_table import ODDITIES

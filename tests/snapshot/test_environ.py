@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.infra import secrets
 from reprobuild.snapshot.model import ParseNote, Variable
 from reprobuild.snapshot.parsers import env as environ
 from reprobuild.snapshot.parsers.shell_quoting import unquote
+from reprobuild_portable import secrets
 from tests.snapshot.samples import SECRETS, covered, written
 
 FUNCTION = "BASH_FUNC_f%%=() {  if true; then\n VALUE=notavar;\n fi\n}\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.infra import secrets
-from reprobuild.infra.secrets.search import find
+from reprobuild_portable import secrets
+from reprobuild_portable.secrets.search import find
 from tests.snapshot.innocents import LINES, VARIABLES
 
 RUNTIME = Path(__file__).parent.parent.parent / "reprobuild_runtime"

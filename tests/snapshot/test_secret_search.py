@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from reprobuild.infra import secrets
-from reprobuild.infra.secrets import search
+from reprobuild_portable import secrets
+from reprobuild_portable.secrets import search
 from tests.snapshot.samples import SECRETS
 from tests.snapshot.shapes import SHAPES, fill
 
@@ -54,7 +54,7 @@ def test_blocks_change_nothing(
 @pytest.mark.parametrize("block", [300, search._BLOCK])
 def test_blocks_change_nothing_in_our_own_files(block: int) -> None:
     files = [
-        *ROOT.glob("reprobuild/infra/secrets/*.py"),
+        *ROOT.glob("reprobuild_portable/secrets/*.py"),
         *ROOT.glob("tests/snapshot/*.py"),
         *ROOT.glob("docs/*.md"),
     ]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from reprobuild.infra import secrets
+from reprobuild_portable import secrets
 from tests.snapshot.samples import ALNUM
 
 # Put together here, so that no scanner takes this file for a leak.

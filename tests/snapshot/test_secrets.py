@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra import secrets
 from reprobuild.snapshot.parsers import git_diff, pip_freeze
+from reprobuild_portable import secrets
 from tests.snapshot.samples import ALNUM, SECRETS
 from tests.snapshot.shapes import MORE, SHAPES, fill
 

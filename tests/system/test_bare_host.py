@@ -147,7 +147,7 @@ def seen_code() -> tuple[list[Bind], dict[str, str]]:
     assert sys.version_info[:2] == (3, 11)
     binds = [
         Bind(source=ROOT / name, target=f"/code/{name}")
-        for name in ("reprobuild", "reprobuild_runtime", "templates")
+        for name in ("reprobuild", "reprobuild_portable", "reprobuild_runtime", "templates")
     ]
     places = [Path(place) for place in site.getsitepackages() if Path(place).is_dir()]
     binds += [Bind(source=place, target=f"/packages/{number}") for number, place in enumerate(places)]

@@ -6,8 +6,8 @@ import re
 from functools import cache
 from urllib.parse import quote
 
-from reprobuild.infra import secrets
 from reprobuild.snapshot.model import CapturedCondaPackage
+from reprobuild_portable import secrets
 
 # conda's name for the channels of Anaconda: https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/channels.html
 _DEFAULTS = re.compile(r"(.*/)?pkgs/(main|r|free|pro|msys2)")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from reprobuild.compare.environments.evidence import archive_evidence
 from reprobuild.compare.environments.model import EnvironmentBuilder
 from reprobuild.compare.environments.repositories import LEFT_OUT
-from reprobuild.infra import secrets
 from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import Snapshot
+from reprobuild_portable import secrets
 
 OTHER_ARCHIVE = "{} has an archive of the interpreter that is not the one of its capture.json"
 

@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.compare.environments.channel import same_channel
-from reprobuild.infra import secrets
 from reprobuild.lock.model import Lock
+from reprobuild_portable import secrets
 
 Kind = Literal[
     "interpreter",

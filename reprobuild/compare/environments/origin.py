@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reprobuild.infra import secrets
 from reprobuild.snapshot.parsers.pip_freeze_url import read_origin
 from reprobuild.snapshot.text import LONGEST_ROW
+from reprobuild_portable import secrets
 
 # Of a distribution that a freeze lists only by name and version; conda's may appear in this form, too.
 INDEX = "an index"

@@ -35,10 +35,10 @@ from reprobuild.compare.environments.model import (
     series,
 )
 from reprobuild.compare.environments.repositories import add_sources
-from reprobuild.infra import secrets
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable import secrets
 
 NEWEST_CUDA = "newest CUDA of the driver"
 # Fields of nvidia-smi about the environment, and their names here.

@@ -16,7 +16,8 @@ from reprobuild.compare.images.excerpt import quotable
 from reprobuild.compare.images.scan import Scanned
 from reprobuild.compare.images.tree import FileChange
 from reprobuild.errors import EngineError
-from reprobuild.infra import proc, secrets
+from reprobuild.infra import proc
+from reprobuild_portable import secrets
 
 # The number of files to examine, the seconds for each, and the number of lines kept of each answer.
 FILES = 5

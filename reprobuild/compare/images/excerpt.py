@@ -6,8 +6,8 @@ It shows only files that everyone may read.
 from __future__ import annotations
 
 from reprobuild.compare.images.classify import first_difference
-from reprobuild.infra import secrets
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild_portable import secrets
 
 LONGEST_LINE = 4096
 LARGEST = 2**20  # the search for secrets takes some seconds for a file of this size

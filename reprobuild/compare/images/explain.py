@@ -46,11 +46,11 @@ from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
 from reprobuild.image.oci.members import written
 from reprobuild.image.oci.open import GIVE, OciImage, open_path
-from reprobuild.infra import secrets
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
+from reprobuild_portable import secrets
 
 LOCK = "reprobuild.lock"
 LABEL = "org.reprobuild.lock"

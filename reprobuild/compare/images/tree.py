@@ -20,9 +20,9 @@ from msgspec import Struct
 from reprobuild.compare.images.scan import LayerMember, Scanned
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.tree_digest import runtime_part
-from reprobuild.infra import secrets
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change
+from reprobuild_portable import secrets
 
 # In the order for people: the least explained kinds come first.
 KINDS = (

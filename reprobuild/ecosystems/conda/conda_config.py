@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.infra.http.model import split_credentials
-from reprobuild.infra.secrets.words import CONDA_TOKEN
 from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
+from reprobuild_portable.secrets.words import CONDA_TOKEN
 
 _LARGEST = 1 << 20
 _HINT = "mend it, or ask conda itself: `conda config --show-sources`"

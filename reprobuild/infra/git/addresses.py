@@ -12,8 +12,8 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.command import is_local
-from reprobuild.infra.secrets.redact import strip_credentials
-from reprobuild.infra.secrets.words import GONE
+from reprobuild_portable.secrets.redact import strip_credentials
+from reprobuild_portable.secrets.words import GONE
 
 # `user:password@host:path` is not an address of git: it is a path, but people may have meant an address.
 _LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.errors import ReproError
-from reprobuild.infra import proc, secrets
+from reprobuild.infra import proc
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.credentials import REFUSED, handed, login_for, without_netrc
 from reprobuild.infra.proc.errors import failed
+from reprobuild_portable import secrets
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
 OPTIONS = (

@@ -8,7 +8,7 @@ import urllib.parse
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.secrets.words import GONE
+from reprobuild_portable.secrets.words import GONE
 
 # The maximum loss of a broken transfer, and the size of a hashed piece.
 CHUNK = 1 << 18

@@ -9,9 +9,9 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping
 
-from reprobuild.infra.secrets import redact
-from reprobuild.infra.secrets.redact import secret_query
-from reprobuild.infra.secrets.words import CONDA_TOKEN
+from reprobuild_portable.secrets import redact
+from reprobuild_portable.secrets.redact import secret_query
+from reprobuild_portable.secrets.words import CONDA_TOKEN
 
 
 class UrlRedactor:

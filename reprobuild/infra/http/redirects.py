@@ -14,7 +14,7 @@ import requests.utils
 
 from reprobuild.infra.http.auth import StaticAuth
 from reprobuild.infra.http.model import CrossHostRedirectError, origin, without_credentials
-from reprobuild.infra.secrets import redact
+from reprobuild_portable.secrets import redact
 
 REDIRECTIONS = 10
 _STAYS = "the registry must name its token server by the address where it answers"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import UsageError
-from reprobuild.infra import secrets
 from reprobuild.lock.system import EnvVar
 from reprobuild.resolve.environment.environment import NAME
+from reprobuild_portable import secrets
 
 
 def build_variables(project: str, choice: BuildDecision) -> tuple[EnvVar, ...]:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reprobuild.infra import secrets
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import PREFIX, EnvVar
 from reprobuild.resolve.environment.environment import rules
 from reprobuild.resolve.environment.triage import EnvDecision
 from reprobuild.snapshot.model import Snapshot, Variable
+from reprobuild_portable import secrets
 
 # The other variables of `conda activate` (the name and the depth of shells) belong to the session.
 _OWN = "CONDA_PREFIX"

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from reprobuild.config.overrides import is_named, is_pattern
 from reprobuild.errors import UsageError
-from reprobuild.infra import secrets
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import EnvVar
@@ -22,6 +21,7 @@ from reprobuild.resolve.environment.modules import LoadedModules
 from reprobuild.resolve.environment.path_mapping import PathMap
 from reprobuild.resolve.environment.paths import RewrittenPath, rewrite_libraries, rewrite_sources
 from reprobuild.snapshot.model import Variable
+from reprobuild_portable import secrets
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")

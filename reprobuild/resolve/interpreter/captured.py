@@ -21,7 +21,6 @@ from typing import IO, cast
 import msgspec
 
 from reprobuild.errors import BuildError, LockError, SnapshotError
-from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.elf import MAGIC, read_elf, read_search_path
@@ -39,6 +38,7 @@ from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
 from reprobuild.store.store import CHUNK, Store
+from reprobuild_portable import secrets
 
 LIBRARY = "interpreter-library"  # the kind of a deviation: a module of the standard library lacks a library
 # The limits of `capture`, which packs no larger files.

@@ -21,13 +21,13 @@ from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import SAFE, own_module
 from reprobuild.infra.proc.programs import with_absolute
-from reprobuild.infra.secrets import redact
-from reprobuild.infra.secrets.redact import strip_credentials
 from reprobuild.infra.untrusted.strings import Href, Label, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.store.store import hash_file
+from reprobuild_portable.secrets import redact
+from reprobuild_portable.secrets.redact import strip_credentials
 
 _FILES = ("UV_CONFIG_FILE",)
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")

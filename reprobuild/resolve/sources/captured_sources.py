@@ -20,7 +20,7 @@ from reprobuild.ecosystems.git.repository import GitRepository as Git
 from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
 from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
 from reprobuild.errors import LockError, ReproError
-from reprobuild.infra import proc, secrets
+from reprobuild.infra import proc
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.infra.git.command import is_local
@@ -29,6 +29,7 @@ from reprobuild.resolve.environment.path_mapping import text_of
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError
 from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.parsers.capture_json import FILE, unquoted
+from reprobuild_portable import secrets
 
 
 class Tree(Struct, frozen=True, kw_only=True):

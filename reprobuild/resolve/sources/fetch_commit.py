@@ -9,9 +9,9 @@ import shlex
 
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError, ReproError
-from reprobuild.infra import secrets
 from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.snapshot.model import Requirement
+from reprobuild_portable import secrets
 
 
 class NotFetchedError(LockError):

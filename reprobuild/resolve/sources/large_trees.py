@@ -11,8 +11,8 @@ from typing import IO
 
 from reprobuild.ecosystems.git.repository import AT_ONCE, Blob, GitRepository
 from reprobuild.errors import LockError
-from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH, MOST_MEMBERS, most_bytes
+from reprobuild_portable import secrets
 
 _MOST = 8 << 30  # bytes of the files of a tree together
 _PORTION = 32 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from reprobuild.config.overrides import is_named
-from reprobuild.infra import secrets
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import EnvVar, InheritedSetting
 from reprobuild.resolve.environment.environment import NAME, rules
+from reprobuild_portable import secrets
 
 # Variables of an image are in no captured file.
 WHERE = "base image"

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
+from reprobuild_portable import secrets
 
 # torch/utils/collect_env.py of 1.5 to 2.13, and vllm/collect_env.py.
 _KEYS = frozenset({

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped, shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
+from reprobuild_portable import secrets
 
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
 # conda's versions hold no dash: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html. Those

@@ -14,12 +14,12 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from reprobuild.infra import secrets
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, SourceLocation, Variable
 from reprobuild.snapshot.parsers import modules
 from reprobuild.snapshot.parsers.env_sorted import PEM, is_fragment, is_sorted, suspicion
 from reprobuild.snapshot.parsers.shell_quoting import promises_more, rows_until_closed, unquote
+from reprobuild_portable import secrets
 
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.ASCII | re.DOTALL)
 _EXPORT = re.compile(

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import yaml
 from msgspec.structs import replace
 
-from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped, shown
 from reprobuild.infra.untrusted.yaml_documents import StrictLoader
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, package, unique
+from reprobuild_portable import secrets
 
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
 _DEPTH = 8

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Patch, PatchedFile, SourceLocation
 from reprobuild.snapshot.parsers.diff_names import header_names, plain_name, prefixed, safe, unprefixed
+from reprobuild_portable import secrets
 
 _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@.*", re.DOTALL)

@@ -13,7 +13,6 @@ from msgspec import UNSET
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 
-from reprobuild.infra import secrets
 from reprobuild.infra.display import shown
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Requirement, SourceLocation
@@ -22,6 +21,7 @@ from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
 from reprobuild.snapshot.parsers.pip_freeze_unique import read_marker, unique
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
 from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, UrlOrigin, read_origin
+from reprobuild_portable import secrets
 
 _PIN = re.compile(
     rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"

@@ -15,9 +15,9 @@ from packaging.utils import (
     parse_sdist_filename,
 )
 
-from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.snapshot.model import RequirementKind
+from reprobuild_portable import secrets
 
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 # Wider than PEP 440: Debian's own distributions carry versions such as 0.31.1-1.

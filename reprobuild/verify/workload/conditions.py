@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.engines.model import Task
-from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.strings import Key, OptionalDigest, Size, Text
+from reprobuild_portable import secrets
 
 RUNS, MOST_RUNS = 2, 1000  # the default, and the maximum
 Runs = Annotated[int, Meta(ge=2, le=MOST_RUNS)]

@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
-from reprobuild.infra import secrets
 from reprobuild.infra.untrusted.strings import OptionalSha256
 from reprobuild.verify.verdict import V, WorkComparison
 from reprobuild.verify.workload.file_names import timeless
+from reprobuild_portable import secrets
 
 LONGEST = 400  # characters of a line of details
 MOST = 60  # lines of details of one artefact

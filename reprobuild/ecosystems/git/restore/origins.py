@@ -13,11 +13,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra import secrets
 from reprobuild.infra.display import escaped
 from reprobuild.infra.git.command import is_local, is_safe
 from reprobuild.snapshot.capture_model import CapturedRepository
 from reprobuild.snapshot.parsers.capture_json import unquoted
+from reprobuild_portable import secrets
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # of a remote, as part of a ref
 

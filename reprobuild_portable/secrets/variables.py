@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from reprobuild.infra.secrets.redact import ASSIGNED, SIGNED, assigns_secret, redact
-from reprobuild.infra.secrets.search import (
+from reprobuild_portable.secrets.redact import ASSIGNED, SIGNED, assigns_secret, redact
+from reprobuild_portable.secrets.search import (
     ADDRESS,
     AUTHORIZATION,
     BEARER,
@@ -19,8 +19,8 @@ from reprobuild.infra.secrets.search import (
     secret_value,
     without_login,
 )
-from reprobuild.infra.secrets.templates import VARIABLE
-from reprobuild.infra.secrets.words import (
+from reprobuild_portable.secrets.templates import VARIABLE
+from reprobuild_portable.secrets.words import (
     CONDA_TOKEN,
     decoded,
     is_login,

@@ -1,4 +1,4 @@
-"""Tokens by their looks: name, marks and pattern. Written by `dev/write_secrets.py` of `tokens.toml`: do not edit."""
+"""Tokens by their looks: name, marks and pattern. Written by `dev/amalgamate.py` of `tokens.toml`: do not edit."""
 
 from __future__ import annotations
 

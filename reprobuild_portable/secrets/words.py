@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 
-from reprobuild.infra.secrets.templates import is_template, pattern_words, stands_in
+from reprobuild_portable.secrets.templates import is_template, pattern_words, stands_in
 
 GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.

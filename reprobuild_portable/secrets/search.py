@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Callable, Iterator, NamedTuple
 
-from reprobuild.infra.secrets.rules import NUMBER, START, VALUES, SecretRule, judged, marked, secrets_of
-from reprobuild.infra.secrets.templates import VARIABLE
-from reprobuild.infra.secrets.words import GONE
+from reprobuild_portable.secrets.judges import NUMBER, START, SecretRule, judged, marked, secrets_of
+from reprobuild_portable.secrets.rules import VALUES
+from reprobuild_portable.secrets.templates import VARIABLE
+from reprobuild_portable.secrets.words import GONE
 
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"

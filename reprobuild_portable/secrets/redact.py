@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from reprobuild.infra.secrets.rules import VALUES, marked, secrets_of
-from reprobuild.infra.secrets.search import (
+from reprobuild_portable.secrets.judges import marked, secrets_of
+from reprobuild_portable.secrets.rules import VALUES
+from reprobuild_portable.secrets.search import (
     ADDRESS,
     AUTHORIZATION,
     BEARER,
@@ -19,7 +20,7 @@ from reprobuild.infra.secrets.search import (
     WORD,
     without_login,
 )
-from reprobuild.infra.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
+from reprobuild_portable.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 ASSIGNED = re.compile(

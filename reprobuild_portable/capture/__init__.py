@@ -1,0 +1,1 @@
+"""Define the capture program; `dev/amalgamate.py` makes one file of it."""

@@ -1,0 +1,175 @@
+"""Capture the installed distributions and their origins."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from urllib.parse import unquote, urlsplit
+
+from reprobuild_portable.capture.files import _path, _text
+from reprobuild_portable.capture.limits import HEAD
+from reprobuild_portable.capture.model import Context, Taken
+from reprobuild_portable.capture.scrub import _harmless
+from reprobuild_portable.pip_freeze.pins import canonical_name
+from reprobuild_portable.secrets.redact import strip_credentials
+
+
+def take_distributions(context: Context) -> Taken:
+    """Every installed distribution and where it came from, the first of each name.
+
+    A bare `NAME.egg-info` is what a build leaves in a source tree. Where that tree comes first on the path, and is the
+    one that the name is installed from, the install is meant; pip, which leaves out the current folder, says the same.
+    Where the install is of another place, what is imported cannot be told for sure: that is `unclear`.
+    """
+    found: Dict[str, Dict[str, Any]] = {}
+    bare: Dict[str, str] = {}
+    unclear: Dict[str, Dict[str, Any]] = {}
+    broken, withheld = [], []
+    for dist, link in _distributions():
+        context.left()
+        try:
+            entry = _describe(dist, link)
+        except Exception as err:
+            broken.append({"location": _path(str(getattr(dist, "_path", ""))), "why": _harmless(err)})
+            continue
+        if entry.pop("cut"):
+            withheld.append({"what": "an address", "name": entry["name"], "reason": "secret"})
+        folder = os.path.basename(str(getattr(dist, "_path", "")))
+        if folder.startswith("~"):  # what an interrupted pip renamed; its metadata still has the name
+            entry["name"] = folder.partition("-")[0]
+        name = canonical_name(entry["name"])
+        if name not in found:
+            found[name] = entry
+            if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):
+                bare[name] = str(dist.locate_file(""))
+        elif name in bare and entry["origin"] is not None:
+            if _is_inside(bare[name], entry["origin"].get("path")):
+                found[name] = entry
+                del bare[name]
+                unclear.pop(name, None)
+            else:
+                first = found[name]["location"]
+                unclear[name] = {"name": entry["name"], "first": first, "installed": entry}
+    facts = {
+        "found": [found[name] for name in sorted(found)],
+        "broken": broken,
+        "unclear": [unclear[name] for name in sorted(unclear)],
+    }
+    return Taken(facts, withheld=withheld)
+
+
+def _is_inside(folder: str, outer: Optional[str]) -> bool:
+    """Whether a folder is another one, or lies in it (`src`)."""
+    if outer is None:
+        return False
+    inner, outer = os.path.realpath(folder), os.path.realpath(outer)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+class Installed:
+    """One distribution in a folder of the path: what `importlib.metadata` gives, which takes long to import."""
+
+    def __init__(self, place: str, name: str) -> None:
+        self._place = place
+        self._path = os.path.join(place, name)
+
+    def read_text(self, name: str) -> Optional[str]:
+        """Return one of its files, or itself for "", where it is one; None where there is none.
+
+        Long metadata end early, behind the first empty line: the description may be a megabyte.
+        """
+        try:
+            with open(os.path.join(self._path, name) if name else self._path, "rb", buffering=0) as stream:
+                data = stream.read(HEAD)
+                if len(data) == HEAD and (name.endswith(".json") or b"\n\n" not in data):
+                    data += stream.read()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
+            return None
+        return data.decode("utf-8", "replace")
+
+    def locate_file(self, name: str) -> str:
+        """Return the place of a file that it installed."""
+        return os.path.join(self._place, name) if name else self._place
+
+
+def _distributions() -> Iterator[Tuple[Any, Optional[str]]]:
+    """Give each distribution on the path, with its folder where `setup.py develop` left an `.egg-link`."""
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            names = []
+        yield from ((dist, None) for dist in _in_place(place, names))
+        for name in sorted(names):
+            if name.endswith(".egg-link"):
+                target = _text(os.path.join(place, name)).split("\n")[0].strip()
+                with contextlib.suppress(OSError):
+                    yield from ((dist, target) for dist in _in_place(target, os.listdir(target)))
+
+
+def _in_place(place: str, names: Sequence[str]) -> Iterator[Any]:
+    """Give the distributions of one place, whose content is given where it is a folder.
+
+    A zip file, and what else somebody's own finder may know, is left to `importlib.metadata`.
+    """
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
+    if names and finders == [PathFinder]:
+        is_egg = place.lower().endswith(".egg")
+        for name in names:
+            low = name.lower()
+            if low.endswith((".dist-info", ".egg-info")) or (is_egg and low == "egg-info"):
+                yield Installed(place.rstrip("/") or place or ".", name)
+    elif finders != [PathFinder] or os.path.isfile(place):
+        from importlib import metadata  # it takes as long as all other imports
+
+        yield from metadata.distributions(path=[place])
+
+
+def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
+    named: Dict[str, str] = {}
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or ""
+    for line in text.split("\n"):
+        if not line.rstrip("\r"):
+            break  # what follows is the description
+        key, _, value = line.partition(":")
+        if value.strip():
+            named.setdefault(key.lower(), value.strip())
+    if not named.get("name") or not named.get("version"):
+        raise ValueError
+    origin, cut = _origin(dist.read_text("direct_url.json"))
+    if link is not None:
+        origin = {"kind": "folder", "path": os.path.abspath(link), "editable": True}
+    return {
+        "name": named["name"],
+        "version": named["version"],
+        "location": _path(str(dist.locate_file(""))),
+        "installer": (dist.read_text("INSTALLER") or "").strip(),
+        "origin": origin,
+        "cut": cut,
+    }
+
+
+def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
+    """Return what `direct_url.json` (PEP 610) says, and whether a credential was cut out of it."""
+    if not text:
+        return None, False
+    said = json.loads(text)
+    url, cut = strip_credentials(str(said["url"]))
+    found: Dict[str, Any] = {"url": url, "subdirectory": said.get("subdirectory")}
+    if "vcs_info" in said:
+        info = said["vcs_info"]
+        found.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
+    elif url.startswith("file:") and "archive_info" not in said:
+        path = unquote(urlsplit(url).path)
+        found.update(kind="folder", path=path, editable=bool((said.get("dir_info") or {}).get("editable")))
+    else:
+        info = said.get("archive_info") or {}
+        hashes = info.get("hashes") or dict(
+            [str(info["hash"]).split("=", 1)] if "=" in str(info.get("hash")) else []
+        )
+        found.update(kind="archive", sha256=hashes.get("sha256"))
+    return found, cut

@@ -1,0 +1,58 @@
+"""Read small files, and write paths as text."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import List, Union
+
+from reprobuild_portable.capture.model import Context
+
+
+def _read(path: str, most: int = 1 << 20) -> bytes:
+    """Return the content of a small file of the system; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError:
+        return b""
+
+
+def _text(path: str, most: int = 1 << 20) -> str:
+    return _read(path, most).decode("utf-8", "replace").strip()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def quote(name: bytes) -> str:
+    """Return a path as text that can be undone: as it is where it is plain, else in git's C-style quotes."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text and text.isprintable() and '"' not in text and "\\" not in text:
+        return text
+    named = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+    return '"' + "".join(named.get(c, chr(c) if 32 <= c < 127 else f"\\{c:03o}") for c in name) + '"'
+
+
+def _path(path: str) -> str:
+    return quote(os.fsencode(path))
+
+
+def _scan(folder: str) -> List[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except OSError:
+        return []
+
+
+def _sha256(path: Union[str, int], context: Context) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for piece in iter(lambda: stream.read(1 << 20), b""):
+            context.left()
+            digest.update(piece)
+    return digest.hexdigest()

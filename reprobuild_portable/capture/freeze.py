@@ -1,0 +1,85 @@
+"""Write requirements.txt as `pip freeze` does."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, Dict, List, Mapping
+
+from reprobuild_portable.capture.files import _path
+from reprobuild_portable.pip_freeze.pins import canonical_name
+
+# What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
+_HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
+    {"setuptools", "distribute", "wheel"} if sys.version_info < (3, 12) else set()
+)
+_STANDARD_VERSION = re.compile(
+    r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
+)
+
+
+def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
+    """Return requirements.txt as `pip freeze` writes it; `lines` has those of editable installs, by name."""
+    out = []
+    for entry in entries:
+        name = entry.get("name", "")
+        if name and canonical_name(name) not in _HIDDEN:
+            line = lines.get(name) or _line(entry)
+            out.append(line if line.isprintable() or line.startswith("#") else f"# {_path(line)}")
+    return "".join(line + "\n" for line in out).encode("utf-8", "backslashreplace")
+
+
+def _pin(entry: Dict[str, Any]) -> str:
+    equals = "==" if _STANDARD_VERSION.fullmatch(entry["version"]) else "==="
+    return f"{entry['name']}{equals}{entry['version']}"
+
+
+def _line(entry: Dict[str, Any]) -> str:
+    """Return the line of one distribution; see pip, operations/freeze.py and models/direct_url.py."""
+    origin = entry["origin"]
+    if origin is None:
+        return _pin(entry)
+    if origin.get("editable"):
+        return f"# Editable install with no version control ({_pin(entry)})\n-e {_path(origin['path'])}"
+    url, marks = origin["url"], []
+    if "commit" in origin:
+        url = f"{origin['kind']}+{url}@{origin['commit']}"
+    elif origin.get("sha256"):
+        marks.append(f"sha256={origin['sha256']}")
+    if origin.get("subdirectory"):
+        marks.append(f"subdirectory={origin['subdirectory']}")
+    return f"{entry['name']} @ {url}" + ("#" + "&".join(marks) if marks else "")
+
+
+def _bare_line(entry: Dict[str, Any], what: str) -> str:
+    """Return a line without a commit, so that nobody builds the install without its changes."""
+    return f"# Editable install whose {what} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
+
+
+def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> str:
+    """Return the line of an editable install: the commit that a remote has, on which NAME.diff was made.
+
+    pip would name the commit that is checked out, also where no remote has it.
+    """
+    folder = entry["origin"]["path"]
+    urls = {remote["name"]: remote["url"] for remote in record["remotes"]}
+    url = urls.get(record["base_remote"]) or urls.get("origin") or next(iter(urls.values()), None)
+    if record["diff"]["reason"] != "done":
+        return _bare_line(entry, "changes are not in a diff")
+    if url is None or record["head"] is None or not _freezable(url):
+        return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
+    inside = os.path.relpath(os.path.realpath(folder), top)
+    egg = re.sub(r"[^A-Za-z0-9.]+", "_", entry["name"])
+    mark = "" if inside == "." else f"&subdirectory={inside}"
+    return f"-e git+{_freezable(url)}@{record['diff']['from']}#egg={egg}{mark}"
+
+
+def _freezable(url: str) -> str:
+    """Return a remote's address as pip writes it: `git@host:path` becomes `ssh://git@host/path`; "" for an odd one."""
+    if re.match(r"\w+://\S+$", url):
+        return url
+    short = re.match(r"(\w+@)?([^/:\s]+):([^:\s]*)$", url)
+    if short:
+        return f"ssh://{short.group(1) or ''}{short.group(2)}/{short.group(3).lstrip('/')}"
+    return "file://" + url if re.match(r"/\S*$", url) else ""

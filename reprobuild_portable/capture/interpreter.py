@@ -1,0 +1,194 @@
+"""Pack the interpreter itself."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import re
+import stat
+import sys
+from typing import IO, Any, Dict, List, Set
+
+from reprobuild_portable.capture.files import _path, _sha256
+from reprobuild_portable.capture.limits import (
+    BUNDLE,
+    INTERPRETER_COUNT,
+    INTERPRETER_FILE,
+    INTERPRETER_TOTAL,
+    LISTED,
+)
+from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.repositories.search import _places
+from reprobuild_portable.secrets.files import secret_file
+
+INTERPRETER = "interpreter"  # the word of --include
+PACKED = "interpreter.tar.gz"
+# What other captures have (distributions), what an image makes itself (bytecode), and tests, which hold keys.
+_NOT_PACKED = frozenset({"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test"})
+_NOT_RUN = (".a", ".o", ".pyc", ".exe")  # for the linker, or of another system
+_LIBRARY = re.compile(rb"\0(lib[A-Za-z0-9_.+-]{1,100}\.so[0-9.]{0,20})(?=\0)")
+
+
+def take_interpreter(context: Context) -> Taken:
+    """Pack the Python that runs this: the program, its standard library, its own shared libraries and headers.
+
+    The archive has the layout of a standalone build: one folder `python` with `bin`, `lib` and `include`.
+    """
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    base = os.path.realpath(sys.base_prefix)
+    _check_packable(base, name)
+    place = os.path.join(context.scratch, PACKED)
+    with open(place, "xb") as stream:
+        packing = Packing(context, base, stream)
+        packing.program(os.path.realpath(sys.executable), name)
+        packing.folder(f"lib/{name}")
+        packing.folder(f"include/{name}")
+        packing.libraries(name)
+        packing.close()
+    size = os.path.getsize(place)
+    if size > BUNDLE:
+        raise GaveUp("too-large", f"it is packed in {size} bytes")
+    return Taken(
+        {
+            "file": PACKED,
+            "sha256": _sha256(place, context),
+            "bytes": size,
+            "version": platform.python_version(),
+            "build": sys.version.replace("\n", " "),
+            "prefix": base,
+            "left_out": packing.left_out[:LISTED],
+        },
+        files={PACKED: place},
+    )
+
+
+def _check_packable(base: str, name: str) -> None:
+    """Raise GaveUp where packages bring this Python, or where it is not laid out as CPython installs itself."""
+    version = platform.python_version()
+    if platform.python_implementation() != "CPython" or sys.abiflags:
+        raise GaveUp("failed", "it is no ordinary CPython")
+    if os.path.isdir(os.path.join(base, "conda-meta")):
+        raise GaveUp("provided", f"conda's package of Python {version}, which conda's list names")
+    if base == "/usr":
+        raise GaveUp("provided", f"the system's package of Python {version}")
+    if not re.fullmatch(r"(/(?!\.\.?(/|$))[A-Za-z0-9._+@-]+)+", base):
+        raise GaveUp("failed", "the path of its folder has characters that no image takes")
+    if not os.path.isfile(os.path.join(base, "lib", name, "os.py")):
+        raise GaveUp("failed", f"{base} has no lib/{name}/os.py")
+
+
+class Packing:
+    """The archive of an interpreter while it is written; the same files give the same bytes."""
+
+    def __init__(self, context: Context, base: str, stream: IO[bytes]) -> None:
+        import gzip  # most captures pack none
+        import tarfile
+
+        self._context, self._base = context, base
+        self._packed = gzip.GzipFile("", "wb", 6, stream, 0)
+        self._tar = tarfile.TarFile(fileobj=self._packed, mode="w", format=tarfile.USTAR_FORMAT)
+        self._new = tarfile.TarInfo
+        self._link = tarfile.SYMTYPE
+        self._total = 0
+        self._names: Set[str] = set()
+        self._asked: Set[str] = set()
+        self.left_out: List[Dict[str, Any]] = []
+
+    def close(self) -> None:
+        """Write the end."""
+        self._tar.close()
+        self._packed.close()
+
+    def program(self, place: str, name: str) -> None:
+        """Add the program under the name of its version, the other names as links, and the script for compilers."""
+        self._file(place, f"bin/{name}", needed=True)
+        for other in ("python3", "python"):
+            self._add(f"bin/{other}", link=name)
+        if os.path.isfile(os.path.join(self._base, "bin", f"{name}-config")):
+            self._file(os.path.join(self._base, "bin", f"{name}-config"), f"bin/{name}-config")
+
+    def folder(self, path: str) -> None:
+        """Add a folder below the prefix, without what is not packed."""
+        for above, folders, names in os.walk(os.path.join(self._base, path)):
+            self._context.left()
+            links = [one for one in folders if os.path.islink(os.path.join(above, one))]
+            folders[:] = sorted(set(folders) - _NOT_PACKED - set(links))
+            inside = os.path.relpath(above, self._base)
+            for name in sorted(names + [one for one in links if one not in _NOT_PACKED]):
+                if not name.endswith(_NOT_RUN):
+                    self._any(f"{inside}/{name}")
+
+    def libraries(self, name: str) -> None:
+        """Add the shared libraries beside the standard one that packed files name, and what Tcl needs of its own."""
+        there = set(os.listdir(os.path.join(self._base, "lib")))
+        asked = {one for one in there if one.startswith(f"lib{name}.so")}
+        while asked:
+            for one in sorted(asked):
+                self._context.left()
+                self._any(f"lib/{one}", needed=True)
+            asked = {one for one in there & self._asked if f"lib/{one}" not in self._names}
+        tcl = any(one.startswith("lib/libtcl") for one in self._names)
+        for one in sorted(there):
+            if tcl and re.fullmatch(r"(tcl|tk)\d[\d.]*", one):
+                self.folder(f"lib/{one}")
+        for kind in ("", "-embed"):
+            path = f"lib/pkgconfig/{name.replace('python', 'python-')}{kind}.pc"
+            if os.path.isfile(os.path.join(self._base, path)):
+                self._any(path)
+
+    def _any(self, path: str, needed: bool = False) -> None:
+        place = os.path.join(self._base, path)
+        if not os.path.islink(place):
+            self._file(place, path, needed)
+            return
+        link = os.readlink(place)
+        inside = os.path.normpath(os.path.join(os.path.dirname(path), link))
+        if os.path.isabs(link) or not inside.startswith(("lib/", "include/")):
+            self._leave(path, "special-file", needed)
+            return
+        self._asked.add(os.path.basename(inside))
+        self._add(path, link=link)
+
+    def _file(self, place: str, path: str, needed: bool = False) -> None:
+        """Add one file, unless it is a secret or cannot be had; without one that is `needed` no Python starts."""
+        try:
+            number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(number, "rb") as stream:
+                state = os.fstat(number)
+                if not stat.S_ISREG(state.st_mode):
+                    return self._leave(path, "special-file", needed)
+                content = stream.read(INTERPRETER_FILE + 1)
+        except OSError:
+            return self._leave(path, "unreadable", needed)
+        if len(content) > INTERPRETER_FILE:
+            return self._leave(path, "too-large", needed)
+        if secret_file(path, content) or _places(content, self._context, 1):
+            return self._leave(path, "secret", needed)
+        if content.startswith(b"\x7fELF"):
+            self._asked.update(one.decode("ascii") for one in _LIBRARY.findall(content))
+        self._add(path, content, bool(state.st_mode & stat.S_IXUSR))
+        return None
+
+    def _add(self, path: str, content: bytes = b"", program: bool = False, link: str = "") -> None:
+        self._total += len(content)
+        self._names.add(path)
+        if self._total > INTERPRETER_TOTAL:
+            raise GaveUp("too-large", f"it has more than {INTERPRETER_TOTAL} bytes")
+        if len(self._names) > INTERPRETER_COUNT:
+            raise GaveUp("too-many", f"it has more than {INTERPRETER_COUNT} files")
+        info = self._new(f"python/{path}")
+        info.mode = 0o755 if program else 0o644
+        info.size = len(content)
+        if link:
+            info.type, info.linkname, info.mode = self._link, link, 0o777
+        try:
+            self._tar.addfile(info, io.BytesIO(content))
+        except (ValueError, UnicodeError):  # a name that is too long, or no text
+            raise GaveUp("failed", f"the name of {_path(path)} is none for an archive") from None
+
+    def _leave(self, path: str, reason: str, needed: bool) -> None:
+        self._names.add(path)  # not looked at again
+        if needed:
+            raise GaveUp(reason, f"{_path(path)} cannot be left out")
+        self.left_out.append({"path": _path(path), "reason": reason})

@@ -1,0 +1,36 @@
+"""List the budgets of a capture: seconds, bytes and numbers."""
+
+from __future__ import annotations
+
+# Seconds. The whole ends after SECONDS, whatever its parts may still have.
+SECONDS = 60.0
+STALE = 600.0  # and its budget: then a capture that never ended, of a killed job, is taken over
+TICK = 0.1  # between two looks at the programs that run
+LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
+BUDGETS = {
+    "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
+    "modules": 2.0, "gpu": 10.0, "machine": 5.0, "scheduler": 2.0, "command": 2.0, "repository": 30.0,
+    "interpreter": 40.0,
+}  # fmt: skip
+
+# Bytes and numbers. What is over them is listed by name and size.
+UNTRACKED_FILE = 10 << 20
+UNTRACKED_TOTAL = 32 << 20
+UNTRACKED_COUNT = 5000
+CHANGED_FILE = 64 << 20
+DIFF = 48 << 20  # the reader takes 64 MiB of one file
+BUNDLE = 256 << 20
+SEARCHED = 64 << 20  # for secrets
+LISTED = 500  # names in one list of capture.json
+MOST_COMMITS = 1000  # of a branch that a remote may delete: more of them are not bundled
+SAID = 10  # warnings on the terminal
+NAMED = 3  # files that were left out, of a repository, on the terminal
+REPOSITORIES = 64
+AT_ONCE = 4
+INTERPRETER_FILE = 128 << 20  # libpython with its debugging information has 25 MB
+INTERPRETER_TOTAL = 512 << 20
+INTERPRETER_COUNT = 20000  # a standard library has 900 without its tests
+SPARE = 1.0  # seconds of a repository's budget that the search for secrets leaves
+DEEPEST = 200  # folders in one another
+LONGEST_WORD = 4096  # of a command line
+HEAD = 1 << 13  # of the metadata of a distribution

@@ -1,0 +1,73 @@
+"""Define the values of a capture: its parts, what they give, and why one fails."""
+
+from __future__ import annotations
+
+import time
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, NamedTuple, Sequence
+
+VERSION = 1  # of capture.json
+PROGRAM = "reprobuild capture"
+REASONS = {
+    "done": "complete",
+    "not-there": "this machine or environment has none of it",
+    "failed": "an error; `why` tells which",
+    "timed-out": "its time budget, or that of the whole, was used up",
+    "too-large": "over the size budget",
+    "too-many": "over the budget of numbers",
+    "unreadable": "it cannot be read by this user",
+    "special-file": "a device, pipe, socket, or a folder where a file was named",
+    "filtered": "a filter of git (not LFS) stands between the file and what git keeps; it was not run",
+    "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
+    "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
+    "changed-meanwhile": "it was changed while it was read",
+    "secret": "it is a secret, or looks like one",
+    "provided": "packages bring it; `why` tells which",
+    "untrusted": "a repository of another user, or one that another directory claims as its own; `why` tells which",
+}
+
+# Files and folders of a private snapshot: others of the machine may not read it, whatever the umask.
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+
+
+class GaveUp(Exception):
+    """A part cannot be had. `reason` is one of `REASONS`; `why` holds no value of the environment."""
+
+    def __init__(self, reason: str, why: str = "") -> None:
+        super().__init__(reason, why)
+        self.reason = reason
+        self.why = why
+
+
+class Unwritable(Exception):
+    """The output folder cannot be written."""
+
+
+class Context(NamedTuple):
+    """What a part is given: the environment, when it must end, and a private folder for its scratch files."""
+
+    environ: Dict[str, str]
+    deadline: float
+    scratch: str
+    program: bool  # whether this is a process of its own, not a call in a training script
+    secrets: Sequence[bytes] = ()  # values of the environment's secrets
+    accept: Sequence[str] = ()  # files that look like secrets and are to be captured
+    include: Sequence[
+        str
+    ] = ()  # absolute paths of files to capture though git ignores them, or has no repository
+
+    def left(self) -> float:
+        """Return the seconds left; raise GaveUp where there are none."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise GaveUp("timed-out")
+        return left
+
+
+class Taken(NamedTuple):
+    """What a part gives: its entry in capture.json, text files by name, and finished files to be moved in."""
+
+    facts: Any
+    texts: Mapping[str, bytes] = MappingProxyType({})
+    files: Mapping[str, str] = MappingProxyType({})
+    withheld: Sequence[Dict[str, str]] = ()

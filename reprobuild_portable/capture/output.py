@@ -1,0 +1,142 @@
+"""Write the directory of a snapshot, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from typing import IO, Any, Dict, Iterator, Optional
+
+from reprobuild_portable.capture.limits import STALE
+from reprobuild_portable.capture.model import FILE_MODE, FOLDER_MODE, Unwritable
+from reprobuild_portable.capture.processes import _WATCHER
+
+
+@contextlib.contextmanager
+def _naming(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as err:
+        raise Unwritable(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
+
+
+def _claim(folder: str, seconds: float) -> Optional[str]:
+    """Return a folder of our own beside the target, or None where another process has captured or does so now.
+
+    The name is the same for all; mkdir(2) lets one of them have it, on NFS, too.
+    """
+    above, name = os.path.split(folder)
+    claim = os.path.join(above, f".{name}.capturing")
+    with _naming(folder):
+        os.makedirs(above, exist_ok=True)
+        for _ in range(2):
+            if _is_taken(folder):
+                return None
+            try:
+                os.mkdir(claim, FOLDER_MODE)
+            except FileExistsError:
+                if not _abandoned(claim, seconds):
+                    return None
+                continue
+            if _is_taken(folder):  # it ended between our two looks
+                os.rmdir(claim)
+                return None
+            return claim
+    return None
+
+
+def _is_taken(folder: str) -> bool:
+    try:
+        inside = os.listdir(folder)
+    except FileNotFoundError:
+        return False
+    if "capture.json" in inside:
+        return True
+    if inside:
+        raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
+    with contextlib.suppress(OSError):
+        if os.path.samefile(folder, os.curdir):  # who works there would be left in a folder that is gone
+            raise Unwritable(
+                f"{folder} is the current folder, which would be replaced: name one inside of it"
+            )
+    return False
+
+
+def _abandoned(claim: str, seconds: float) -> bool:
+    """Remove the claim of a process that was killed long ago; whether there was one. One process does so."""
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(claim).st_mtime > STALE + seconds:
+            aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
+            try:
+                os.rename(claim, aside)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+            return True
+    return False
+
+
+def _scratch(claim: str) -> str:
+    with contextlib.suppress(OSError):
+        return tempfile.mkdtemp(prefix="reprobuild-capture-")
+    return tempfile.mkdtemp(prefix=".scratch.", dir=os.path.dirname(claim))
+
+
+def _finish_undisturbed() -> None:
+    """Let nobody interrupt what takes the temporary files away, or write into them."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _WATCHER.end_all()
+
+
+def _remove(folder: str, tries: int) -> None:
+    """Remove a folder, into which parts that were interrupted may still write for a moment."""
+    shutil.rmtree(folder, ignore_errors=True)
+    while tries > 1 and os.path.lexists(folder):
+        time.sleep(0.02)
+        shutil.rmtree(folder, ignore_errors=True)
+        tries -= 1
+
+
+def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files: Dict[str, str]) -> None:
+    for name, source in files.items():
+        with open(source, "rb") as content, _new_file(os.path.join(claim, name)) as stream:
+            shutil.copyfileobj(content, stream)
+    texts["capture.json"] = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
+    for name, content_of in texts.items():
+        with _new_file(os.path.join(claim, name)) as stream:
+            stream.write(content_of)
+            stream.flush()
+            os.fsync(stream.fileno())
+    number = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _restrict(number, FOLDER_MODE)
+    finally:
+        os.close(number)
+
+
+def _new_file(path: str) -> IO[bytes]:
+    """Open a new private file; who may write to the folder above could have put a link in the place of ours."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    _restrict(number, FILE_MODE)
+    return open(number, "wb")
+
+
+def _restrict(number: int, mode: int) -> None:
+    with contextlib.suppress(OSError):  # some file systems have no rights
+        os.fchmod(number, mode)
+
+
+def _publish(claim: str, folder: str) -> bool:
+    """Give the complete folder its name; whether it was still free. rename(2) replaces an empty folder only."""
+    try:
+        os.rename(claim, folder)
+    except OSError as err:
+        if err.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True

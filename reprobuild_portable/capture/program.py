@@ -1,0 +1,149 @@
+"""Take a snapshot of this environment: what a training job ran with, in files that a person can read.
+
+    reprobuild capture [-o DIR]
+    python3 capture.py [-o DIR] [--json] [--seconds N]      # this file alone, copied anywhere
+    python3 capture.py --include interpreter                # and pack the Python that runs it
+    from capture import capture; capture("snapshot")        # from a training script
+
+One file, the standard library only, Python 3.8 or newer. It changes nothing but the folder that it writes, uses no
+network, starts neither pip nor conda and never imports torch. The folder appears whole or not at all. Where many
+ranks start it for one folder, one captures and the others return at once. Each part has a time budget; what failed,
+was given up or was left out stands in `capture.json` under a reason from `REASONS`. The values of secrets are not
+written (the sections of `secrets` below say what counts as one), their names are.
+
+Codes: 0, also where parts failed or another rank captures; 2 for a wrong command line; 3 where the folder cannot be
+written; 130 and 143 where it was interrupted. The call in a script raises nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from typing import Any, Dict, List, Mapping, Optional
+
+from reprobuild_portable.capture.files import _path
+from reprobuild_portable.capture.interpreter import take_interpreter
+from reprobuild_portable.capture.limits import SAID, SECONDS
+from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp, Unwritable
+from reprobuild_portable.capture.processes import _WATCHER
+from reprobuild_portable.capture.scrub import _harmless
+from reprobuild_portable.capture.snapshot import _capture, _report
+from reprobuild_portable.secrets.redact import without_logins
+
+
+def default_folder(environ: Mapping[str, str]) -> str:
+    """Return the folder where none is named: the same for all ranks of a job."""
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
+        if re.fullmatch(r"[\w.\[\]-]+", environ.get(name, "")):
+            return f"snapshot-{environ[name]}"
+    return "snapshot"
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    """Run the command line, and return the code to exit with."""
+    import argparse  # the library call needs none
+
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Take a snapshot of this environment.")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR", help="the folder to write (default: snapshot, or snapshot-JOB)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="budget of the whole (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument(
+        "--accept", metavar="FILE", action="append", default=[],
+        help="capture this file of a repository (REPOSITORY/PATH) though it looks like a secret; again for more",
+    )  # fmt: skip
+    parser.add_argument(
+        "--include", metavar="FILE", action="append", default=[],
+        help="capture this file, which is in no repository or which git ignores, or `interpreter`; again for more",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pack-interpreter",
+        metavar="DIR",
+        help="pack this Python into DIR, print its facts, and capture nothing else",
+    )
+    asked = parser.parse_args(words)
+    if asked.pack_interpreter:
+        return _pack(asked.pack_interpreter, asked.seconds)
+    try:
+        out = asked.out or default_folder(os.environ)
+        report = _capture(out, asked.seconds, True, asked.accept, asked.include)
+    except Unwritable as err:
+        return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
+    except Exception as err:
+        return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
+    return _finish(report, asked.json, 0)
+
+
+def _pack(folder: str, seconds: float) -> int:
+    """Pack the interpreter alone, and print what capture.json would have of it."""
+    context = Context({}, time.monotonic() + seconds, folder, program=True)
+    try:
+        facts = take_interpreter(context).facts
+    except GaveUp as err:
+        print(err.why or err.reason, file=sys.stderr)
+        return 1
+    print(json.dumps(facts))
+    return 0
+
+
+def _where(place: Mapping[str, Any]) -> str:
+    """Return in which commit a secret stands, and what comes of it."""
+    if not place.get("commit"):
+        return ": a build will refuse it"
+    return f" of commit {place['commit'][:12]}, which no remote has: it is in the bundle of this snapshot"
+
+
+def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
+    """Say what there is to say; whoever reads it may be gone."""
+    lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
+    lines += [
+        f"{name}: {what}"
+        for name, what in sorted(report["parts"].items())
+        if what not in ("done", "not-there")
+    ]
+    lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
+    lines += report["notes"]
+    lines += [
+        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}{_where(one)}"
+        for one in report["warnings"][:SAID]
+    ]
+    if len(report["warnings"]) > SAID:
+        lines.append(f"and {len(report['warnings']) - SAID} more: capture.json lists them under `warnings`")
+    with contextlib.suppress(OSError):
+        for line in map(without_logins, lines):
+            print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)
+        if as_json:
+            print(json.dumps(report, indent=1))
+        sys.stdout.flush()
+    return code
+
+
+def _stopped(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)  # so that what is half written goes away
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stopped)
+    try:
+        _code = main()
+    except KeyboardInterrupt:
+        _code = 130
+    except SystemExit as _err:
+        _code = _err.code if isinstance(_err.code, int) else 0
+    _WATCHER.end_all()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(_code)  # a part that hangs on a dead file server must not keep the job

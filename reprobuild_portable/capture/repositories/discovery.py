@@ -1,0 +1,125 @@
+"""Find the repositories of an environment, and capture each."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.freeze import _bare_line, _editable_line
+from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
+from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp, Taken
+from reprobuild_portable.capture.repositories.included import _take_loose
+from reprobuild_portable.capture.repositories.record import take_repository
+from reprobuild_portable.capture.repositories.repository import Repository, _unique, find_top
+
+
+def _take_repositories(
+    entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any],
+    include: Sequence[str] = (),
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:  # fmt: skip
+    """Take the repository of each editable install, of the working directory, those inside of them, and named files.
+
+    Returns:
+        Their records, and the lines of the freeze by name of distribution.
+    """
+    editable = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
+    tops: Dict[str, List[str]] = {}
+    places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
+    deep = {
+        name: top for name, top in places.items()
+        if top is not None and os.path.realpath(editable[name]["origin"]["path"]) != top
+    }  # fmt: skip
+    ignored: List[str] = []
+    if deep:
+        folders = {name: editable[name]["origin"]["path"] for name in deep}
+        part = functools.partial(_take_ignored, tops=deep, folders=folders)
+        ignored = take("editable folders", part, BUDGETS["repository"]) or []
+    for name, top in places.items():
+        if top is not None and name not in ignored:  # else it is as if there were no repository
+            tops.setdefault(top, []).append(name)
+    with contextlib.suppress(OSError):
+        top = find_top(os.getcwd())
+        if top is not None:
+            tops.setdefault(top, [])
+    waiting: List[Tuple[str, List[str], Optional[str], str]] = [
+        (top, names, None, "") for top, names in tops.items()
+    ]
+    found: List[Dict[str, Any]] = []
+    lines: Dict[str, str] = {}
+    used: Dict[str, int] = {}
+    captured: Set[str] = set()
+    while waiting and len(found) < REPOSITORIES:
+        room = REPOSITORIES - len(found)
+        wave, waiting = waiting[:room], waiting[room:]
+        named = [
+            _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
+        ]
+        records = _take_wave(
+            [(name, top, bool(names)) for name, (top, names, _, _) in zip(named, wave)], take
+        )
+        for record, name, (top, names, parent, inside) in zip(records, named, wave):
+            if record is None:
+                lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+                continue
+            captured.add(os.path.realpath(top))
+            record.update(distributions=names, parent=parent, path=inside)
+            found.append(record)
+            for path, folder in sorted(record.pop("inner").items()):
+                waiting.append((folder, [], name, quote(path)))
+            for one in names:
+                lines[one] = _editable_line(editable[one], top, record)
+    for top, names, _, _ in waiting:
+        take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
+        lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+    with contextlib.suppress(OSError):  # of a working directory that is gone
+        found += _take_loose(include, captured, used, take)
+    return found, lines
+
+
+def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
+    """Give the names of editable installs whose folders git ignores: the repository around them has nothing of them."""
+    found: List[str] = []
+    for top in sorted(set(tops.values())):
+        # `./` keeps a colon from being read as magic: the command takes no literal names.
+        asked = {
+            os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
+            for name in tops if tops[name] == top
+        }  # fmt: skip
+        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
+        with contextlib.suppress(GaveUp, OSError):  # it is then said where the repository is taken
+            repository = Repository(top, context)
+            said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
+            found += [name for path, name in asked.items() if path in said]
+    return Taken(found)
+
+
+def _too_many(context: Context) -> Taken:
+    raise GaveUp("too-many")
+
+
+def _take_wave(
+    wave: List[Tuple[str, str, bool]], take: Callable[[str, Callable[[Context], Taken], float], Any]
+) -> List[Any]:
+    """Take some repositories, a few at once: most of the time git reads from the disk. None where one cannot be had."""
+    records: List[Any] = [None] * len(wave)
+    waiting = list(enumerate(wave))[::-1]
+
+    def work() -> None:
+        while True:
+            try:
+                number, (name, top, installed) = waiting.pop()
+            except IndexError:
+                return
+            part = functools.partial(take_repository, top=top, name=name, installed=installed)
+            records[number] = take(f"repository {name}", part, BUDGETS["repository"])
+
+    threads = [threading.Thread(target=work, name=PROGRAM, daemon=True) for _ in wave[:AT_ONCE]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return records

@@ -1,0 +1,146 @@
+"""Find the commit that a remote has, below the one that is checked out."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+from reprobuild_portable.capture.files import _path, _read, quote
+from reprobuild_portable.capture.limits import MOST_COMMITS
+from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.repositories.bundle import _bundle
+from reprobuild_portable.capture.repositories.repository import _REMOTE, Head, Repository
+from reprobuild_portable.secrets.redact import strip_credentials
+
+
+def _head(repository: Repository) -> Head:
+    said = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
+    if said == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
+        said = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
+    branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
+    words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--remotes")
+    rows = repository.git(*words, codes=(0, 128)).decode().split("\n")
+    if len(rows) < 3:  # the first row repeats the words that name nothing
+        return Head(None, None, branch)
+    return Head(rows[0], rows[1], branch, pushed=rows[0] in rows[2:])
+
+
+def _remotes(repository: Repository) -> List[Dict[str, str]]:
+    found = []
+    for key, url in repository.config.items():
+        match = _REMOTE.fullmatch(key)
+        if match:
+            found.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
+    return found
+
+
+def _bare_url(url: str) -> str:
+    """Return a remote's address without credentials; `user:password@host:path` is one of ssh's short form."""
+    short = re.match(r"[^/@]*:[^/@]*@(?=[^/:]+:)", url) if "://" not in url else None
+    return strip_credentials(url[short.end() :] if short else url)[0]
+
+
+def _base(repository: Repository, head: Head) -> Dict[str, Any]:
+    """Return what a remote has, as far as this repository knows: `base`, `prerequisites` and the rest's number.
+
+    Only refs/remotes count: a tag may never have been pushed.
+    """
+    none: Dict[str, Any] = {"base": None, "base_remote": None, "prerequisites": [], "unpushed": 0}
+    if head.commit is None:
+        return none
+    rows = []
+    if not head.pushed:
+        rows = repository.git("rev-list", "--boundary", head.commit, "--not", "--remotes").decode().split()
+    boundary = [row[1:] for row in rows if row.startswith("-")]
+    unpushed = len(rows) - len(boundary)
+    if unpushed == 0:
+        boundary = [head.commit]
+    if not boundary:
+        return dict(none, unpushed=unpushed)
+    remote = _holder(repository, boundary[0])
+    return {
+        "base": boundary[0],
+        "base_remote": _path(remote),
+        "prerequisites": sorted(boundary),
+        "unpushed": unpushed,
+    }
+
+
+# Branches that others are merged into. A remote deletes those others after the merge.
+_LASTING = ("HEAD", "main", "master", "trunk", "develop", "default")
+
+
+def _lasting(repository: Repository, head: Head) -> Optional[List[str]]:
+    """Return the commits of lasting branches of remotes that the commits since then rest on.
+
+    None where no such branch is known, or too many commits came since.
+    """
+    names = (f"refs/remotes/*/{name}" for name in _LASTING)
+    ends = set(repository.git("for-each-ref", "--format=%(objectname)", *names).decode().split())
+    if head.commit is None or not ends:
+        return None
+    words = ("rev-list", "--boundary", f"--max-count={MOST_COMMITS + 1}", head.commit, "--not", *sorted(ends))
+    rows = repository.git(*words).decode().split()
+    boundary = sorted(row[1:] for row in rows if row.startswith("-"))
+    commits = len(rows) - len(boundary)
+    if commits > MOST_COMMITS:
+        return None
+    return boundary if commits else [head.commit]
+
+
+def _bundle_branch(
+    repository: Repository,
+    head: Head,
+    facts: Dict[str, Any],
+    unmerged: List[Tuple[bytes, bytes, bytes, bytes]],
+    moved: Dict[str, str],
+) -> bool:
+    """Bundle the commits of a pushed branch that is merged into no lasting one; return whether that was done.
+
+    Half of the time that is left is for it: the bundle of what no remote has comes after, and matters more.
+    """
+    context = repository.context
+    repository.context = context._replace(deadline=context.deadline - context.left() / 2)
+    try:
+        rest = _lasting(repository, head)
+        if rest is None or rest == facts["prerequisites"]:
+            return False
+        bundle = _bundle(repository, dict(facts, prerequisites=rest), unmerged, moved)
+        if bundle["file"]:
+            facts.update(prerequisites=rest, bundle=bundle)
+        return bool(bundle["file"])
+    except GaveUp:
+        return False
+    finally:
+        repository.context = context
+
+
+def _holder(repository: Repository, commit: str) -> str:
+    """Return the name of a remote that has the commit; `origin` where it is one of several."""
+    holders = _holders(repository, commit)
+    return "origin" if "origin" in holders or not holders else holders[0]
+
+
+def _remote_names(repository: Repository) -> List[str]:
+    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+
+
+def _holders(repository: Repository, commit: str) -> List[str]:
+    """Return the names of the remotes that have the commit; the only one is taken for one that has."""
+    remotes = _remote_names(repository)
+    if len(remotes) < 2:
+        return remotes
+    refs = repository.git("for-each-ref", "--contains", commit, "--format=%(refname)", "refs/remotes")
+    names = refs.decode("utf-8", "surrogateescape").split("\n")
+    return [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
+
+
+def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
+    """Return the folder of this machine that alone has what is taken to be with a remote, or None."""
+    urls = {name: repository.config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
+    local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
+    if base is None or not local:
+        return None
+    holders = _holders(repository, base)
+    return _path(_bare_url(local[holders[0]])) if holders and set(holders) <= set(local) else None

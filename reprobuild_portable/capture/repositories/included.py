@@ -1,0 +1,111 @@
+"""Capture the files that the user names."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import tempfile
+from typing import Any, Callable, Dict, List, Sequence, Set
+
+from reprobuild_portable.capture.files import _path
+from reprobuild_portable.capture.limits import BUDGETS, LISTED, UNTRACKED_FILE
+from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.processes import _program, _run
+from reprobuild_portable.capture.repositories.objects import _leave
+from reprobuild_portable.capture.repositories.record import take_repository
+from reprobuild_portable.capture.repositories.repository import Files, _unique, find_top
+from reprobuild_portable.capture.repositories.untracked import _no_file
+
+
+def _absolute(include: Sequence[str]) -> List[str]:
+    """Return named files by paths whose folders are no links; the file itself may be one, and stays it."""
+    found = []
+    for name in include:
+        above, last = os.path.split(os.path.abspath(os.fspath(name)))
+        found.append(os.path.join(os.path.realpath(above), last))
+    return sorted(set(found))
+
+
+def take_included(context: Context, folder: str, places: Sequence[str], name: str) -> Taken:
+    """Take files of no repository as the only files of a new one, by the same rules.
+
+    Args:
+        context: of this part.
+        folder: of the captured machine; each file lies below it.
+        places: of the files.
+        name: of the record.
+    """
+    program = _program("git", context)
+    if program is None:
+        raise GaveUp("failed", "git is not on PATH")
+    top = os.path.join(
+        os.path.realpath(tempfile.mkdtemp(dir=context.scratch)), os.path.basename(folder) or name
+    )
+    os.mkdir(top)
+    env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
+    _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
+    files = Files({}, {}, [], [], {}, [], set())
+    copies = []
+    for place in places:
+        path = os.path.relpath(place, folder)
+        reason = _no_file(place)
+        if not reason and ".git" in path.lower().split(os.sep):  # no tree of git can hold it
+            reason = "special-file"
+        copy = os.path.join(top, path)
+        reason = reason or _copy(place, copy)
+        if reason:
+            _leave(files, os.fsencode(path), reason)
+        else:
+            copies.append(copy)
+    taken = take_repository(context._replace(include=copies), top, name, False)
+    left_out = files.left_out + taken.facts["left_out"]
+    taken.facts.update(
+        folder=_path(folder), left_out=left_out[:LISTED],
+        left_out_count=len(files.left_out) + taken.facts["left_out_count"],
+    )  # fmt: skip
+    return taken
+
+
+def _copy(place: str, copy: str) -> str:
+    """Copy a file or link; return why it cannot be had. One that is over its budget is copied as its size alone."""
+    try:
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        if os.path.islink(place):
+            os.symlink(os.readlink(place), copy)
+            return ""
+        number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(number, "rb") as stream, open(copy, "xb") as target:
+            state = os.fstat(number)
+            if not stat.S_ISREG(state.st_mode):
+                return "special-file"
+            content = stream.read(UNTRACKED_FILE + 1)
+            target.write(content)
+            if len(content) > UNTRACKED_FILE:
+                target.truncate(max(state.st_size, len(content)))
+            if state.st_mode & stat.S_IXUSR:
+                os.fchmod(target.fileno(), 0o700)
+    except OSError:
+        return "unreadable"
+    return ""
+
+
+def _take_loose(
+    include: Sequence[str], captured: Set[str], used: Dict[str, int],
+    take: Callable[[str, Callable[[Context], Taken], float], Any],
+) -> List[Dict[str, Any]]:  # fmt: skip
+    """Take the named files that are in no captured repository: below the working directory, where all are there."""
+    places = [place for place in include if find_top(os.path.dirname(place)) not in captured]
+    if not places:
+        return []
+    folder = os.path.realpath(os.getcwd())
+    if any(not place.startswith(folder.rstrip(os.sep) + os.sep) for place in places):
+        folder = os.path.commonpath([os.path.dirname(place) for place in places])
+    name = _unique(os.path.basename(folder) or "files", used)
+    part = functools.partial(take_included, folder=folder, places=places, name=name)
+    record = take(f"included {name}", part, BUDGETS["repository"])
+    if record is None:
+        return []
+    record.pop("inner")
+    record.update(distributions=[], parent=None, path="")
+    return [record]

@@ -1,0 +1,108 @@
+"""Keep the content of a file as a git object, or say why not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Iterable, Optional, Set, Tuple
+
+from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.limits import SEARCHED, SPARE
+from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
+from reprobuild_portable.capture.repositories.search import _places
+from reprobuild_portable.secrets.files import secret_file
+
+
+def _ours(repository: Repository) -> Set[str]:
+    """Return the names of the filters that the configuration has."""
+    return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+
+
+def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
+    """Return those of some paths, of which the index has no entry, that a filter other than LFS covers."""
+    asked, ours = b"".join(path + b"\0" for path in paths), _ours(repository)
+    if not asked or not ours - {"lfs"}:
+        return set()
+    said = repository.git("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
+    names = zip(said[0::3], said[2::3])
+    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in ours}
+
+
+def _object(
+    repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
+) -> Optional[Tuple[bytes, bytes]]:
+    """Return mode and id of what lies at a path, with its content in our folder; None, and why, where there is none."""
+    repository.context.left()
+    try:
+        state = repository.state(path)
+        if state is None:
+            return None
+        if stat.S_ISLNK(state.st_mode):
+            return b"120000", _keep(repository, repository.readlink(path), entry)
+        if not stat.S_ISREG(state.st_mode):
+            if not stat.S_ISDIR(state.st_mode):
+                _leave(files, path, "special-file")
+            return None
+        if state.st_size > most:
+            _leave(files, path, "too-large", state.st_size)
+            return None
+        with open(repository.open(path), "rb") as stream:
+            content = stream.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        _leave(files, path, "unreadable")
+        return None
+    if len(content) != state.st_size:
+        _leave(files, path, "changed-meanwhile", state.st_size)
+    oid = repository.id(b"blob %d\0" % len(content) + content).encode()
+    if entry is None or oid != entry.oid:
+        rule = _withheld(repository, path, oid, content)
+        if rule:
+            _leave(files, path, "secret", state.st_size, rule)
+            return None
+        repository.add(b"blob", content)
+    return _mode(repository, state.st_mode, entry), oid
+
+
+def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
+    """Return the rule by which a file that git does not have is left out, empty where it is taken.
+
+    Where there is no time to search it, it is taken, and counted as `unsearched` later.
+    """
+    name, context = quote(path), repository.context
+    if {name, f"{os.path.basename(repository.top)}/{name}"} & set(context.accept):
+        return ""
+    if secret_file(name, content):
+        return "a name of files with secrets"
+    repository.searched += len(content)
+    if repository.searched > SEARCHED:
+        return ""
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUp:
+        return ""
+    if not places:
+        repository.clean.add(oid)
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
+    if entry is not None and entry.mode == b"120000" and repository.config.get("core.symlinks") == "false":
+        return entry.mode
+    if repository.config.get("core.filemode") == "false" and entry is not None:
+        return entry.mode if entry.mode.startswith(b"100") else b"100644"
+    return b"100755" if mode & stat.S_IXUSR else b"100644"
+
+
+def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> bytes:
+    """Return the id of a blob; it is written only where the index has another."""
+    if entry is not None and repository.id(b"blob %d\0" % len(content) + content).encode() == entry.oid:
+        return entry.oid
+    return repository.add(b"blob", content)
+
+
+def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = "") -> None:
+    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    files.left_out.append({**entry, "rule": rule} if rule else entry)

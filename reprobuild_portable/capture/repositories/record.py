@@ -1,0 +1,84 @@
+"""Capture one repository."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict
+
+from reprobuild_portable.capture.files import _path, _text, quote
+from reprobuild_portable.capture.limits import LISTED
+from reprobuild_portable.capture.model import Context, Taken
+from reprobuild_portable.capture.repositories.bundle import _bundle, _new_blobs
+from reprobuild_portable.capture.repositories.diff import _diff
+from reprobuild_portable.capture.repositories.history import (
+    _base,
+    _bundle_branch,
+    _head,
+    _only_here,
+    _remotes,
+)
+from reprobuild_portable.capture.repositories.repository import _SETTINGS, Repository, _names
+from reprobuild_portable.capture.repositories.search import _search
+from reprobuild_portable.capture.repositories.staged import _name_unstaged, _staged, _unstage
+from reprobuild_portable.capture.repositories.trees import _trees
+from reprobuild_portable.capture.repositories.untracked import _flags, _ignored
+from reprobuild_portable.capture.repositories.worktree import _entries, _look
+
+
+def take_repository(context: Context, top: str, name: str, installed: bool) -> Taken:
+    """Everything that restores one work tree on a fresh clone.
+
+    Args:
+        context: of this part.
+        top: the work tree.
+        name: of its files.
+        installed: whether a distribution is installed from it: its diff is then what the chapter's recipe calls one.
+    """
+    repository = Repository(top, context)
+    head = _head(repository)
+    base = _base(repository, head)
+    entries, unmerged = _entries(repository)
+    staged = _staged(repository, head, unmerged)
+    hidden = _unstage(repository, staged or [], {} if head.commit or unmerged else entries)
+    if hidden:
+        entries, unmerged = _entries(repository)
+        staged = _staged(repository, head, unmerged)
+    try:
+        files = _look(repository, entries, unmerged)
+    finally:
+        repository.leave()
+    _name_unstaged(files, hidden)
+    index, work = _trees(repository, head, staged, entries, files, [path for path, *_ in unmerged])
+    facts: Dict[str, Any] = {
+        "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
+        "object_format": repository.hash,
+        "remotes": _remotes(repository), **base, "only_here": _only_here(repository, base["base"]),
+        "index": index.decode(), "worktree": work.decode(),
+        "changed": _names(path for path, entry in files.changed.items() if entry is not None),
+        "deleted": _names(path for path, entry in files.changed.items() if entry is None),
+        "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
+        "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
+        "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
+        "flags": _flags(entries, files),
+        "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
+        "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
+        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
+        "inner": files.inner,
+        # A worktree has the commits of a repository that lies elsewhere.
+        "elsewhere": None if repository.common == repository.folder else _path(repository.common),
+    }  # fmt: skip
+    moved: Dict[str, str] = {}
+    facts["bundle"] = None  # where a remote has all there is
+    searched = _bundle_branch(repository, head, facts, unmerged, moved)
+    differs = unmerged or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}
+    if not searched and (differs or facts["unpushed"]):
+        facts["bundle"] = _bundle(repository, facts, unmerged, moved)
+        searched = True
+    if facts["base"] == head.commit and facts["worktree"] == head.tree:
+        facts["diff"] = {"file": None, "from": head.commit, "bytes": 0, "reason": "done"}
+    else:
+        facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
+    if searched:  # last of all: where there is no time for it, nothing else is lost
+        new = _new_blobs(staged, files) if facts["prerequisites"] == [head.commit] else None
+        facts.update(_search(repository, facts, new))
+    return Taken(facts, files=moved)

@@ -1,0 +1,299 @@
+"""Ask git about one repository."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+import zlib
+from typing import IO, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from reprobuild_portable.capture.files import _read, quote
+from reprobuild_portable.capture.limits import LISTED, SECONDS
+from reprobuild_portable.capture.model import Context, GaveUp
+from reprobuild_portable.capture.processes import _program, _run
+from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
+
+#
+# What a work tree holds is written as git objects into a folder of our own, of which the user's repository knows
+# nothing, and packed with the commits that no remote has into one bundle:
+#
+#     refs/reprobuild/head      the commit that was checked out
+#     refs/reprobuild/index     a commit of the index: what was staged
+#     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
+#     refs/reprobuild/unmerged  a commit of the blobs of conflicts
+#
+# git is only asked: its index is read from a copy, nothing that the repository's configuration names is run.
+_NO_ID = "0" * 40
+# git would run these, or ask somebody, because the configuration of the repository says so.
+_CALM = (
+    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
+    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
+    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
+    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
+    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
+    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
+    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
+)  # fmt: skip
+# What decides how bytes on the disk and in the repository belong together.
+_SETTINGS = (
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.precomposeunicode",
+)
+
+
+_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
+_AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
+
+
+class Entry(NamedTuple):
+    """One path of an index: git's mode, object id, and the letter of `git ls-files -v`."""
+
+    mode: bytes
+    oid: bytes
+    tag: bytes
+
+
+class Files(NamedTuple):
+    """What lies in a work tree and differs from its index: (mode, id) by path, None for what is gone."""
+
+    changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
+    untracked: Dict[bytes, Tuple[bytes, bytes]]
+    left_out: List[Dict[str, Any]]
+    large: List[Dict[str, Any]]
+    inner: Dict[bytes, str]
+    intended: List[bytes]
+    touched: Set[bytes]
+
+
+class Repository:
+    """One work tree of the user's, which is only read, and a folder for new objects of our own."""
+
+    def __init__(self, top: str, context: Context) -> None:
+        self.top = top
+        self.context = context
+        program = _program("git", context)
+        if program is None:
+            raise GaveUp("failed", "git is not on PATH")
+        self.program = program
+        self.folder, self.common = _git_folders(top)
+        _check_links(top, self.folder, self.common, program, context)
+        _check_owner(top, self.folder, self.common, program, context)
+        self.clean: Set[bytes] = set()  # ids of new files in which no secret was found
+        self.searched = 0  # bytes
+        self.above: Optional[Tuple[bytes, int]] = None  # the folder of the last file, and its descriptor
+        self.scratch = tempfile.mkdtemp(dir=context.scratch)
+        self.objects = os.path.join(self.scratch, "objects")
+        os.mkdir(self.objects)
+        self.index = os.path.join(self.scratch, "index")
+        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have none
+            source = os.path.join(self.folder, "index")
+            shutil.copyfile(source, self.index)
+            times = os.stat(
+                source
+            )  # git compares them with the files': a younger copy would hide late changes
+            os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
+        theirs = quote(os.fsencode(os.path.join(self.common, "objects")))
+        self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
+        self.env.update(
+            GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
+            GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
+            GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
+            GIT_ALLOW_PROTOCOL="none",  # which counts more than `protocol.file.allow` of the repository
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=theirs if theirs.startswith('"') else f'"{theirs}"',
+        )  # fmt: skip
+        self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
+        for setting in _CALM:
+            self.options += ["-c", setting]
+        self.config = self._config()
+        self._silence_filters()
+        self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
+
+    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
+            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
+        """Return what a git command says; `env` are variables of its own."""
+        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
+        try:
+            return _run(
+                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
+                stdin=stdin, out=out, most=most, codes=codes,
+            )  # fmt: skip
+        except GaveUp as err:
+            raise GaveUp(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
+
+    def _config(self) -> Dict[str, str]:
+        """Return the last value of each setting; what git itself compares without case is in lower case."""
+        found = {}
+        for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
+            name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
+            found[name] = value
+        return found
+
+    def _silence_filters(self) -> None:
+        for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
+            if "=" in name or "\n" in name:
+                raise GaveUp("failed", "the configuration names a filter that cannot be switched off")
+            for key in ("clean", "smudge", "process"):
+                self.options += ["-c", f"{name}.{key}="]
+            self.options += ["-c", f"{name}.required=false"]
+
+    def state(self, path: bytes) -> Optional[os.stat_result]:
+        """Return the state of what lies at a path of the work tree; None for what is gone, as git tells it."""
+        try:
+            folder, name = self._enter(path)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open(self, path: bytes) -> int:
+        """Return the descriptor of a file of the work tree."""
+        folder, name = self._enter(path)
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+    def readlink(self, path: bytes) -> bytes:
+        """Return the text of a link in the work tree."""
+        folder, name = self._enter(path)
+        return os.readlink(name, dir_fd=folder)
+
+    def leave(self) -> None:
+        """Close the folder of the last file."""
+        if self.above:
+            os.close(self.above[1])
+        self.above = None
+
+    def _enter(self, path: bytes) -> Tuple[int, bytes]:
+        """Return the folder that a path lies in, and its last name; an index may hold any path.
+
+        Raises:
+            FileNotFoundError: the path is none that git writes. NotADirectoryError: it leads over a link.
+        """
+        above, _, name = path.rpartition(b"/")
+        if self.above is None or self.above[0] != above:
+            self.leave()
+            folder = os.open(self.top, _FOLDER)
+            for step in above.split(b"/") if above else ():
+                outer = folder
+                try:
+                    folder = os.open(_checked(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                finally:
+                    os.close(outer)
+            self.above = (above, folder)
+        return self.above[1], _checked(name)
+
+    def add(self, kind: bytes, content: bytes) -> bytes:
+        """Write an object into our own folder, and return its id."""
+        whole = kind + b" %d\0" % len(content) + content
+        name = self.id(whole)
+        folder = os.path.join(self.objects, name[:2])
+        path = os.path.join(folder, name[2:])
+        if not os.path.exists(path):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)  # not those above it, which are gone where the capture was stopped
+            with open(path, "wb") as stream:
+                stream.write(zlib.compress(whole, 1))
+        return name.encode()
+
+    def id(self, whole: bytes) -> str:
+        """Return the id of an object, given with its header."""
+        try:
+            return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
+        except TypeError:  # Python 3.8
+            return hashlib.new(self.hash, whole).hexdigest()
+
+    def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
+        """Write a commit that says nothing but its tree and parents; equal ones have equal ids."""
+        rows = [b"tree " + tree, *(b"parent " + one.encode() for one in parents)]
+        return self.add(
+            b"commit",
+            b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
+        )
+
+    def tree(
+        self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
+    ) -> bytes:
+        """Return the tree of the index with changes: (mode, id) by path, None for what goes."""
+        index = os.path.join(self.scratch, name)
+        if not empty and os.path.exists(self.index):
+            shutil.copy2(self.index, index)
+        gone = [path for path, entry in changes.items() if entry is None]
+        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in gone]
+        if self.hash == "sha256":
+            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in gone]
+        rows += [
+            entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
+        ]
+        if rows:
+            stdin = b"\0".join(rows) + b"\0"
+            self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+        # Where git sees that the user's repository has a tree already, it sets the time of that file.
+        words = ("write-tree", "--missing-ok")
+        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+
+
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def _checked(name: bytes) -> bytes:
+    if name.lower() in (b"", b".", b"..", b".git"):
+        raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
+    return name
+
+
+def find_top(folder: str) -> Optional[str]:
+    """Return the work tree that a folder is in, or None."""
+    folder = os.path.realpath(folder)
+    while True:
+        if os.path.exists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _git_folders(top: str) -> Tuple[str, str]:
+    """Return the git folder of a work tree and the one that it shares with others (gitrepository-layout)."""
+    folder = os.path.join(top, ".git")
+    if os.path.isfile(folder):
+        said = _read(folder, 1 << 14)
+        if not said.startswith(b"gitdir: "):
+            raise GaveUp("failed", "its `.git` is no git folder")
+        folder = os.path.join(top, os.fsdecode(said[8:].rstrip(b"\r\n")))
+    if not os.path.isfile(os.path.join(folder, "HEAD")):
+        raise GaveUp("failed", "its `.git` is no git folder")
+    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
+    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
+    return os.path.realpath(folder), os.path.realpath(common)
+
+
+def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
+    ordered = sorted(paths)
+    return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
+
+
+class Head(NamedTuple):
+    """What is checked out: the commit and its tree (None before the first), and the branch (None where detached).
+
+    `pushed` says whether a branch of a remote ends at this very commit.
+    """
+
+    commit: Optional[str]
+    tree: Optional[str]
+    branch: Optional[str]
+    pushed: bool = False
+
+
+def _unique(wanted: str, used: Dict[str, int]) -> str:
+    """Return a name for the files of a repository that no other has."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", wanted).strip(".")[:80] or "repository"
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)

@@ -1,0 +1,143 @@
+"""Search the files of a repository for secrets."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.limits import LISTED, SEARCHED, SPARE
+from reprobuild_portable.capture.model import Context, GaveUp
+from reprobuild_portable.capture.repositories.repository import Repository
+from reprobuild_portable.secrets.search import find
+
+
+def _search(
+    repository: Repository, facts: Dict[str, Any], new: Optional[Dict[bytes, bytes]]
+) -> Dict[str, Any]:
+    """Search all that the bundle carries for secrets: file, line and rule, never the text.
+
+    The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
+    were too many to be searched, the largest ones, and those for which no time was left; it is at least 1 where not
+    even their number is known. `new` has path by id, where it is known.
+    """
+    context = repository.context._replace(deadline=repository.context.deadline - SPARE)
+    repository.context = context
+    found: Dict[Tuple[str, int, str], bytes] = {}
+    try:
+        new = _carried(repository, facts) if new is None else new
+        new = {oid: path for oid, path in new.items() if oid not in repository.clean}
+        contents, unsearched = _searchable(repository, new)
+    except GaveUp:
+        return {"secrets": [], "unsearched": max(1, len(new or ()))}
+    for oid, content in contents:
+        try:
+            places = _places(content, context)
+        except GaveUp:
+            unsearched += 1
+            continue
+        found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+    listed = sorted(found)[:LISTED]
+    commits = _commits(repository, facts, {found[place] for place in listed})
+    secrets = [
+        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(found[place], "")}
+        for place in listed
+    ]
+    return {"secrets": secrets, "unsearched": unsearched}
+
+
+def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes]) -> Dict[bytes, str]:
+    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for.
+
+    `git log` would do it alone, and start a program of the repository's configuration for each signature.
+    """
+    found: Dict[bytes, str] = {}
+    if not facts["head"] or not oids:
+        return found
+    above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
+    with contextlib.suppress(GaveUp):
+        commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
+        words = (
+            "diff-tree",
+            "--stdin",
+            "--root",
+            "-r",
+            "--raw",
+            "--no-abbrev",
+            "--no-renames",
+            "--no-ext-diff",
+        )
+        asked = (f"--find-object={oid.decode()}" for oid in sorted(oids))
+        commit = ""
+        for row in repository.git(*words, *asked, stdin=commits, most=SEARCHED).split(b"\n"):
+            if not row.startswith(b":"):
+                commit = row.decode("ascii", "replace")
+                continue
+            for oid in row.split(b" ", 4)[2:4]:
+                if oid in oids:
+                    found.setdefault(oid, commit)
+    return found
+
+
+def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
+    """Return path by id of all that a bundle carries."""
+    excluded = [f"^{one}" for one in facts["prerequisites"]]
+    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    return dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+
+
+def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
+    """Return id and content of the blobs that are searched, and the number of those that are too many."""
+    try:
+        return list(_contents(repository, list(new), SEARCHED)), 0
+    except GaveUp as err:
+        if err.reason != "too-large":
+            raise
+    chosen, unsearched = _smallest(repository, new)
+    return list(_contents(repository, chosen)), unsearched
+
+
+def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[int, str]]:
+    """Return line and rule of the secrets in one file, no more than are listed; GaveUp where no time is left."""
+    context.left()
+    places = find(content, most, context.left)
+    for value in context.secrets:
+        at = content.find(value)
+        if at >= 0:
+            places.append((content.count(b"\n", 0, at) + 1, "variable"))
+    return places
+
+
+def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
+    """Return the smallest blobs that are to be searched together, and the number of the others."""
+    asked = b"".join(oid + b"\n" for oid in oids)
+    said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
+    rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
+    blobs = sorted((int(size), oid) for _, size, oid in rows)
+    chosen, total = [], 0
+    for size, oid in blobs:
+        total += size
+        if total <= SEARCHED:
+            chosen.append(oid)
+    return chosen, len(blobs) - len(chosen)
+
+
+def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> Iterator[Tuple[bytes, bytes]]:
+    """Return an iterator of id and content of the blobs that are there; GaveUp where all have more than `most`."""
+    if not oids:
+        return iter(())
+    asked = b"".join(oid + b"\n" for oid in oids)
+    return _objects(repository.git("cat-file", "--batch", stdin=asked, most=most), repository.context)
+
+
+def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
+    at = 0
+    while at < len(said):
+        context.left()
+        end = said.index(b"\n", at)
+        words = said[at:end].split(b" ")
+        at = end + 1
+        if words[-1] != b"missing":
+            if words[1] == b"blob":
+                yield words[0], said[at : at + int(words[2])]
+            at += int(words[2]) + 1

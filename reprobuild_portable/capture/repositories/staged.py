@@ -1,0 +1,81 @@
+"""Read the index of a repository: what was staged."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.repositories.objects import _leave, _withheld
+from reprobuild_portable.capture.repositories.repository import Entry, Files, Head, Repository
+from reprobuild_portable.capture.repositories.search import _searchable
+
+
+class Staged(NamedTuple):
+    """What the index changes in one path of the tree that is checked out; a mode of zeros is no entry there."""
+
+    mode_before: bytes
+    mode: bytes
+    before: bytes
+    oid: bytes
+    path: bytes
+
+
+def _staged(
+    repository: Repository, head: Head, unmerged: Sequence[Tuple[bytes, bytes, bytes, bytes]]
+) -> Optional[List[Staged]]:
+    """Return what is staged; None before the first commit and amid conflicts, where git cannot tell."""
+    if not (head.commit and head.tree) or unmerged:
+        return None
+    words = ("diff-index", "--cached", "--raw", "--no-abbrev", "-z", "--no-renames")
+    said = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
+    rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
+    return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
+
+
+def _unstage(
+    repository: Repository, staged: Sequence[Staged], unborn: Mapping[bytes, Entry]
+) -> Dict[bytes, str]:
+    """Take what is staged and holds a secret out of our own copy of the index; return the rule by path.
+
+    The file on the disk is then compared with the last commit, and looked into like any other.
+
+    Args:
+        repository: whose index is read.
+        staged: what differs from the last commit.
+        unborn: the entries of the index before the first commit, each of which is staged.
+    """
+    rows = [row for row in staged if row.mode.startswith(b"100")]
+    none = b"0" * len(repository.id(b""))
+    rows += [
+        Staged(b"0", entry.mode, none, entry.oid, path)
+        for path, entry in unborn.items()
+        if entry.mode.startswith(b"100")
+    ]
+    if not rows:
+        return {}
+    paths: Dict[bytes, List[Staged]] = {}
+    for row in rows:
+        paths.setdefault(row.oid, []).append(row)
+    found: Dict[bytes, str] = {}
+    undone = []
+    with contextlib.suppress(GaveUp):  # what is not searched here is counted later
+        for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
+            for row in paths[oid]:
+                rule = _withheld(repository, row.path, oid, content)
+                if rule:
+                    found[row.path] = rule
+                    undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
+    if undone:
+        words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
+        repository.git(*words, stdin=b"".join(undone))
+    return found
+
+
+def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
+    """Name what was staged and held a secret, where the file on the disk is not named for it already."""
+    named = {file["path"] for file in files.left_out}
+    for path, rule in sorted(hidden.items()):
+        if quote(path) not in named:
+            _leave(files, path, "secret", rule=f"{rule}, staged")

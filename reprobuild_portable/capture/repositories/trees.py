@@ -1,0 +1,112 @@
+"""Write the trees of index and work tree."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
+
+from reprobuild_portable.capture.limits import DEEPEST
+from reprobuild_portable.capture.repositories.repository import Entry, Files, Head, Repository
+from reprobuild_portable.capture.repositories.staged import Staged
+
+
+def _trees(
+    repository: Repository,
+    head: Head,
+    staged: Optional[Sequence[Staged]],
+    entries: Mapping[bytes, Entry],
+    files: Files,
+    unmerged: Sequence[bytes],
+) -> Tuple[bytes, bytes]:
+    """Return the trees of the index and of the work tree.
+
+    A large repository with nothing staged has its tree already. The others are made here: git would write every tree
+    of the repository, and wait for the disk after each.
+    """
+    kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
+    index = (head.tree or "").encode() if staged == [] else b""
+    if index and not kept:
+        return index, index
+    if _is_doubtful(repository, entries, files):
+        index = index or repository.tree(dict.fromkeys(unmerged), "staged")
+        return index, repository.tree(kept, "work") if kept else index
+    root = _root(entries)
+    there: Set[bytes] = set()
+    if staged is not None:
+        for row in staged:
+            root.put(row.path, (row.mode_before, row.before) if row.mode_before.strip(b"0") else None)
+        if root.write(repository, there, known=True).decode() == head.tree:
+            for row in staged:
+                root.put(row.path, (row.mode, row.oid) if row.mode.strip(b"0") else None)
+        else:  # no index makes such a tree: one with an empty folder, say
+            root = _root(entries)
+            there.clear()
+    index = index or root.write(repository, there)
+    for path, found in kept.items():
+        root.put(path, found)
+    return index, root.write(repository, there) if kept else index
+
+
+def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> bool:
+    """Whether only git can tell the trees.
+
+    It can where folders lie in one another without end, and where an entry may only be intended to be added: such a
+    one is in no tree, and looks like an empty file that was staged.
+    """
+    empty = repository.id(b"blob 0\0").encode()
+    return any(
+        (entry.oid == empty and (path in files.touched or entry.tag != b"H")) or path.count(b"/") > DEEPEST
+        for path, entry in entries.items()
+    ) or any(path.count(b"/") > DEEPEST for path in files.untracked)
+
+
+def _root(entries: Mapping[bytes, Entry]) -> Folder:
+    root = Folder()
+    for path, entry in entries.items():
+        root.put(path, entry)
+    return root
+
+
+class Folder(Dict[bytes, Any]):
+    """A tree of git: mode and id, or another folder, by name. It remembers its id until something in it changes."""
+
+    oid = b""
+
+    def put(self, path: bytes, entry: Optional[Tuple[bytes, ...]]) -> None:
+        """Set one path, or take it out; as in an index, a file takes the place of a folder and the reverse."""
+        folder, above = self, []
+        *names, last = path.split(b"/")
+        for name in names:
+            folder.oid = b""
+            inner = folder.get(name)
+            if not isinstance(inner, Folder):
+                if entry is None:
+                    return
+                inner = folder[name] = Folder()
+            above.append((folder, name))
+            folder = inner
+        folder.oid = b""
+        if entry is not None:
+            folder[last] = entry
+        elif not isinstance(folder.get(last), Folder):
+            folder.pop(last, None)
+            while above and not folder:  # git knows no empty folders
+                folder, name = above.pop()
+                del folder[name]
+
+    def write(self, repository: Repository, there: Set[bytes], known: bool = False) -> bytes:
+        """Return the id. What is not in `there` is written and added to it; where it is `known`, it is only added."""
+        if self.oid:
+            return self.oid
+        rows = []
+        for name, entry in self.items():
+            if not isinstance(entry, Folder):
+                rows.append((name, entry[0] + b" " + name + b"\0" + bytes.fromhex(entry[1].decode())))
+            else:
+                oid = entry.write(repository, there, known)
+                rows.append((name + b"/", b"40000 " + name + b"\0" + bytes.fromhex(oid.decode())))
+        content = b"".join(row for _, row in sorted(rows))
+        self.oid = repository.id(b"tree %d\0" % len(content) + content).encode()
+        if not known and self.oid not in there:
+            repository.add(b"tree", content)
+        there.add(self.oid)
+        return self.oid

@@ -1,0 +1,105 @@
+"""Refuse a repository of another user, or one whose files lie elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Iterator, List
+
+from reprobuild_portable.capture.files import _path, _read, _scan
+from reprobuild_portable.capture.model import Context, GaveUp
+from reprobuild_portable.capture.processes import _run
+
+# Files of a git folder whose content, or the commits that they name, goes into a capture.
+_READ = (
+    "HEAD", "commondir", "config", "config.worktree", "gitdir", "index", "info", "info/attributes", "packed-refs",
+    "shallow",
+)  # fmt: skip
+
+
+def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
+    """Refuse a `.git` that leads to the repository of another directory, which may be private.
+
+    A repository says itself which directories are its own: a worktree in `worktrees/NAME/gitdir`, a submodule in
+    `core.worktree` (gitrepository-layout, git-config).
+    """
+    here = os.path.join(os.path.realpath(top), ".git")
+    for own in dict.fromkeys((folder, common)):
+        outside = next(_links_out(own, common, context), None)
+        if outside is not None:
+            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
+    if common != folder:
+        named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
+        listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
+        if not listed or os.path.realpath(os.path.join(folder, named)) != here:
+            raise GaveUp(
+                "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
+            )
+    elif folder != here and not _claims(folder, top, program, context):
+        raise GaveUp(
+            "untrusted",
+            f"{_path(folder)} is the git folder of another directory: "
+            f"`git config core.worktree {shlex.quote(_path(top))}` in that repository makes it that of this one",
+        )
+
+
+def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
+    """Yield links of a git folder that lead out of it, and out of the one that it shares with others."""
+    inside = (folder + os.sep, common + os.sep)
+    places = [os.path.join(folder, name) for name in _READ]
+    waiting = [os.path.join(folder, name) for name in ("refs", "reftable", "objects")]
+    for place in (*places, *waiting):
+        if os.path.islink(place) and not os.path.realpath(place).startswith(inside):
+            yield place
+    while waiting:
+        context.left()
+        for entry in _scan(waiting.pop()):
+            if entry.is_symlink():
+                if not os.path.realpath(entry.path).startswith(inside):
+                    yield entry.path
+            elif entry.is_dir():
+                waiting.append(entry.path)
+
+
+def _claims(folder: str, top: str, program: str, context: Context) -> bool:
+    """Whether the configuration of a git folder names a directory as its work tree."""
+    for name in ("config.worktree", "config"):
+        place = os.path.join(folder, name)
+        words = (program, "config", "--file", place, "-z", "--get", "core.worktree")
+        said = _run(words, context, cwd="/", codes=(0, 1)) if os.path.isfile(place) else b""
+        if said:
+            named = os.path.join(folder, os.fsdecode(said.rstrip(b"\0")))
+            return os.path.realpath(named) == os.path.realpath(top)
+    return False
+
+
+def _check_owner(top: str, folder: str, common: str, program: str, context: Context) -> None:
+    """Refuse a repository of another user, as git does: an explicit `--git-dir` skips its own check.
+
+    One of root's is taken: a site may have installed it for all.
+    """
+    own = {0, os.geteuid()}
+    if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
+        own.add(int(context.environ["SUDO_UID"]))
+    places = (top, os.path.join(top, ".git"), folder, common)
+    if all(os.lstat(place).st_uid in own for place in places):
+        return
+    if not _is_safe(os.path.realpath(top), program, context):
+        raise GaveUp(
+            "untrusted",
+            "it belongs to another user: "
+            f"`git config --global --add safe.directory {shlex.quote(_path(top))}` trusts it",
+        )
+
+
+def _is_safe(top: str, program: str, context: Context) -> bool:
+    """Whether `safe.directory` of the user's and the system's configuration has a directory (git-config)."""
+    named: List[str] = []
+    for scope in ("--system", "--global"):
+        words = (program, "config", scope, "-z", "--type=path", "--get-all", "safe.directory")
+        # Without a configuration file, git of some versions ends with 128.
+        said = _run(words, context, cwd="/", codes=(0, 1, 128))
+        for one in os.fsdecode(said).split("\0")[:-1]:
+            named = [*named, one] if one else []
+    within = any(one.endswith("/*") and top.startswith(os.path.realpath(one[:-2]) + os.sep) for one in named)
+    return within or "*" in named or any(one and os.path.realpath(one) == top for one in named)

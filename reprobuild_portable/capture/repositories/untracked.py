@@ -1,0 +1,92 @@
+"""Read the files of a work tree that git does not track."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import Any, Dict, List, Mapping, Set
+
+from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.limits import LISTING, UNTRACKED_COUNT, UNTRACKED_FILE, UNTRACKED_TOTAL
+from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.repositories.objects import _hidden, _leave, _object
+from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names, find_top
+
+
+def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> None:
+    """Take untracked files that are not ignored or were named, the small ones first, up to the budgets."""
+    waiting = []
+    try:
+        listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
+    except GaveUp as err:  # a home folder that is a repository
+        files.left_out.append({"path": ".", "reason": err.reason})
+        return
+    paths = listed.split(b"\0")[:-1]
+    for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
+        if path.endswith(b"/"):  # a repository inside this one, which it does not know as a submodule
+            files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
+            continue
+        with contextlib.suppress(OSError):
+            state = repository.state(path)
+            if state is not None:
+                waiting.append((state.st_size, path, stat.S_ISLNK(state.st_mode)))
+    hidden = _hidden(repository, [path for _, path, _ in waiting])
+    total = count = 0
+    for size, path, linked in sorted(waiting):
+        if path in hidden and not linked:
+            _leave(files, path, "filtered", size)
+        elif count >= UNTRACKED_COUNT:
+            _leave(files, path, "too-many", size)
+        elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
+            _leave(files, path, "too-large", size)
+        else:
+            found = _object(repository, path, None, files, UNTRACKED_FILE)
+            if found is not None:
+                files.untracked[path] = found
+                total, count = total + size, count + 1
+
+
+def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List[bytes]:
+    """Return the paths of named files of a repository that are not known; say what is no file."""
+    found: List[bytes] = []
+    top = os.path.realpath(repository.top)
+    for place in repository.context.include:
+        path = os.fsencode(os.path.relpath(place, top))
+        if find_top(os.path.dirname(place)) != top or path in known:
+            continue
+        reason = _no_file(place)
+        if reason:
+            _leave(files, path, reason)
+        else:
+            found.append(path)
+    return found
+
+
+def _no_file(place: str) -> str:
+    """Return why a path can be no file of a capture, empty where it is a file or a link."""
+    try:
+        mode = os.lstat(place).st_mode
+    except OSError as err:
+        return "not-there" if err.errno in (errno.ENOENT, errno.ENOTDIR) else "unreadable"
+    return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
+
+
+def _ignored(repository: Repository) -> Dict[str, Any]:
+    """Return the names of what git ignores, folders as one; it is never taken."""
+    try:
+        words = ("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
+        rows = repository.git(*words, seconds=LISTING)
+    except GaveUp as err:
+        return {"reason": err.reason}
+    return _names(rows.split(b"\0")[:-1])
+
+
+def _flags(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
+    """Return paths with a mark in the index that decides what `git status` says."""
+    return {
+        "intent-to-add": sorted(map(quote, files.intended)),
+        "skip-worktree": sorted(quote(path) for path, entry in entries.items() if entry.tag.upper() == b"S"),
+        "assume-unchanged": sorted(quote(path) for path, entry in entries.items() if entry.tag.islower()),
+    }

@@ -1,0 +1,98 @@
+"""Take a snapshot: claim the directory, run the parts, publish it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import Any, Dict, Sequence
+
+from reprobuild_portable.capture.interpreter import INTERPRETER
+from reprobuild_portable.capture.limits import SECONDS
+from reprobuild_portable.capture.model import Unwritable
+from reprobuild_portable.capture.notes import _losses
+from reprobuild_portable.capture.output import (
+    _claim,
+    _finish_undisturbed,
+    _naming,
+    _publish,
+    _remove,
+    _scratch,
+    _write,
+)
+from reprobuild_portable.capture.parts import _take_all
+from reprobuild_portable.capture.repositories.included import _absolute
+from reprobuild_portable.capture.scrub import _harmless
+
+
+def capture(
+    folder: str, seconds: float = SECONDS, accept: Sequence[str] = (), include: Sequence[str] = ()
+) -> Dict[str, Any]:  # fmt: skip
+    """Capture this process's environment into a folder that is not there yet, or is empty.
+
+    For training scripts: it raises nothing, prints nothing and ends after about `seconds`.
+
+    Args:
+        folder: the path of the snapshot.
+        seconds: the budget of the whole.
+        accept: files that look like secrets and are to be captured, as REPOSITORY/PATH.
+        include: files that are in no repository, or that git ignores, and are to be captured; `interpreter` packs the
+            Python that runs this.
+
+    Returns:
+        {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
+        "warnings", "notes"}.
+    """
+    try:
+        return _capture(os.fspath(folder), seconds, False, accept, include)
+    except Unwritable as err:
+        return _report(str(folder), note=str(err))
+    except Exception as err:  # a snapshot is never worth the job
+        return _report(str(folder), note=f"the capture failed: {_harmless(err)}")
+
+
+def _report(folder: str, note: str = "", captured: bool = False, **more: Any) -> Dict[str, Any]:
+    return {
+        "folder": folder,
+        "captured": captured,
+        "note": note,
+        "parts": {},
+        "withheld": [],
+        "warnings": [],
+        "notes": [],
+        **more,
+    }
+
+
+def _capture(
+    folder: str, seconds: float, program: bool, accept: Sequence[str] = (), include: Sequence[str] = ()
+) -> Dict[str, Any]:  # fmt: skip
+    folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
+    packing = INTERPRETER in include
+    include = _absolute([name for name in include if name != INTERPRETER])
+    started = time.monotonic()
+    claim = _claim(folder, seconds)
+    if claim is None:
+        return _report(folder, note="another process has captured, or is capturing, into this folder")
+    scratch = _scratch(claim)
+    captured = False
+    try:
+        document, texts, files, withheld = _take_all(
+            started + seconds, scratch, program, accept, include, packing
+        )
+        with _naming(folder):
+            _write(claim, document, texts, files)
+            captured = _publish(claim, folder)
+    finally:
+        if program:
+            _finish_undisturbed()
+        _remove(scratch, tries=50 if program else 1)
+        if not captured:  # else the name is free, and may be another's already
+            shutil.rmtree(claim, ignore_errors=True)
+    note = "" if captured else "another process was quicker"
+    parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
+    notes = document["notes"] + _losses(document["repositories"])
+    return _report(
+        folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"],
+        notes=notes,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Capture the system around the interpreter."""

@@ -1,0 +1,91 @@
+"""Capture the command line of the job."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, Dict, Iterable, List, Sequence
+
+from reprobuild_portable.capture.files import _bytes, _path, _read, _text
+from reprobuild_portable.capture.limits import LONGEST_WORD
+from reprobuild_portable.capture.model import Context, Taken
+from reprobuild_portable.capture.scrub import _scrub
+from reprobuild_portable.secrets.judges import marked, secrets_of
+from reprobuild_portable.secrets.redact import redact
+from reprobuild_portable.secrets.rules import VALUES
+from reprobuild_portable.secrets.search import secret_value
+from reprobuild_portable.secrets.words import GONE, secret_name
+
+
+def take_command(context: Context) -> Taken:
+    """The command line of the job: our own in a library call, and those of the processes above of the same user."""
+    chain: List[Dict[str, Any]] = []
+    pid = os.getppid() if context.program else os.getpid()
+    while pid > 1 and len(chain) < 16:
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+                break
+        except OSError:  # it ended meanwhile, or /proc hides it (hidepid)
+            break
+        words = _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
+        name = _text(f"/proc/{pid}/comm")
+        chain.append(
+            {
+                "program": name,
+                "arguments": arguments(
+                    _scrub(word, context.secrets)[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace")
+                    for word in words
+                ),
+            }
+        )
+        match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
+        pid = int(match.group(1)) if match else 0
+    given = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
+    own = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in given)
+    return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
+
+
+# Programs that take a password behind `-p`, without a space.
+_DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
+
+
+def arguments(words: Iterable[str]) -> List[str]:
+    """Return the words of a command line, cut where they are long, with `***` for what is, or follows, a secret's name.
+
+    What is secret is cut first: half of a secret looks like none.
+    """
+    out: List[str] = []
+    after = program = ""
+    database = False
+    words = list(words)
+    for word, judged_word in zip(words, _judged_together(words)):
+        database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
+        name = after.lstrip("-").replace("-", "_")
+        login = after in ("-u", "--user", "--proxy-user") and ":" in word
+        login = login or (after == "-p" and os.path.basename(program) == "sshpass")
+        if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
+            out.append(GONE)
+        else:
+            cut = GONE if secret_value(word) and "://" not in word else redact(judged_word)
+            glued = os.path.basename(after) == "sshpass" or database
+            # Not the options of openssl, which may stand in one line with a database.
+            glued = glued and re.match(r"-p(?!ass(?:in|out|word)?\Z).", word, re.DOTALL) is not None
+            out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
+        program = program if word.startswith("-") else word
+        after = word
+    return _judged_together(out)
+
+
+def _judged_together(words: Sequence[str]) -> List[str]:
+    """Cut the words that are secrets by the words before them: `docker login -p ...`, `wandb login ...`."""
+    line = " ".join(words)
+    lowered, masked = line.lower(), list(line)
+    for rule in VALUES:
+        for start, end in secrets_of(rule, line) if marked(rule, lowered) else ():
+            masked[start:end] = "\0" * (end - start)
+    text, out, at = "".join(masked), [], 0
+    for word in words:
+        out.append(re.sub("\0+", GONE, text[at : at + len(word)]))
+        at += len(word) + 1
+    return out

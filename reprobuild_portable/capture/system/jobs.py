@@ -1,0 +1,42 @@
+"""Capture the loaded modules and the facts of the scheduler."""
+
+from __future__ import annotations
+
+from reprobuild_portable.capture.files import _text
+from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.secrets.variables import secret_variable
+
+
+def take_modules(context: Context) -> Taken:
+    """Loaded environment modules: Lmod, Tcl and Cray's all keep LOADEDMODULES."""
+    if not any(name in context.environ for name in ("LOADEDMODULES", "MODULESHOME", "LMOD_CMD")):
+        raise GaveUp("not-there")
+    names = [name for name in context.environ.get("LOADEDMODULES", "").split(":") if name]
+    places = [place for place in context.environ.get("_LMFILES_", "").split(":") if place]
+    rows = ["Currently Loaded Modules:", *(f"  {i}) {name}" for i, name in enumerate(names, 1))]
+    text = "\n".join(rows) if names else "No modules loaded"
+    facts = {"loaded": names, "files": places, "system": context.environ.get("LMOD_VERSION") and "lmod"}
+    return Taken(facts, {"modules.txt": (text + "\n").encode("utf-8", "backslashreplace")})
+
+
+_SCHEDULERS = {"slurm": "SLURM_", "pbs": "PBS_", "lsf": "LSB_", "sge": "SGE_", "kubernetes": "KUBERNETES_"}
+
+
+def take_scheduler(context: Context) -> Taken:
+    """What Slurm, PBS, LSF, Grid Engine or Kubernetes said about the job in the environment."""
+    found = {}
+    for kind, start in _SCHEDULERS.items():
+        values = {
+            name: value for name, value in sorted(context.environ.items())
+            if name.startswith(start) and not secret_variable(name, value)
+        }  # fmt: skip
+        if values:
+            found[kind] = {
+                name: value.encode("utf-8", "backslashreplace").decode() for name, value in values.items()
+            }
+    if "kubernetes" in found:
+        place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # beside it stands a token, which is not read
+        found["kubernetes"]["namespace"] = _text(place, 256)
+    if not found:
+        raise GaveUp("not-there")
+    return Taken(found)

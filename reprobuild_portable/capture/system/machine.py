@@ -1,0 +1,54 @@
+"""Capture the machine."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from reprobuild_portable.capture.files import _text
+from reprobuild_portable.capture.model import Context, Taken
+
+
+def take_machine(context: Context) -> Taken:
+    """Processor, memory, kernel, limits, control group and release of the system."""
+    import resource  # not on every system
+
+    cpu = _text("/proc/cpuinfo", 1 << 16)
+    names = (
+        "vendor_id",
+        "model name",
+        "cpu family",
+        "model",
+        "stepping",
+        "microcode",
+        "flags",
+        "CPU part",
+        "Features",
+    )
+    fields = {name: match.group(1) for name in names if (match := re.search(rf"(?m)^{name}\s*: (.*)$", cpu))}
+    memory = re.search(r"MemTotal:\s+(\d+) kB", _text("/proc/meminfo"))
+    limits = {
+        name[7:].lower(): list(resource.getrlimit(getattr(resource, name)))
+        for name in sorted(dir(resource))
+        if name.startswith("RLIMIT_")
+    }
+    group = _text("/proc/self/cgroup").rpartition("::")[2].split("\n")[0]
+    held = {
+        name: _text(f"/sys/fs/cgroup{group}/{name}")
+        for name in ("cpu.max", "cpuset.cpus.effective", "memory.max")
+    }
+    return Taken(
+        {
+            "host": os.uname().nodename,
+            "uname": list(os.uname()),
+            "cpu": {"count": os.cpu_count(), "usable": sorted(os.sched_getaffinity(0)), **fields},
+            "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
+            "limits": limits,
+            "cgroup": {"group": group, **held},
+            "huge_pages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
+            "release": dict(re.findall(r'(?m)^([A-Z_]+)="?([^"\n]*)"?$', _text("/etc/os-release"))),
+            "container": [
+                p for p in ("/.dockerenv", "/run/.containerenv", "/.singularity.d") if os.path.exists(p)
+            ],
+        }
+    )

@@ -1,0 +1,1 @@
+"""Define the lines of `pip freeze`."""

@@ -1,0 +1,24 @@
+"""What is a secret: rules as data, by name and by value, and the ways to cut one out.
+
+Names may be shown, values never. The rules lean to the safe side for environment variables, where a
+lost value costs a question, and to the quiet side for source text, where a false alarm stops a build.
+"""
+
+from __future__ import annotations
+
+from reprobuild_portable.secrets.files import secret_file as secret_file
+from reprobuild_portable.secrets.files import secret_name_of_file as secret_name_of_file
+from reprobuild_portable.secrets.judges import SecretRule as SecretRule
+from reprobuild_portable.secrets.redact import redact as redact
+from reprobuild_portable.secrets.redact import secret_query as secret_query
+from reprobuild_portable.secrets.redact import strip_credentials as strip_credentials
+from reprobuild_portable.secrets.redact import without_logins as without_logins
+from reprobuild_portable.secrets.rules import VALUES as VALUES
+from reprobuild_portable.secrets.search import find as find
+from reprobuild_portable.secrets.search import secret_value as secret_value
+from reprobuild_portable.secrets.variables import holds_secret as holds_secret
+from reprobuild_portable.secrets.variables import secret_variable as secret_variable
+from reprobuild_portable.secrets.words import CONDA_TOKEN as CONDA_TOKEN
+from reprobuild_portable.secrets.words import GONE as GONE
+from reprobuild_portable.secrets.words import looks_generated as looks_generated
+from reprobuild_portable.secrets.words import secret_name as secret_name

@@ -1,0 +1,161 @@
+"""Tell a secret from a sample: kinds of secrets, and the checks of their values."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, NamedTuple
+
+from reprobuild_portable.secrets.templates import is_single_quoted, stands_in
+from reprobuild_portable.secrets.words import (
+    entropy,
+    is_login,
+    is_password_name,
+    is_word,
+    looks_chosen,
+    looks_generated,
+    plain,
+    real_login,
+    secret_name,
+)
+
+
+class SecretRule(NamedTuple):
+    """One kind of secret.
+
+    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
+    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
+    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
+    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
+    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
+    `option` it has ` -`, too, and no rule without `option` has such a mark.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    pattern: str
+    real: Callable[..., bool] = lambda text: True
+    run: bool = False
+    near: str = ""
+    option: bool = False
+    lines: int = 0
+
+
+# Each value that `looks_chosen` passes has a digit.
+NUMBER = r"\d"
+# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+# What documents have for a password.
+_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
+
+
+def _names_secret(value: str, name: str, before: str = "'") -> bool:
+    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
+
+
+def _names_generated(value: str, name: str) -> bool:
+    drawn = looks_generated(value) or (is_password_name(name) and is_word(value))
+    return len(value) >= 12 and drawn and _names_secret(value, name)
+
+
+def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
+    value = plain(value)
+    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
+    # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
+    shell = before in ("", '="', '=\\"')
+    return drawn and looks_chosen(value, literal=not shell, password=password)
+
+
+def _names_quoted(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and _quoted(value, password=is_password_name(name))
+
+
+def _names_format(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
+    return any(
+        len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
+        for part in re.split(r"\{[^{}]{0,80}\}", value)
+    )
+
+
+def _mixed(value: str) -> bool:
+    """Whether a short value has characters of three kinds, or letters between numbers."""
+    kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
+    drawn = (
+        re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
+    )
+    return bool(drawn) or sum(bool(re.search(kind, value)) for kind in kinds) >= 3
+
+
+def _given(value: str, before: str = "") -> bool:
+    return not stands_in(value, literal=is_single_quoted(before))
+
+
+def _given_login(value: str, before: str = "") -> bool:
+    return _given(value, before) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str, before: str = "") -> bool:
+    return looks_chosen(value, literal=is_single_quoted(before))
+
+
+def _machine_login(value: str, before: str) -> bool:
+    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
+    if "login" not in before or before.startswith("default"):
+        return looks_chosen(value, literal=True)
+    sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
+    return not sample and not stands_in(value, literal=True)
+
+
+def _generated(value: str, name: str) -> bool:
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 2 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_secret(value, name) and _quoted(value))
+
+
+def _header_value(value: str, name: str) -> bool:
+    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    word = name.replace("-", "_")
+    named = secret_name(word, value) or word.lower() == "authorization"
+    return bool(named and looks_chosen(value) and _given(value))
+
+
+# A quote ends a text of a program there, and a bracket an element of a page.
+_ENDS = re.compile(r"[\"'][,;:+)\]}.%=>]|[,:+(\[{=%][\"']|<[/a-zA-Z]+>|^[\"'<]|>$")
+
+
+def _quoted_login(value: str) -> bool:
+    """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
+    password = value.partition(":")[2]
+    ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
+    return not ends and real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
+
+
+def _encoded_login(value: str) -> bool:
+    """Whether a login whose colon is percent-encoded is one."""
+    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+
+
+def _header(value: str) -> bool:
+    return is_login(value) or (len(value) >= 16 and looks_generated(value))
+
+
+def marked(rule: SecretRule, lowered: str) -> bool:
+    """Whether a text, in lower case, is to be searched for a kind of secret."""
+    return not rule.marks or any(mark in lowered for mark in rule.marks)
+
+
+def secrets_of(rule: SecretRule, text: str) -> list[tuple[int, int]]:
+    """Return start and end of each secret of a kind in a text that holds one of its marks."""
+    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
+
+
+def judged(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
+    group: str | int = "secret" if "secret" in match.re.groupindex else 1
+    words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
+    plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
+    return match.span(group) if rule.real(*plain) else None

@@ -1,0 +1,116 @@
+"""What secrets look like, as data: one table, by which they are found and cut out."""
+
+from __future__ import annotations
+
+from reprobuild_portable.secrets.judges import (
+    START,
+    SecretRule,
+    marked,
+    secrets_of,
+)
+from reprobuild_portable.secrets.login_rules import LOGIN_RULES
+from reprobuild_portable.secrets.named_rules import NAMED_RULES
+from reprobuild_portable.secrets.tokens import TOKENS
+from reprobuild_portable.secrets.words import (
+    decoded,
+    is_private_key,
+    looks_random,
+    plausible,
+)
+
+
+def _assignment(value: str) -> bool:
+    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
+    text = decoded(value)
+    return text is not None and any(
+        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
+        for rule in VALUES
+    )
+
+
+# Every repeat is bounded, so that no input makes the search slow.
+VALUES: tuple[SecretRule, ...] = (
+    *(SecretRule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    SecretRule(
+        "aws-secret-key",
+        ("secret",),
+        r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
+        r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        plausible,
+    ),
+    SecretRule(  # a key of AWS under any name: 40 characters, which no digest has in base64
+        "aws-secret-value",
+        (),
+        r"(?<![A-Za-z0-9/+_.~-])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+_.=-])",
+        looks_random,
+        run=True,
+    ),
+    SecretRule(
+        "private-key",
+        ("private key",),
+        r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    SecretRule(  # the body of a key of OpenSSH, with or without its header
+        "openssh-key",
+        ("b3blbnnzac1rzxktdje",),
+        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
+        plausible,
+        run=True,
+    ),
+    SecretRule(
+        "encoded-key",
+        ("ls0tls1crudjti",),
+        r"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,20000}={0,2})",
+        is_private_key,
+        run=True,
+    ),
+    # `passw`, `secret`, `token`, `private`, these in capitals, `_KEY=`, `PASS=`, `"auth` and `-data:` in base64, at
+    # each place of three
+    SecretRule(
+        "encoded",
+        (
+            "0b2tlb",
+            "1kyxrho",
+            "9lrvk9",
+            "bbu1m9",
+            "bbu1nx",
+            "bhc3n3",
+            "bssvzbve",
+            "byaxzhdg",
+            "c2vjcmv0",
+            "cgfzc3",
+            "chjpdmf0z",
+            "dg9rzw",
+            "fs0vzp",
+            "imf1dg",
+            "iyxv0a",
+            "jhdxro",
+            "lwrhdge6",
+            "nfq1jfv",
+            "nly3jld",
+            "qqvntp",
+            "qqvntv",
+            "quklwqvrf",
+            "rps0vo",
+            "rva2vu",
+            "trunsrv",
+            "tzgf0yt",
+            "u0vdukvu",
+            "ueftu1",
+            "ueftuz",
+            "ufjjvkfur",
+            "ut0tft",
+            "ve9lru",
+            "wcml2yxrl",
+            "wyxnzd",
+            "x0tfwt",
+            "zzwnyzx",
+        ),
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,24000}={0,2})(?![A-Za-z0-9+/_-])",
+        _assignment,
+        run=True,
+    ),
+    *LOGIN_RULES,
+    *NAMED_RULES,
+)

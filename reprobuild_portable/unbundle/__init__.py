@@ -1,0 +1,1 @@
+"""Define the program that unpacks bundles; `dev/amalgamate.py` makes one file of it."""

@@ -1,0 +1,171 @@
+"""Open a bundle, and check its length."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from reprobuild_portable.unbundle.format import (
+    AGAIN,
+    BLOCK,
+    LARGEST_MANIFEST,
+    LARGEST_SIGNATURE,
+    MANIFEST,
+    NO_BUNDLE,
+    RECORD,
+    SIGNATURE,
+    Member,
+    Refused,
+    header,
+    pad,
+)
+from reprobuild_portable.unbundle.manifest import members_of
+from reprobuild_portable.unbundle.signature import Keygen, check_signature, run_keygen
+from reprobuild_portable.unbundle.volume import _PART, Volume, _field, _parts_named, _rest, find_parts
+
+
+class Bundle(NamedTuple):
+    """An open bundle: its bytes, its first member, the signature of that and by whom, and where each member begins."""
+
+    volume: Volume
+    epoch: int
+    manifest: bytes
+    signature: bytes
+    signer: str
+    members: List[Member]
+    start: int
+    end: int
+
+    @property
+    def document(self) -> Dict[str, Any]:
+        document: Dict[str, Any] = json.loads(self.manifest.decode())
+        return document
+
+    def placed(self) -> Iterator[Tuple[Member, int, bytes]]:
+        """Yield each member with the place and the bytes of its header."""
+        offset = self.start
+        for member in self.members:
+            head = _head(member, self.epoch)
+            yield member, offset, head
+            offset += len(head) + _stored(member)
+
+
+def _head(member: Member, epoch: int) -> bytes:
+    return header(member.path, 0 if member.link else member.size, epoch, member.link)
+
+
+def _stored(member: Member) -> int:
+    return 0 if member.link else member.size + pad(member.size)
+
+
+def length(start: int, members: Sequence[Member], epoch: int) -> int:
+    """Return how many bytes a bundle has whose members begin at `start`."""
+    end = start + sum(len(_head(member, epoch)) + _stored(member) for member in members) + 2 * BLOCK
+    return end + pad(end, RECORD)
+
+
+@contextlib.contextmanager
+def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -> Iterator[Bundle]:
+    """Give a bundle whose manifest was read and whose length is right; no member was looked at.
+
+    Who signed it is looked at before anything of the manifest is read.
+
+    Args:
+        path: the file, or what the names of its parts have in common.
+        signers, keygen: see `check_signature`.
+
+    Raises:
+        Refused: a part is missing, the copy was cut, it is no bundle, or nobody of those asked for signed it.
+    """
+    volume = Volume(find_parts(path))
+    try:
+        first = volume.read(0, BLOCK)
+        size, epoch = _field(first, 124, 136), _field(first, 136, 148)
+        if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
+            raise Refused("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
+        manifest = volume.read(BLOCK, size)
+        start = BLOCK + size + pad(size)
+        if volume.size < start:
+            raise _cut(volume, "at least %d" % start, _ends(volume))
+        _check_padding(volume, MANIFEST, BLOCK + size)
+        signature, start = _signature(volume, start, epoch)
+        signer = check_signature(manifest, signature, signers, keygen or run_keygen)
+        try:
+            members = members_of(manifest)
+        except Refused as err:
+            raise Refused("%s: %s" % (volume.paths[0], err), err.hint) from None
+        end = length(start, members, epoch)
+        found = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
+        _check_length(found)
+        yield found
+    finally:
+        volume.close()
+
+
+def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
+    block = volume.read(start, BLOCK)
+    size = _field(block, 124, 136)
+    if block != header(SIGNATURE, size, epoch) or size > LARGEST_SIGNATURE:
+        return b"", start
+    end = start + BLOCK + size + pad(size)
+    if volume.size < end:
+        raise _cut(volume, "at least %d" % end, _ends(volume))
+    _check_padding(volume, SIGNATURE, start + BLOCK + size)
+    return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
+
+
+def _check_padding(volume: Volume, name: str, end: int) -> None:
+    if volume.read(end, pad(end)).strip(b"\0"):
+        raise Refused("what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN)
+
+
+def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
+    """Return what is said of a copy that was cut, of which `end` bytes must be there: which parts may be short."""
+    there = "%d bytes are there of %s" % (volume.size, end)
+    if len(which) == 1:
+        path, size = volume.paths[which[0]], volume.sizes[which[0]]
+        return Refused("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+    either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
+    return Refused(
+        "%s: %s: one copy was cut" % (either, there),
+        "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
+        " `rsync --append-verify` does",
+    )
+
+
+def _ends(volume: Volume) -> Sequence[int]:
+    """Return the parts that may be short: of two each, as none tells the size of the first; of more the last."""
+    return (0, 1) if len(volume.paths) == 2 else (len(volume.paths) - 1,)
+
+
+def _short(bundle: Bundle) -> Sequence[int]:
+    """Return the parts that may be short; of two the one, if it can be told.
+
+    Where each header begins is known from the first member; behind a first part that was cut, each comes earlier.
+    """
+    volume, ends = bundle.volume, _ends(bundle.volume)
+    first, lost = volume.sizes[0], bundle.end - volume.size
+    for _, offset, head in bundle.placed() if len(ends) > 1 else ():
+        if offset >= first and volume.read(offset, len(head)) == head:
+            return (1,)
+        if offset - lost >= first and volume.read(offset - lost, len(head)) == head:
+            return (0,)
+    return ends
+
+
+def _check_length(bundle: Bundle) -> None:
+    volume, end = bundle.volume, bundle.end
+    if volume.size > end:
+        raise Refused("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
+    if volume.size == end:
+        return
+    whole = max(volume.sizes)
+    count = -(-end // whole)
+    if _PART.fullmatch(volume.paths[0]) and volume.sizes[-1] == whole and count > len(volume.paths):
+        numbers = range(len(volume.paths) + 1, count + 1)
+        stem = _PART.fullmatch(volume.paths[0]).group(1)  # type: ignore[union-attr]  # it was matched when it was found
+        raise Refused(
+            "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
+        )
+    raise _cut(volume, "%d" % end, _short(bundle))

@@ -1,0 +1,77 @@
+"""Compare every byte of a bundle with its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Callable, Iterator, Optional, Sequence
+
+from reprobuild_portable.unbundle.bundle import Bundle, _stored
+from reprobuild_portable.unbundle.format import AGAIN, CHUNK, MOST_NAMED, Member, Refused, pad
+
+
+class Sink:
+    """Takes the bytes of a member, and is told at the end whether they were right."""
+
+    def write(self, piece: bytes) -> None:
+        """Take a piece."""
+
+    def close(self, right: bool) -> None:
+        """Take note that there are no more, or that they are not wanted."""
+
+
+def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterator[str]:
+    """Read every member; yield what is wrong with which.
+
+    Args:
+        take: is told each member whose header is right, and returns what takes its bytes, or None where they are not
+            to be read. A link has none.
+    """
+    volume, end = bundle.volume, bundle.start
+    for member, offset, head in bundle.placed():
+        begin, end = offset + len(head), offset + len(head) + _stored(member)
+        if volume.read(offset, len(head)) != head:
+            yield "the header of %s is not what it must be (%s)" % (member.path, volume.place(offset, begin))
+            continue
+        sink = take(member)
+        if sink is not None:
+            yield from _damage(bundle, member, begin, sink)
+        if sink is not None and volume.read(begin + member.size, pad(member.size)) != bytes(pad(member.size)):
+            yield "what follows %s is not empty (%s)" % (member.path, volume.place(begin + member.size, end))
+    if volume.read(end, bundle.end - end) != bytes(bundle.end - end):
+        yield "its end is not empty (%s)" % volume.place(end, bundle.end)
+
+
+def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[str]:
+    digest, left = hashlib.sha256(), member.size
+    right = False
+    try:
+        while left:
+            piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
+            if not piece:
+                raise Refused("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
+            digest.update(piece)
+            sink.write(piece)
+            left -= len(piece)
+        right = digest.hexdigest() == member.sha256
+    finally:
+        sink.close(right)
+    if not right:
+        yield "%s is damaged: sha256 %s, and the manifest says %s (%s)" % (
+            member.path, digest.hexdigest(), member.sha256, bundle.volume.place(begin, begin + member.size),
+        )  # fmt: skip
+
+
+def refuse_damaged(found: Sequence[str]) -> None:
+    """Raise `Refused` where anything was found."""
+    if found:
+        more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
+        raise Refused("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
+
+
+def check(bundle: Bundle) -> None:
+    """Read all of a bundle and compare every byte.
+
+    Raises:
+        Refused: with the name of each member that is damaged.
+    """
+    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else Sink())))

@@ -1,0 +1,154 @@
+"""Walk and remove directories by descriptor; follow no link."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from typing import Iterator, Set, Tuple
+
+from reprobuild_portable.unbundle.bundle import Bundle
+from reprobuild_portable.unbundle.format import Member, Refused
+from reprobuild_portable.unbundle.hashes import _hash_stream
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# The kernel's words for a name that is absent, a link, or below a file; or a pipe or socket.
+_NOT_PLAIN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+
+
+@contextlib.contextmanager
+def _alone(work: str) -> Iterator[int]:
+    """Hold the folder of unfinished work, which nobody else may use meanwhile, and give its descriptor."""
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(work, 0o700)
+    number = os.open(work, _DIRECTORY)
+    try:
+        found = os.fstat(number)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise Refused(
+                "%s was made by somebody else, or is open to others" % work,
+                "remove it, or name a folder with -o where nobody else can write",
+            )
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(
+                    "another process unpacks into %s" % work, "run it again when that has ended"
+                ) from None
+        yield number
+    finally:
+        os.close(number)
+
+
+@contextlib.contextmanager
+def _tree(bundle: Bundle, work: int) -> Iterator[Tuple[str, int]]:
+    """Give the folder for what comes of this bundle, by name and as a descriptor; what is left of another one goes."""
+    name = hashlib.sha256(bundle.manifest).hexdigest()
+    for other in os.listdir(work):
+        if other != name or not _is_own_folder(work, other):
+            _remove(work, other)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=work)
+    tree = os.open(name, _DIRECTORY, dir_fd=work)
+    try:
+        _close(tree)
+        yield name, tree
+    finally:
+        os.close(tree)
+
+
+def _path_of(work: str, name: str, tree: int) -> str:
+    """Return the path of the folder, which is still the one that was filled."""
+    path = os.path.join(work, name)
+    if not os.path.samestat(os.lstat(path), os.fstat(tree)):
+        raise Refused("%s is another folder than before" % path, "name a folder where nobody else can write")
+    return path
+
+
+def _is_own_folder(above: int, name: str) -> bool:
+    found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _close(folder: int) -> None:
+    """Give a folder that was there before a mode with which its owner alone can write."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & 0o7022 or mode & 0o700 != 0o700:
+        os.fchmod(folder, mode & 0o755 | 0o700)
+
+
+def _remove(above: int, name: str) -> None:
+    """Remove what stands at a name, and all below it; no link is followed.
+
+    What is in a folder first moves up: so no depth takes more descriptors, or more of the stack.
+    """
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=above)
+            continue
+        folder = os.open(name, _DIRECTORY, dir_fd=above)
+        try:
+            _close(folder)
+            for other in os.listdir(folder):
+                waiting.append("removed.%s" % os.urandom(8).hex())
+                os.rename(other, waiting[-1], src_dir_fd=folder, dst_dir_fd=above)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=above)
+
+
+def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
+    """Remove all that is no whole file of the bundle: whoever handed over the folder may have put it there."""
+    for name in os.listdir(folder):
+        path = above + name
+        if path in folders and _is_own_folder(folder, name):
+            lower = os.open(name, _DIRECTORY, dir_fd=folder)
+            try:
+                _close(lower)
+                _prune(lower, path + "/", kept, folders)
+            finally:
+                os.close(lower)
+        elif path not in kept:
+            _remove(folder, name)
+
+
+@contextlib.contextmanager
+def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, str]]:
+    """Give the folder of a path below an open one, as a descriptor, and the last part; no link is followed."""
+    *above, last = path.split("/")
+    number = os.dup(top)
+    try:
+        for name in above:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=number)
+            lower = os.open(name, _DIRECTORY, dir_fd=number)
+            os.close(number)
+            number = lower
+        yield number, last
+    finally:
+        os.close(number)
+
+
+def _is_whole(top: int, member: Member, own: bool = False) -> bool:
+    """Tell whether a plain file below a folder has the bytes of a member; `own`: and is as `_Part` leaves it."""
+    try:
+        with _folder_of(top, member.path) as (folder, name):
+            number = os.open(name, _PLAIN, dir_fd=folder)
+    except OSError as err:
+        if err.errno not in _NOT_PLAIN:
+            raise
+        return False
+    with os.fdopen(number, "rb") as stream:
+        found = os.fstat(number)
+        if own and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) not in (0o444, 0o644)):
+            return False
+        plain = stat.S_ISREG(found.st_mode) and found.st_size == member.size
+        return plain and _hash_stream(stream) == member.sha256

@@ -1,0 +1,70 @@
+"""Load the image of a bundle into an engine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from typing import Sequence
+
+from reprobuild_portable.search_path import absolute_path
+from reprobuild_portable.unbundle.format import Refused
+
+
+def load(out: str, engine: str, reference: str, compared: bool) -> None:
+    """Bring the image into an engine, as the README of the bundle says.
+
+    Args:
+        out: the folder.
+        engine: docker, podman or apptainer.
+        reference: the name of the image.
+        compared: the bundle has an `image.sif`, whose bytes were compared; else Apptainer makes it of the layers.
+
+    Raises:
+        Refused: the engine is absent, or failed.
+    """
+    image = os.path.join(os.path.abspath(out), "image")
+    if engine == "docker":
+        _engine(["docker", "load", "--quiet"], out, image)
+    elif engine == "podman":  # which takes the path of a layout for the name of the image
+        name = "reprobuild-%d-%d" % (os.getpid(), time.time_ns())
+        with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
+            os.symlink(image, os.path.join(folder, name))
+            _engine(["podman", "load", "--quiet", "--input", name], folder)
+        try:
+            _engine(["podman", "tag", "localhost/%s" % name, reference], out)
+        finally:
+            _engine(["podman", "rmi", "localhost/%s" % name], out)
+    elif not compared:  # one that is there may be anybody's
+        name = ".image.%s.sif" % os.urandom(8).hex()
+        try:
+            _engine(["apptainer", "build", name, "oci:image"], out)
+            os.replace(os.path.join(out, name), os.path.join(out, "image.sif"))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(out, name))
+
+
+def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
+    """Run a command in a folder; a layout goes into its standard input as a tar."""
+    stdin = subprocess.PIPE if layout else subprocess.DEVNULL
+    env = absolute_path(os.environ)
+    program = [shutil.which(argv[0], path=env["PATH"]) or "/" + argv[0], *argv[1:]]
+    try:
+        with subprocess.Popen(program, cwd=folder, stdin=stdin, stdout=sys.stderr, env=env) as process:
+            if process.stdin:
+                # Where it wants no more, it says itself why.
+                quiet = contextlib.suppress(BrokenPipeError)
+                with quiet, process.stdin as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
+                    tar.add(layout, arcname=".")
+    except OSError as err:
+        raise Refused(
+            "%s cannot be run: %s" % (argv[0], err.strerror), "choose another with --load"
+        ) from None
+    if process.returncode:
+        raise Refused("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")

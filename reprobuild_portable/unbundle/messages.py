@@ -1,0 +1,36 @@
+"""Write messages on a bundle for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, Sequence
+
+from reprobuild_portable.unbundle.format import MOST_NAMED
+from reprobuild_portable.unbundle.manifest import escaped
+
+
+def origin(source: str, signed: bool, signer: str) -> str:
+    """Say who made the lock of a bundle, as far as is known, and what it means to follow it."""
+    whom = (
+        "signed by %s" % escaped(signer)
+        if signer
+        else "signed, but the signer was not checked"
+        if signed
+        else "not signed"
+    )
+    return "the lock is from %s, %s: to build from it, and to run its image, executes the packages that it names" % (
+        escaped(source), whom,
+    )  # fmt: skip
+
+
+def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
+    """Say which files of a folder are not the bundle's."""
+    if paths:
+        say(
+            "not of the bundle, and nobody compared them: %s%s; if you did not make them, unpack into a new folder (-o)"
+            % (", ".join(escaped(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
+        )
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)

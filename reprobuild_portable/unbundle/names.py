@@ -1,0 +1,117 @@
+"""Check the names that a bundle gives its image."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, Callable, Dict
+
+from reprobuild_portable.unbundle.format import LARGEST_INDEX, NO_BUNDLE, Refused
+from reprobuild_portable.unbundle.hashes import hash_file
+from reprobuild_portable.unbundle.manifest import _WORD, escaped
+
+_BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
+# An OCI layout, and what a Docker with the classic image store reads of it.
+_FOLDERS = ("blobs", "blobs/sha256")
+_LAYOUT = re.compile("index\\.json|manifest\\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
+
+
+def check_names(document: Dict[str, Any], tree: str) -> str:
+    """Return the name of the image that a bundle brings, which can hide no other image.
+
+    An engine takes each name that a layout gives its image. So index.json and manifest.json are compared whole with
+    what `reprobuild bundle` writes: programs differ in what they read of a key that stands twice.
+
+    Args:
+        document: the manifest of the bundle.
+        tree: the folder in which its files are.
+
+    Raises:
+        Refused: it names another image, or the files are not those of one image of this name.
+    """
+    name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
+    if not os.path.isfile(lock):
+        raise Refused("the bundle holds no lock, so its image has no name", NO_BUNDLE)
+    own = "reprobuild:%s" % hash_file(lock)[:12]
+    if name != own:
+        raise Refused(
+            "the image of the bundle names itself %s, which could hide another image" % escaped(name),
+            "ask for a bundle of this reprobuild: in it the image is %s" % own,
+        )
+    try:
+        folder = os.path.join(tree, "image")
+        there = _named(folder, "index.json", _index, document["image"], name)
+        if os.path.lexists(os.path.join(folder, "manifest.json")):
+            there = there and _named(folder, "manifest.json", _legacy, document["image"], name)
+        with open(os.path.join(tree, "image.json"), "rb") as stream:
+            there = there and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
+    except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
+        raise Refused("the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE) from None
+    if not there:
+        raise Refused("its image has other names than %s" % name, "ask for another bundle")
+    _check_layout(folder, document["image"]["manifest"])
+    return name
+
+
+def _check_layout(folder: str, manifest: str) -> None:
+    """Refuse a layout that holds more than its form, or lacks its image: a Docker would look for the oldest form.
+
+    That form has a file `repositories` with names, and a folder for each layer.
+    """
+
+    def fail(err: OSError) -> None:
+        raise err
+
+    for above, folders, names in os.walk(folder, onerror=fail):
+        for path in (os.path.join(above, name) for name in names + folders):
+            inner = os.path.relpath(path, folder)
+            known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
+            if not known or os.path.islink(path):  # before a folder is entered that is deeper than the stack
+                raise Refused("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
+    for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
+        if not os.path.isfile(os.path.join(folder, inner)):
+            raise Refused("its image lacks %s" % inner, NO_BUNDLE)
+
+
+def _named(
+    folder: str, name: str, expected: Callable[..., bytes], image: Dict[str, Any], reference: str
+) -> bool:
+    """Tell whether a file of a layout has the bytes that follow from what it says and from the image's name."""
+    with open(os.path.join(folder, name), "rb") as stream:
+        raw = stream.read(LARGEST_INDEX)
+    return expected(json.loads(raw.decode()), image, reference) == raw
+
+
+def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+    """Return the index.json of an image of one name; size and platform are taken as they are, if they can be."""
+    stated = found["manifests"][0]
+    platform = {
+        key: stated["platform"][key] for key in ("os", "architecture", "variant") if key in stated["platform"]
+    }
+    if type(stated["size"]) is not int or not all(
+        isinstance(value, str) and _WORD.fullmatch(value) for value in platform.values()
+    ):
+        raise ValueError("its size or its platform is none")
+    path, _, tag = (
+        reference.rpartition(":") if ":" in reference.rpartition("/")[2] else (reference, "", "latest")
+    )
+    full = "%s:%s" % (path if "/" in path else "docker.io/library/%s" % path, tag)
+    kind = "application/vnd.oci.image.%s.v1+json"
+    entry = {
+        "mediaType": kind % "manifest", "digest": image["manifest"], "size": stated["size"], "platform": platform,
+        "annotations": {"org.opencontainers.image.ref.name": reference, "io.containerd.image.name": full},
+    }  # fmt: skip
+    whole = {"schemaVersion": 2, "mediaType": kind % "index", "manifests": [entry]}
+    return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _legacy(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+    """Return the manifest.json of an image of one name, for a Docker with the classic image store."""
+    layers = found[0]["Layers"]
+    if not all(isinstance(layer, str) and _BLOB.fullmatch(layer) for layer in layers):
+        raise ValueError("a layer of it is none")
+    config = "blobs/sha256/%s" % image["config"].partition(":")[2]
+    return json.dumps(
+        [{"Config": config, "RepoTags": [reference], "Layers": layers}], sort_keys=True
+    ).encode()

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Check a bundle of reprobuild and unpack it; needs Python 3.8 and nothing else.
+
+    python3 unbundle.py FILE -o OUT [--allowed-signers FILE] [--load docker|podman|apptainer]
+    python3 unbundle.py FILE --check
+
+FILE is the bundle, or the name that its parts FILE.001, FILE.002, ... have in common.
+
+A bundle is a plain tar. Its first member, `bundle.json`, names every other one with its size and sha256; the one after
+it may be a signature of the first (`ssh-keygen -Y sign`). So every byte of the file is known from the first member,
+and each is compared: names, links, sizes and order are never taken from anywhere else. What is unpacked becomes a
+plain file, below OUT alone. The format is in docs/bundles.md of reprobuild.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import Callable, Sequence
+
+from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
+from reprobuild_portable.unbundle.damage import check
+from reprobuild_portable.unbundle.engine import load
+from reprobuild_portable.unbundle.format import PAGE, Refused
+from reprobuild_portable.unbundle.hashes import hash_file
+from reprobuild_portable.unbundle.manifest import escaped
+from reprobuild_portable.unbundle.messages import origin, say, say_strangers
+from reprobuild_portable.unbundle.names import check_names
+from reprobuild_portable.unbundle.strangers import strangers
+from reprobuild_portable.unbundle.unpack import unpack
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do what the command line says, and return the exit code: 11 where the bundle is refused."""
+    top = argparse.ArgumentParser(description="Check a bundle of reprobuild, and unpack it.")
+    top.add_argument("file", metavar="FILE", help="the bundle, or the name that its parts have in common")
+    top.add_argument("-o", "--out", default="frozen", help="a new folder [default: frozen]")
+    top.add_argument("--check", action="store_true", help="compare every byte, and unpack nothing")
+    top.add_argument(
+        "--allowed-signers",
+        dest="signers",
+        metavar="FILE",
+        help="take only what one of these signed (ssh-keygen(1), ALLOWED SIGNERS)",
+    )
+    top.add_argument(
+        "--load", choices=["docker", "podman", "apptainer"], help="bring the image into an engine"
+    )
+    options = top.parse_args(argv)
+    try:
+        with open_bundle(options.file, options.signers or "") as bundle:
+            if bundle.signature:
+                say(
+                    "signed by %s"
+                    % (
+                        escaped(bundle.signer)
+                        if bundle.signer
+                        else "an unknown key: the signer was not checked (use --allowed-signers)"
+                    )
+                )
+            if options.check:
+                check(bundle)
+                say("%s is whole: %d files" % (options.file, len(bundle.members)))
+                return 0
+            out = os.path.abspath(options.out)  # where it is the working directory, another takes its place
+            new = unpack(
+                bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None,
+                settle=lambda tree: _settle(bundle, tree),
+            )  # fmt: skip
+            name = check_names(
+                bundle.document, out
+            )  # which `reprobuild` of another version may have unpacked
+            say(
+                "%s in %s; its README.md says what can be done with it"
+                % ("unpacked" if new else "its files are whole, and there already", options.out)
+            )
+            if not new:
+                say_strangers(strangers(bundle, out), say)
+            say(origin(options.file, bool(bundle.signature), bundle.signer))
+            say(
+                "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
+            )
+            say(
+                "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared,"
+                " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"
+                " follow them if you trust the sender"
+            )
+            gone = _moved(bundle, out)
+            if gone:
+                say(
+                    "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
+                    " them again, and so does this program into a new folder" % gone
+                )
+            if _has_their_page(bundle, out):
+                say(
+                    "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
+                )
+            if options.load:
+                load(out, options.load, name, any(member.path == "image.sif" for member in bundle.members))
+    except Refused as err:
+        say("error: %s\n\nhint: %s" % (err, err.hint))
+        return 11
+    except OSError as err:
+        place = "%s: " % escaped(str(err.filename)) if err.filename else ""
+        say("error: %s%s\n\nhint: check the path, its permissions and the space left" % (place, err.strerror))
+        return 11
+    except KeyboardInterrupt:
+        say("interrupted; run it again to go on")
+        return 130
+    return 0
+
+
+def _settle(bundle: Bundle, tree: str) -> None:
+    check_names(bundle.document, tree)
+
+
+def _moved(bundle: Bundle, out: str) -> int:
+    """Return how many inputs are not where they were unpacked."""
+    inputs = (member.path for member in bundle.members if member.path.startswith("store/"))
+    return sum(not os.path.exists(os.path.join(out, path)) for path in inputs)
+
+
+def _has_their_page(bundle: Bundle, out: str) -> bool:
+    """Tell whether the page there is the one that came along; a check of the image writes another."""
+    path = os.path.join(out, PAGE)
+    sent = [member.sha256 for member in bundle.members if member.path == PAGE]
+    return os.path.isfile(path) and hash_file(path) in sent
+
+
+def _moving() -> Callable[[int, int], None]:
+    """Return what shows on a terminal, once a second, that it is going on."""
+    last = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > 1 or done == total:
+            last = time.monotonic()
+            print(
+                "  %d of %d MB" % (done / 1e6, total / 1e6),
+                end="\n" if done == total else "\r",
+                file=sys.stderr,
+            )
+
+    return show
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

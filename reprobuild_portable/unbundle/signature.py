@@ -1,0 +1,112 @@
+"""Check who signed a bundle."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from typing import Callable, Optional, Sequence
+
+from reprobuild_portable.search_path import absolute_path
+from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, Refused
+from reprobuild_portable.unbundle.manifest import escaped
+
+NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose is none for this
+KEYGEN_TIME = 60.0  # seconds that a look at a signature may take
+# `ssh-keygen -Y` came with OpenSSH 8.1 (that of RHEL 8 is 8.0), and `find-principals` with 8.2.
+NEW_KEYGEN = "install OpenSSH 8.2 or newer"
+TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
+_TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
+
+
+class Absent(Refused):
+    """The program that looks at signatures cannot be run, or is too old."""
+
+
+Keygen = Callable[[Sequence[str], bytes], Optional[str]]  # arguments after `ssh-keygen -Y`, and its input
+
+
+def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Keygen) -> str:
+    """Return by whom a bundle is signed, of those whom a file of allowed signers names (ssh-keygen(1)).
+
+    Args:
+        manifest: the first member, of which nothing was read yet.
+        signature: of that; empty where there is none.
+        signers: the file; empty to ask only whether the signature is of this bundle, where `ssh-keygen` is there.
+        keygen: starts `ssh-keygen -Y`, as `run_keygen` does.
+
+    Raises:
+        Refused: it is not signed, by somebody else, the signature is damaged, or `ssh-keygen` is absent.
+    """
+    if not signature:
+        if signers:
+            raise Refused("the bundle is not signed", "leave --allowed-signers out to take it all the same")
+        return ""
+    if signers and not os.path.isfile(signers):
+        raise Refused(
+            "%s is no file of allowed signers" % escaped(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
+        )
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            place = os.path.join(folder, SIGNATURE)
+            with open(place, "wb") as stream:
+                stream.write(signature)
+            return _signer(manifest, place, signers, keygen)
+    except OSError as err:
+        raise Refused(
+            "the signature cannot be looked at: %s" % err.strerror,
+            "make room for temporary files, or name another folder for them with TMPDIR",
+        ) from None
+
+
+def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
+    asked = ["-n", NAMESPACE, "-s", signature]
+    try:
+        if keygen(["check-novalidate", *asked], manifest) is None:
+            raise Refused("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
+    except Absent:
+        if signers:
+            raise
+        return ""
+    if not signers:
+        return ""
+    asked += ["-f", os.path.abspath(signers)]
+    for name in (keygen(["find-principals", *asked], b"") or "").splitlines():
+        if keygen(["verify", *asked, "-I", name], manifest) is not None:
+            return name
+    raise Refused(
+        "none of those whom %s names signed the bundle" % signers,
+        "ask for the key of whoever signed it, by another way than the bundle came",
+    )
+
+
+def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
+    """Run `ssh-keygen -Y` with bytes as its input, and return what it says; None where it refuses.
+
+    Raises:
+        Absent: it cannot be run, or is too old. Refused: it does not end.
+    """
+    env = absolute_path(os.environ)
+    argv = [shutil.which("ssh-keygen", path=env["PATH"]) or "/ssh-keygen", "-Y", *arguments]
+    try:
+        done = subprocess.run(
+            argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME, env=env
+        )
+    except OSError as err:
+        raise Absent(
+            "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror, NEW_KEYGEN
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise Refused("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
+    if done.returncode == 0:
+        return done.stdout.decode(errors="replace")
+    if is_too_old(done.stderr.decode(errors="replace")):
+        raise Absent(TOO_OLD, NEW_KEYGEN)
+    return None
+
+
+def is_too_old(said: str) -> bool:
+    """Tell whether `ssh-keygen -Y` did not refuse a signature or a key, but knows no such thing."""
+    return _TOO_OLD.search(said) is not None

@@ -1,0 +1,46 @@
+"""Find the files of a directory that are not of its bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import List
+
+from reprobuild_portable.unbundle.bundle import Bundle
+from reprobuild_portable.unbundle.directories import _DIRECTORY, _folder_of, _is_whole
+from reprobuild_portable.unbundle.format import CHANGED, MANIFEST, MOST_NAMED, SIGNATURE, Member
+
+
+def strangers(bundle: Bundle, out: str) -> List[str]:
+    """Return the paths below a folder that are not of the bundle, or not as it brought them; at most `MOST_NAMED`.
+
+    The user may have made them: a check writes a certificate. Whoever handed over the folder may have made them, too.
+
+    Args:
+        bundle: whose files are there.
+        out: the folder. A directory that the bundle does not have is named, and not entered.
+    """
+    members = {member.path: member for member in bundle.members}
+    for name, content in ((MANIFEST, bundle.manifest), (SIGNATURE, bundle.signature)):
+        if content:
+            members[name] = Member(name, hashlib.sha256(content).hexdigest(), len(content))
+    folders = {
+        "/".join(path.split("/")[:count]) for path in members for count in range(1, path.count("/") + 1)
+    }
+    changeable = (*CHANGED, SIGNATURE)  # all others were compared
+    found: List[str] = []
+    waiting = [""]
+    top = os.open(out, _DIRECTORY)
+    try:
+        while waiting and len(found) < MOST_NAMED:
+            above = waiting.pop()
+            with _folder_of(top, above + ".") as (folder, _), os.scandir(folder) as entries:
+                for entry in entries:
+                    path = above + entry.name
+                    if path in folders and entry.is_dir(follow_symlinks=False):
+                        waiting.append(path + "/")
+                    elif path not in members or (path in changeable and not _is_whole(top, members[path])):
+                        found.append(path)
+    finally:
+        os.close(top)
+    return sorted(found)[:MOST_NAMED]

@@ -1,0 +1,166 @@
+"""Unpack a bundle into a new directory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from typing import Callable, Optional
+
+from reprobuild_portable.unbundle.bundle import Bundle
+from reprobuild_portable.unbundle.damage import Sink, damaged, refuse_damaged
+from reprobuild_portable.unbundle.directories import (
+    _PLAIN,
+    _alone,
+    _folder_of,
+    _is_whole,
+    _path_of,
+    _prune,
+    _tree,
+)
+from reprobuild_portable.unbundle.format import CHANGED, CHUNK, MANIFEST, SIGNATURE, Member, Refused
+
+
+def unpack(
+    bundle: Bundle, out: str, *, progress: Callable[[int, int], None] = lambda done, total: None,
+    settle: Callable[[str], None] = lambda tree: None,
+) -> bool:  # fmt: skip
+    """Unpack a bundle into a new folder, which appears whole; return False where it stands there already.
+
+    What a run that was ended left behind is gone on with: what is whole of it is kept.
+
+    Args:
+        out: the folder; an empty one is replaced.
+        progress: told (bytes so far, bytes in all).
+        settle: called with the folder before it gets its name.
+
+    Raises:
+        Refused: a byte is not what it must be, `out` holds something else, or there is no room.
+    """
+    # The user may have made the empty folder, and a link to it.
+    out = os.path.realpath(out) if os.path.isdir(out) else os.path.abspath(out)
+    work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
+    if os.path.isfile(os.path.join(out, MANIFEST)):
+        _check_there(bundle, out)
+        with contextlib.suppress(
+            OSError
+        ):  # left by one that was killed at its very end; else it is not empty
+            os.rmdir(work)
+        return False
+    if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
+        raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
+    try:
+        with _alone(work) as held, _tree(bundle, held) as (name, tree):
+            _fill(bundle, work, held, tree, progress)
+            settle(_path_of(work, name, tree))
+            _path_of(work, name, tree)
+            if os.path.isdir(out):
+                os.rmdir(out)
+            os.rename(name, out, src_dir_fd=held)
+            os.rmdir(work)
+    except OSError as err:
+        place = "%s: " % err.filename if err.filename else ""
+        raise Refused(
+            "%s%s" % (place, err.strerror),
+            "mend that, and run it again: it goes on with what stands in %s" % work,
+        ) from None
+    return True
+
+
+def _check_there(bundle: Bundle, out: str) -> None:
+    top = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
+        if not _is_whole(top, whole):
+            raise Refused("%s holds another bundle" % out, "name another folder, or remove it")
+        for member in bundle.members:
+            path = os.path.join(out, member.path)
+            if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
+                continue  # a check writes the first two, and `reprobuild unbundle` brings the others into its store
+            if not _is_whole(top, member):
+                raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
+    finally:
+        os.close(top)
+
+
+def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[int, int], None]) -> None:
+    there = {member.path for member in bundle.members if _is_whole(tree, member, own=True)}
+    parts = {tuple(member.path.split("/")[:-1]) for member in bundle.members}
+    folders = {"/".join(names[:count]) for names in parts for count in range(1, len(names) + 1)}
+    _prune(tree, "", there, folders)
+    total = sum(member.size for member in bundle.members if not member.link)
+    need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
+    free = shutil.disk_usage(work).free
+    if need > free:
+        raise Refused(
+            "%d bytes are to be unpacked, and %d are free in %s" % (need, free, os.path.dirname(work)),
+            "make room, or name another folder with -o; what is unpacked already is kept",
+        )
+    done = 0
+
+    def take(member: Member) -> Optional[Sink]:
+        if member.path in there:
+            nonlocal done
+            done += member.size
+            return None
+        if member.link:
+            _link(held, tree, member)
+            return None
+        return _Part(held, tree, member.path, step)
+
+    def step(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(done, total)
+
+    refuse_damaged(list(damaged(bundle, take)))
+    names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
+    for name, content in names.items():
+        part = _Part(held, tree, name, lambda size: None)
+        part.write(content)
+        part.close(right=True)
+    for _, _, files, folder in os.fwalk(".", dir_fd=tree):
+        for name in files:
+            os.utime(name, (bundle.epoch, bundle.epoch), dir_fd=folder, follow_symlinks=False)
+
+
+def _link(work: int, tree: int, member: Member) -> None:
+    """Give a file its other name; where the file system has no hard links, a copy."""
+    with contextlib.ExitStack() as stack:
+        try:
+            one, first = stack.enter_context(_folder_of(tree, member.link))
+            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=one), "rb"))
+        except FileNotFoundError:  # it is damaged, and that is told
+            return
+        two, second = stack.enter_context(_folder_of(tree, member.path, make=True))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(second, dir_fd=two)
+        try:
+            os.link(first, second, src_dir_fd=one, dst_dir_fd=two, follow_symlinks=False)
+        except OSError:
+            part = _Part(work, tree, member.path, lambda size: None)
+            shutil.copyfileobj(source, part, CHUNK)
+            part.close(right=True)
+
+
+class _Part(Sink):
+    """A file that gets its name when all its bytes came, and were right."""
+
+    def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:
+        self._work, self._tree, self._path, self._step = work, tree, path, step
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # what stands there already is not ours
+        self._stream = os.fdopen(os.open("part", flags, 0o600, dir_fd=work), "wb")
+
+    def write(self, piece: bytes) -> None:
+        self._stream.write(piece)
+        self._step(len(piece))
+
+    def close(self, right: bool) -> None:
+        with self._stream as stream:
+            os.fchmod(stream.fileno(), 0o444 if "/blobs/" in self._path else 0o644)
+        if not right:
+            os.unlink("part", dir_fd=self._work)
+            return
+        with _folder_of(self._tree, self._path, make=True) as (folder, name):
+            os.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)
