@@ -3501,9 +3501,6 @@ def pinned(name: str, version: str) -> str:
 _HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
     {"setuptools", "distribute", "wheel"} if sys.version_info < (3, 12) else set()
 )
-_STANDARD_VERSION = re.compile(
-    r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
-)
 
 
 def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
@@ -3518,8 +3515,7 @@ def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
 
 
 def _pin(entry: Dict[str, Any]) -> str:
-    equals = "==" if _STANDARD_VERSION.fullmatch(entry["version"]) else "==="
-    return f"{entry['name']}{equals}{entry['version']}"
+    return pinned(entry["name"], entry["version"])
 
 
 def _line(entry: Dict[str, Any]) -> str:

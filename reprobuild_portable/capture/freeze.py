@@ -8,14 +8,11 @@ import sys
 from typing import Any, Dict, List, Mapping
 
 from reprobuild_portable.capture.files import _path
-from reprobuild_portable.pip_freeze.pins import canonical_name
+from reprobuild_portable.pip_freeze.pins import canonical_name, pinned
 
 # What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
 _HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
     {"setuptools", "distribute", "wheel"} if sys.version_info < (3, 12) else set()
-)
-_STANDARD_VERSION = re.compile(
-    r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
 )
 
 
@@ -31,8 +28,7 @@ def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
 
 
 def _pin(entry: Dict[str, Any]) -> str:
-    equals = "==" if _STANDARD_VERSION.fullmatch(entry["version"]) else "==="
-    return f"{entry['name']}{equals}{entry['version']}"
+    return pinned(entry["name"], entry["version"])
 
 
 def _line(entry: Dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ import pytest
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -86,12 +87,30 @@ def test_every_origin_has_its_line(
     assert all(remark.understood for remark in remarks)
 
 
-@pytest.mark.parametrize(
-    ("version", "pin"), [("2.1.0+cu121", "lib==2.1.0+cu121"), ("1!2.0rc1.post1.dev2", "lib==1!2.0rc1.post1.dev2"),
-                         ("2023c-1", "lib===2023c-1"), ("1.0.0-SNAPSHOT", "lib===1.0.0-SNAPSHOT")]
-)  # fmt: skip
-def test_versions(version: str, pin: str) -> None:
-    assert capture._line({"name": "lib", "version": version, "origin": None}) == pin
+VERSIONS = {
+    "2.1.0+cu121": "lib==2.1.0+cu121", "1!2.0rc1.post1.dev2": "lib==1!2.0rc1.post1.dev2", "1.0-1": "lib==1.0.post1",
+    "v1.2": "lib==1.2", "2.0.0RC1": "lib==2.0.0rc1", "2023c-1": "lib==2023rc1",
+    "1.0.0-SNAPSHOT": "lib===1.0.0-SNAPSHOT",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_version_has_one_line_in_pip_in_the_capture_and_in_the_image(
+    version: str, context: capture.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a snapshot fails its own round trip."""
+    site = tmp_path / "site"
+    plant(site, "lib", version)
+    pip = [sys.executable, "-m", "pip", "freeze", "--path", str(site)]
+    said = subprocess.run(pip, capture_output=True, text=True, check=True).stdout
+    image = subprocess.run(
+        [sys.executable, "-I", ROOT / "reprobuild_runtime" / "freeze.py", site],
+        capture_output=True,
+        check=True,
+    )
+    monkeypatch.setattr(sys, "path", [str(site)])
+    captured = capture._freeze(capture.take_distributions(context).facts["found"], {}).decode()
+    assert {said.strip(), captured.strip(), *json.loads(image.stdout)["freeze"]} == {VERSIONS[version]}
 
 
 def test_a_leftover_of_an_interrupted_installation_is_not_the_distribution(
