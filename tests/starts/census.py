@@ -60,7 +60,7 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, tuple[str, str]]]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 name = alias.asname or alias.name
-                is_proc = (node.module, alias.name) == ("reprobuild", "proc")
+                is_proc = (node.module, alias.name) == ("reprobuild.infra", "proc")
                 yield name, (("reprobuild.infra.proc", "") if is_proc else (node.module, alias.name))
 
 

@@ -264,7 +264,7 @@ ROWS = {
     ),
     "reprobuild/resolve/interpreter/standalone.py:_bring": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
-    "reprobuild/ecosystems/git/repository.py:Repository._git": Row("git", listen),
+    "reprobuild/ecosystems/git/repository.py:GitRepository._git": Row("git", listen),
     "reprobuild/ecosystems/git/restore/restore.py:_Restored.git": Row("git", restored),
     "reprobuild/infra/git/command.py:_effective": Row("git", listen),
     "reprobuild/infra/git/command.py:_fetch": Row("git", listen),

@@ -35,7 +35,7 @@ def test_every_start_has_a_row() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from reprobuild import proc\ndef f(): proc.run([])",
+        "from reprobuild.infra import proc\ndef f(): proc.run([])",
         "from reprobuild.infra.proc import run as start\ndef f(): start([])",
         "from reprobuild.infra.proc.stream import stream\ndef f(): stream([])",
         "import subprocess as s\ndef f(): s.Popen([])",
