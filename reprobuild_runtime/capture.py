@@ -841,6 +841,9 @@ VOCABULARY = "vocabulary"
 # A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
 FIELD = "field"
 
+# A name that says another secret beside the key of a table: `API_LABEL_KEY`.
+_NO_OTHER_FIELD = r"(?!.*(SECRET|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE|TOKEN|ACCESS|PRIVATE|AZURE))"
+
 # A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
 PATTERN = "pattern"
 
@@ -868,6 +871,10 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
     (COUNT, rf"{_NO_OTHER}(?!.*(ACCESS|REFRESH|SESSION|BOT|LOGIN))(.*_)?TOKENS(_.*)?"),
     (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    # The part of a table of data: `DATASET_KEY=imagenet1k/train`.
+    (FIELD, rf"{_NO_OTHER_FIELD}(.*_)?(DATASET|SPLIT|FEATURE|LABEL|COLUMN|METRIC|MONITOR|CAPTION)_?KEYS?"),
+    # Of a tool that makes projects: `COOKIE_CUTTER_TEMPLATE=gh:org/template`.
+    ("", r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|TOKEN|PWD))COOKIE_?CUTTER(_.*)?"),
     (
         "named",
         r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
@@ -925,6 +932,8 @@ IDENTIFIER = re.compile(
     r",6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
+# A count behind a word: the `k` of `imagenet1k`.
+_THOUSANDS = re.compile(r"(?<=[A-Za-z]{3}\d)[kmb](?![A-Za-z0-9])|(?<=[A-Za-z]{3}\d\d)[kmb](?![A-Za-z0-9])")
 
 
 def rule_of_name(name: str) -> str:
@@ -960,7 +969,7 @@ def secret_name(name: str, value: str = "") -> str | None:
         amount = len(value) <= 12 and AMOUNT.fullmatch(value)
         return None if amount or _SPECIAL.fullmatch(value) or not value else "token"
     if rule == FIELD:
-        return None if IDENTIFIER.fullmatch(value) else "key"
+        return None if IDENTIFIER.fullmatch(_THOUSANDS.sub("", value)) else "key"
     if rule == PATTERN:
         harmless = len(value) <= 12 and AMOUNT.fullmatch(value)
         return None if (harmless or _is_pattern(value)) and value != GONE else "token"
@@ -1134,7 +1143,8 @@ class SecretRule(NamedTuple):
     are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
     one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
     stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
-    `option` it has ` -`, too, and no rule without `option` has such a mark.
+    `option` it has ` -`, too, and no rule without `option` has such a mark. A match may end `after` lines after the one
+    with the mark, in which it begins. `inner` tells which part of the group is the secret, in place of `real`.
     """
 
     name: str
@@ -1145,6 +1155,8 @@ class SecretRule(NamedTuple):
     near: str = ""
     option: bool = False
     lines: int = 0
+    after: int = 0
+    inner: Callable[[str], tuple[int, int] | None] | None = None
 
 
 # Each value that `looks_chosen` passes has a digit.
@@ -1152,7 +1164,9 @@ NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 # What documents have for a password.
-_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_SAMPLE_PASSWORD = re.compile(
+    r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?|change_?me|x{3,99}|\*{3,99}"
+)
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 
 
@@ -1210,6 +1224,10 @@ def _chosen_login(value: str, before: str = "") -> bool:
     return looks_chosen(value, literal=is_single_quoted(before))
 
 
+def _said_login(value: str, before: str = "") -> bool:
+    return looks_chosen(value, literal=is_single_quoted(before), password=True)
+
+
 def _machine_login(value: str, before: str) -> bool:
     """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
     if "login" not in before or before.startswith("default"):
@@ -1246,6 +1264,32 @@ def _encoded_login(value: str) -> bool:
     return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
 
 
+def _argument(value: str) -> bool:
+    """Whether an argument of a program, in which no shell replaces anything, may be a password."""
+    return _quoted(value, "'", password=True)
+
+
+def _names_inside(value: str, name: str, before: str = "") -> bool:
+    """Whether a name of a secret within a line has a value that is generated, or short and mixed."""
+    value = plain(value)
+    if len(value) < 12:
+        drawn = _mixed(value)
+    else:  # a password is shorter than a token, and so are its kinds of letters fewer
+        drawn = looks_generated(value) or (
+            name.endswith(("password", "passwd", "pwd")) and entropy(value) >= 3
+        )
+    return drawn and _names_secret(value, name, before)
+
+
+def _setting_login(value: str, before: str = "") -> bool:
+    """Whether a file of settings, which no shell reads, has a password."""
+    return looks_chosen(value, literal=True, password=True)
+
+
+def _drawn_key(value: str) -> bool:
+    return plausible(value) and entropy(value) >= 4
+
+
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
@@ -1265,6 +1309,9 @@ def judged(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[in
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
     plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
+    if rule.inner is not None:
+        part = rule.inner(plain[0])
+        return part and (match.start(group) + part[0], match.start(group) + part[1])
     return match.span(group) if rule.real(*plain) else None
 
 
@@ -1281,6 +1328,14 @@ JOINED = r"-[A-Za-z0-9#]{0,12}?"
 # Options of `htpasswd`, of which some have a number.
 _OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
 _WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
+# What a shell says to a program, and what asks a program to read it.
+_SAID = r"(?:echo|printf)[ \t]{1,4}(?:-[neE]{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
+_TO = r"[\"']?[ \t]{0,4}\|[ \t]{0,4}"
+_READING = (
+    r"(?:--(?:pass(?:word|phrase)?|token)-stdin|--with-token|--passphrase-fd[ \t=]{1,4}0|-pass(?:in)?[ \t]{1,4}stdin"
+    r"|sudo[ \t]{1,4}(?:-[A-Zk-z]{1,4}[ \t]{1,4})?-[a-z]{0,2}S|passwd[ \t]{1,4}--stdin|login[ \t]{1,4}-)(?![\w-])"
+)
+_SAID_USER = r"(?P<before>[\"']?[^\s:\"'|]{1,60}:)(?P<secret>[^\s\"']{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
 COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
@@ -1432,6 +1487,67 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         r"(?i:jdbc:oracle:(?:thin|oci8?)):[A-Za-z][\w$#]{0,30}/([^\s/@\"']{4,100})@",
         "@",
         False,
+    ),
+)
+
+# Each password stands where nothing else does, so a word with a number is one.
+SAID_PASSWORDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
+    (  # `echo ... | docker login --password-stdin`
+        "said-password",
+        ("-stdin", "--stdin", " stdin", "--with-token", "passphrase-fd", "sudo -", "login -"),
+        rf"{_PROGRAM}{_SAID}{_WORD}{_TO}[^\n|]{{0,200}}?{_READING}",
+        r"(?:echo|printf)[ \t].{4,300}\|",
+        True,
+    ),
+    (  # `printf 'user:...' | chpasswd`
+        "said-login",
+        ("chpasswd",),
+        rf"{_PROGRAM}{_SAID}{_SAID_USER}{_TO}[^\n|]{{0,60}}?chpasswd",
+        r"(?:echo|printf)[ \t].{4,300}\|",
+        False,
+    ),
+    (  # a here-string for either
+        "here-password",
+        ("-stdin", "--stdin", " stdin", "--with-token", "passphrase-fd", "sudo -", "login -"),
+        rf"{_READING}[^\n|<]{{0,100}}<<<[ \t]{{0,4}}{_WORD}",
+        "<<<",
+        True,
+    ),
+    (
+        "here-login",
+        ("chpasswd",),
+        rf"chpasswd[^\n|<]{{0,60}}<<<[ \t]{{0,4}}{_SAID_USER}",
+        "<<<",
+        False,
+    ),
+    (  # a line of `.pgpass`
+        "pgpass",
+        (":5432:", ":*:"),
+        r"(?:(?<![^\s\"'+])|(?<=\\[nrt]))(?P<before>[^\s:\"'#]{1,100}:(?:5432|\*):[^\s:\"']{1,63}:[^\s:\"']{1,63}:)"
+        r"(?P<secret>[^\s\"']{4,200})(?![^\s\"'])",
+        ":(?:5432|[*]):[^:]{1,63}:[^:]{1,63}:",
+        False,
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/command_rules.py ---
+# List passwords in commands.
+
+COMMAND_RULES: tuple[SecretRule, ...] = (
+    *(
+        SecretRule(name, marks, pattern, _chosen_login, near=near, option=option)
+        for name, marks, pattern, near, option in COMMANDS
+    ),
+    *(
+        SecretRule(name, marks, pattern, _said_login, near=near, option=option)
+        for name, marks, pattern, near, option in SAID_PASSWORDS
+    ),
+    SecretRule(
+        "sshpass",
+        ("sshpass",),
+        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
+        _given,
     ),
 )
 
@@ -1679,7 +1795,7 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 
 
 # --- reprobuild_portable/secrets/named_rules.py ---
-# List passwords in commands, and named values: options and assignments.
+# List named values: options and assignments.
 
 _NAMED_KEY = (
     r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
@@ -1689,16 +1805,6 @@ _NAMED_KEY = (
 _PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
 
 NAMED_RULES: tuple[SecretRule, ...] = (
-    *(
-        SecretRule(name, marks, pattern, _chosen_login, near=near, option=option)
-        for name, marks, pattern, near, option in COMMANDS
-    ),
-    SecretRule(
-        "sshpass",
-        ("sshpass",),
-        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
-        _given,
-    ),
     SecretRule(
         "option",
         ("key", "token", "secret", "pass"),
@@ -1810,6 +1916,190 @@ NAMED_RULES: tuple[SecretRule, ...] = (
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
         near=NUMBER,
+    ),
+    SecretRule(  # within a line that is a command, or in a query
+        "assigned-inside",
+        ("key=", "token=", "secret=", "password=", "passwd=", "pwd="),
+        r"(?<=[\s?&;\"'|+])(?P<name>(?:[a-z0-9]{1,30}[_.-]){0,4}(?:api[_-]?key|secret[_-]?key|access[_-]?key|password|passwd"
+        r"|pwd|secret|token))=(?P<before>[\"']?)(?P<secret>[^\s\"'`()\[\]{}<>,;&|\\]{8,200})(?![^\s\"'&;|])",
+        _names_inside,
+        near=r"=[\"']?(?=[^\s\"'`()]{0,199}\d)[^\s\"'`()\[\]{}<>,;&|\\]{8}",
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/lists.py ---
+# Words of a command that stand in a list, each in quotes, as a program is started without a shell.
+
+
+class ListRule(NamedTuple):
+    """What a list is looked for by: marks, pattern, what a line must hold."""
+
+    marks: tuple[str, ...]
+    pattern: str
+    near: str
+
+
+_PROGRAMS = (
+    r"(?:curl|mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?|sshpass|mcl?i?|ldap[a-z]{3,9}|(?:redis|keydb|valkey)-cli"
+    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|openssl|sqlplus|sqlcl"
+    r"|sqlldr|expdp|impdp|docker|podman|nerdctl|buildah|skopeo|helm|oras|crane|az)"
+)
+_QUOTED_PROGRAM = rf"\\?[\"'](?:[\w./-]{{0,60}}/)?{_PROGRAMS}\\?[\"']"
+# A word in quotes, or a name that stands for one, with what it is called or indexed with.
+_TEXT_OF_LIST = r"[bfru]{0,2}(?:\\?\"(?P<double>[^\"\\\n]{0,200})\\?\"|'(?P<single>[^'\\\n]{0,200})')"
+_NAME_OF_LIST = r"[A-Za-z_][\w.]{0,60}(?:[(\[][^()\[\]\n]{0,60}[)\]])?"
+_ITEM = re.compile(rf"{_TEXT_OF_LIST}|(?<![\w.]){_NAME_OF_LIST}")
+_UNNAMED = re.sub(r"\?P<\w+>", "?:", _TEXT_OF_LIST)
+WORDS_OF_LIST = ListRule(
+    (
+        *(
+            "curl",
+            "mysql",
+            "mariadb",
+            "sshpass",
+            '"mc',
+            "'mc",
+            "ldap",
+            "redis-cli",
+            "keydb-cli",
+            "valkey-cli",
+            "sqlcmd",
+        ),
+        *(
+            "bcp",
+            "mongo",
+            "twine",
+            "htpasswd",
+            "poetry",
+            "smbclient",
+            "rpcclient",
+            "lftp",
+            '"7z',
+            "'7z",
+            'zip"',
+            "zip'",
+        ),
+        *(
+            "openssl",
+            "sqlplus",
+            "sqlcl",
+            "sqlldr",
+            "expdp",
+            "impdp",
+            "docker",
+            "podman",
+            "nerdctl",
+            "buildah",
+            "skopeo",
+        ),
+        *('"helm', "'helm", '"oras', "'oras", '"crane', "'crane", '"az"', "'az'"),
+    ),
+    rf"(?<=[\[(,\s])(?P<secret>{_QUOTED_PROGRAM}"
+    rf"(?:[ \t]{{0,4}},[\s+]{{0,40}}(?:{_UNNAMED}|{_NAME_OF_LIST})(?=[ \t]{{0,4}}[,\])\r\n]|\Z)){{1,24}})",
+    rf"{_QUOTED_PROGRAM}[ \t]{{0,4}},",
+)
+
+
+def joined_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
+    """Return the line of a command that a list makes, and where each word begins in it and stands in the list."""
+    line, places = "", []
+    for match in _ITEM.finditer(text):
+        group = match.lastgroup
+        places.append((len(line), *match.span(group or 0)))
+        line += (match[group] if group else "x" * len(match[0])) + " "
+    return line, places
+
+
+def place_in_list(places: list[tuple[int, int, int]], start: int, end: int) -> tuple[int, int]:
+    """Return where a part of the line stands in the list."""
+    begin, first, last = max(place for place in places if place[0] <= start)
+    return first + start - begin, min(first + end - begin, last)
+
+
+# --- reprobuild_portable/secrets/logins.py ---
+# Logins that stand at a place of a call, as data: name, marks, pattern.
+
+# What may stand before an argument: the beginning of a line, of a patch also.
+_SPACE = r"[\s+]{0,40}"
+_NAMED_ARGUMENT = r"(?:[a-z_]{1,20}[ \t]{0,2}=[ \t]{0,2})?"
+# An argument before the password: a text, a number, or a name with what it is called or indexed with.
+_ARGUMENT = (
+    rf"{_NAMED_ARGUMENT}(?:[bfru]{{0,2}}\\?[\"'][^\"'\\\n]{{0,100}}\\?[\"']"
+    rf"|[A-Za-z_][\w.]{{0,60}}(?:[(\[][^()\[\]\n]{{0,60}}[)\]])?|\d{{1,5}})[ \t]{{0,4}},{_SPACE}"
+)
+_PASSWORD_TEXT = rf"{_NAMED_ARGUMENT}[bru]{{0,2}}\\?[\"'](?P<secret>[^\s\"'\\]{{8,200}})\\?[\"']{_SPACE}[,)]"
+
+# The password is an argument without a name; it must look like one.
+LOGINS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (  # `smtp.login("user", "password")`
+        "login-call",
+        (".login(",),
+        rf"\.login\({_SPACE}{_ARGUMENT}{_PASSWORD_TEXT}",
+    ),
+    (  # `FTP(host, user, "password")`, also of a data base or a shell
+        "connect-call",
+        ("ftp(", "ftp_tls(", "connect("),
+        rf"(?:FTP|FTP_TLS|connect)\({_SPACE}(?:{_ARGUMENT}){{2,3}}?{_PASSWORD_TEXT}",
+    ),
+    (  # `keyring.set_password("service", "user", "password")`
+        "keyring-call",
+        ("set_password(",),
+        rf"set_password\({_SPACE}{_ARGUMENT}{_ARGUMENT}{_PASSWORD_TEXT}",
+    ),
+)
+
+
+# --- reprobuild_portable/secrets/placed_rules.py ---
+# List passwords that have no name: in lists of words, calls and sections of settings.
+
+# What a command has that is given a password.
+_MAY_BE_GIVEN = re.compile(" -[A-Za-z]|/|http-basic")
+# The rules for words of a command.
+_NAMES_OF_COMMANDS = frozenset(
+    ("curl", "curl-token", "mysql", "sshpass", *(command[0] for command in COMMANDS))
+)
+_OF_COMMANDS = tuple(rule for rule in (*LOGIN_RULES, *COMMAND_RULES) if rule.name in _NAMES_OF_COMMANDS)
+
+
+@functools.lru_cache(maxsize=256)
+def _secret_of_list(text: str) -> tuple[int, int] | None:
+    """Return where a list of words has what is a password in the same words of a command."""
+    line, places = joined_words(text)
+    if not _MAY_BE_GIVEN.search(line):
+        return None
+    lowered = line.lower()
+    for rule in _OF_COMMANDS:
+        if marked(rule, lowered):
+            for start, end in secrets_of(rule, line):
+                return place_in_list(places, start, end)
+    return None
+
+
+PLACED_RULES: tuple[SecretRule, ...] = (
+    SecretRule(  # the words of a command, each in quotes
+        "command-list",
+        WORDS_OF_LIST.marks,
+        WORDS_OF_LIST.pattern,
+        near=WORDS_OF_LIST.near,
+        after=8,
+        inner=_secret_of_list,
+    ),
+    *(SecretRule(name, marks, pattern, _argument, after=4) for name, marks, pattern in LOGINS),
+    SecretRule(
+        "fernet",
+        ("fernet(",),
+        r"Fernet\([ \t]{0,4}(?:key[ \t]{0,2}=[ \t]{0,2})?[bru]{0,2}\\?[\"']([A-Za-z0-9_-]{43}=)\\?[\"']",
+        _drawn_key,
+    ),
+    SecretRule(  # the section of a client in `my.cnf`
+        "client-setting",
+        ("password",),
+        r"(?<![^\n])[+ ]?\[(?:client|mysql|mariadb)[\w-]{0,20}\][ \t\r]{0,9}(?:\n[^\n\[]{0,200}){0,8}?"
+        r"\n[+ ]?[ \t]{0,9}password[ \t]{0,9}=[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"'#]{4,200})",
+        _setting_login,
+        near=r"password[ \t]{0,9}=",
+        lines=9,
     ),
 )
 
@@ -2394,6 +2684,8 @@ VALUES: tuple[SecretRule, ...] = (
         run=True,
     ),
     *LOGIN_RULES,
+    *COMMAND_RULES,
+    *PLACED_RULES,
     *NAMED_RULES,
 )
 
@@ -2401,32 +2693,6 @@ VALUES: tuple[SecretRule, ...] = (
 # --- reprobuild_portable/secrets/search.py ---
 # Finding secrets: in one text, and line by line in a source, a patch or an output.
 
-NOTHING = re.compile(
-    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
-    rf"|\${VARIABLE}"
-    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
-    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
-)
-# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
-LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
-# What a shell takes for one word; a quote that is never closed reaches to the end.
-WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
-LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
-# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
-SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
-GROUPED = re.compile(
-    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
-    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
-    re.DOTALL,
-)
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
-# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
-AUTHORIZATION = re.compile(
-    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
-    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
-)
-BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
@@ -2463,7 +2729,10 @@ _WHOLE = {
     if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
     and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
 }  # fmt: skip
-_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
+_IN_LISTS = tuple(one for one in _IN_LINES if VALUES[one[1]].inner)
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED and one not in _IN_LISTS)
+# A list of words that is given a password has one of these: programs have many names, and few texts such a list.
+_OF_LISTS = (b'"-', b"'-", b'"alias', b"'alias", b"http-basic.", b'sqlplus"', b"sqlplus'")
 
 
 class _Block(NamedTuple):
@@ -2499,12 +2768,14 @@ def find(
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     in_runs, values = _of_long_words(text, look)
     found: dict[int, str] = {}
+    lists = any(mark in text for mark in _OF_LISTS)
     for block in _blocks(text):
         lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
-        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
+        for number in sorted(in_runs | _marked_rules(block.lowered, lines, lists=lists)):
             places = _lines_to_search(number, block, lines, values, look)
+            add = _add_lists if VALUES[number].after else _add_lines
             if places:
-                _add_lines(VALUES[number], text, block, places, found, most, look)
+                add(VALUES[number], text, block, places, found, most, look)
         if most is not None and len(found) >= most:
             break
     return sorted(found.items())[:most]
@@ -2548,7 +2819,7 @@ def _without_nuls(text: bytes) -> bytes:
     return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
 
 
-def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
+def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, lists: bool) -> set[int]:
     """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
@@ -2557,6 +2828,7 @@ def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> 
         (_IN_WORDED, worded),
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
+        (_IN_LISTS, lowered if lists else b""),
     )
     return {number for marks, text in texts if text for mark, number in marks if mark in text}
 
@@ -2641,6 +2913,41 @@ def _holds(
     return False
 
 
+def _add_lists(
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    most: int | None, look: Callable[[], object],
+) -> None:  # fmt: skip
+    """Add the lines of a block in which a secret of a rule begins that may end in a later one; none is judged twice."""
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
+    passed, times = 0, 0
+    for start, end in ((block.start + start, block.start + end) for start, end in places):
+        look()
+        if times == most:
+            break
+        if end <= passed or not near.search(text, max(start, passed), end):
+            continue
+        for match in pattern.finditer(text, max(start, passed), _lines_after(text, end, rule.after)):
+            if match.start() >= end:
+                break
+            look()
+            passed = match.end()
+            if judged(rule, match):
+                found.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
+                times += 1
+                break
+
+
+def _lines_after(text: bytes, end: int, count: int) -> int:
+    """Return where the line `count` lines after the one that ends at `end` ends, not far from there."""
+    last = min(len(text), end + _EDGE)
+    for _ in range(count):
+        after = text.find(b"\n", end + 1, last)
+        if after < 0:
+            return last
+        end = after
+    return end
+
+
 def _lines_before(text: bytes, start: int, count: int) -> int:
     """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
     for _ in range(count):
@@ -2694,15 +3001,6 @@ def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> 
             lines.append((start, end))
         start = end + 1
     return lines
-
-
-def without_login(match: re.Match[str]) -> str:
-    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
-    option, space, word = match[1], match[2], match[3].strip("\"'")
-    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
-    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
-        return match[0]
-    return f"{option} {GONE}"
 
 
 # --- reprobuild_portable/capture/repositories/search.py ---
@@ -2870,11 +3168,22 @@ _LOGIN = re.compile(
     rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
     rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
 )
+# Files of clients of data bases, by another name than that of the home folder, and where each has a password.
+_CLIENTS = (
+    (
+        re.compile(r"(?i)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
+        re.compile(rb"(?m)^[ \t]{0,9}password[ \t]{0,9}=[ \t]{0,9}[\"']?([^\s\"'#]{1,200})"),
+    ),
+    (
+        re.compile(r"(?i)(?:.*/)?[^/]{0,60}pgpass(?:\.conf)?"),
+        re.compile(rb"(?m)^[^\s:#][^\n:]{0,253}:(?:\d{1,5}|\*):[^\n:]{1,63}:[^\n:]{1,63}:([^\r\n]{1,200})"),
+    ),
+)
 
 
 def secret_name_of_file(path: str) -> bool:
     """Tell whether the name alone says that a file may be a secret."""
-    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
+    return any(name.fullmatch(path) for name in (_FILES, _DOUBTFUL, *(client[0] for client in _CLIENTS)))
 
 
 def secret_file(path: str, content: bytes) -> bool:
@@ -2886,7 +3195,16 @@ def secret_file(path: str, content: bytes) -> bool:
     """
     if _FILES.fullmatch(path):
         return bool(content.strip())
+    for name, password in _CLIENTS:
+        if name.fullmatch(path):
+            return any(_is_password(match[1]) for match in password.finditer(content))
     return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))
+
+
+def _is_password(value: bytes) -> bool:
+    """Whether what a file has for a password is no template, and no word of a document."""
+    text = value.decode("utf-8", "replace")
+    return real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)
 
 
 # --- reprobuild_portable/capture/interpreter.py ---
@@ -3062,6 +3380,46 @@ class Packing:
         if needed:
             raise GaveUp(reason, f"{_path(path)} cannot be left out")
         self.left_out.append({"path": _path(path), "reason": reason})
+
+
+# --- reprobuild_portable/secrets/patterns.py ---
+# Patterns of what stands before a secret in a command line and a text: options, logins, addresses, headers.
+
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    rf"|\${VARIABLE}"
+    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
+# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
+LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
+# What a shell takes for one word; a quote that is never closed reaches to the end.
+WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
+LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
+GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
+    re.DOTALL,
+)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
+AUTHORIZATION = re.compile(
+    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
+    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
+)
+BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+
+
+def without_login(match: re.Match[str]) -> str:
+    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
+    option, space, word = match[1], match[2], match[3].strip("\"'")
+    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
+    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
+        return match[0]
+    return f"{option} {GONE}"
 
 
 # --- reprobuild_portable/secrets/redact.py ---

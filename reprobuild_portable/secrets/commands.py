@@ -12,6 +12,14 @@ JOINED = r"-[A-Za-z0-9#]{0,12}?"
 # Options of `htpasswd`, of which some have a number.
 _OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
 _WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
+# What a shell says to a program, and what asks a program to read it.
+_SAID = r"(?:echo|printf)[ \t]{1,4}(?:-[neE]{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
+_TO = r"[\"']?[ \t]{0,4}\|[ \t]{0,4}"
+_READING = (
+    r"(?:--(?:pass(?:word|phrase)?|token)-stdin|--with-token|--passphrase-fd[ \t=]{1,4}0|-pass(?:in)?[ \t]{1,4}stdin"
+    r"|sudo[ \t]{1,4}(?:-[A-Zk-z]{1,4}[ \t]{1,4})?-[a-z]{0,2}S|passwd[ \t]{1,4}--stdin|login[ \t]{1,4}-)(?![\w-])"
+)
+_SAID_USER = r"(?P<before>[\"']?[^\s:\"'|]{1,60}:)(?P<secret>[^\s\"']{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
 COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
@@ -162,6 +170,46 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         ("jdbc:oracle:",),
         r"(?i:jdbc:oracle:(?:thin|oci8?)):[A-Za-z][\w$#]{0,30}/([^\s/@\"']{4,100})@",
         "@",
+        False,
+    ),
+)
+
+# Each password stands where nothing else does, so a word with a number is one.
+SAID_PASSWORDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
+    (  # `echo ... | docker login --password-stdin`
+        "said-password",
+        ("-stdin", "--stdin", " stdin", "--with-token", "passphrase-fd", "sudo -", "login -"),
+        rf"{_PROGRAM}{_SAID}{_WORD}{_TO}[^\n|]{{0,200}}?{_READING}",
+        r"(?:echo|printf)[ \t].{4,300}\|",
+        True,
+    ),
+    (  # `printf 'user:...' | chpasswd`
+        "said-login",
+        ("chpasswd",),
+        rf"{_PROGRAM}{_SAID}{_SAID_USER}{_TO}[^\n|]{{0,60}}?chpasswd",
+        r"(?:echo|printf)[ \t].{4,300}\|",
+        False,
+    ),
+    (  # a here-string for either
+        "here-password",
+        ("-stdin", "--stdin", " stdin", "--with-token", "passphrase-fd", "sudo -", "login -"),
+        rf"{_READING}[^\n|<]{{0,100}}<<<[ \t]{{0,4}}{_WORD}",
+        "<<<",
+        True,
+    ),
+    (
+        "here-login",
+        ("chpasswd",),
+        rf"chpasswd[^\n|<]{{0,60}}<<<[ \t]{{0,4}}{_SAID_USER}",
+        "<<<",
+        False,
+    ),
+    (  # a line of `.pgpass`
+        "pgpass",
+        (":5432:", ":*:"),
+        r"(?:(?<![^\s\"'+])|(?<=\\[nrt]))(?P<before>[^\s:\"'#]{1,100}:(?:5432|\*):[^\s:\"']{1,63}:[^\s:\"']{1,63}:)"
+        r"(?P<secret>[^\s\"']{4,200})(?![^\s\"'])",
+        ":(?:5432|[*]):[^:]{1,63}:[^:]{1,63}:",
         False,
     ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from reprobuild_portable.secrets.words import real_login
+
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
 _FILES = re.compile(
     r"(?i)(?:.*/)?(?:"
@@ -31,11 +33,22 @@ _LOGIN = re.compile(
     rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
     rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
 )
+# Files of clients of data bases, by another name than that of the home folder, and where each has a password.
+_CLIENTS = (
+    (
+        re.compile(r"(?i)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
+        re.compile(rb"(?m)^[ \t]{0,9}password[ \t]{0,9}=[ \t]{0,9}[\"']?([^\s\"'#]{1,200})"),
+    ),
+    (
+        re.compile(r"(?i)(?:.*/)?[^/]{0,60}pgpass(?:\.conf)?"),
+        re.compile(rb"(?m)^[^\s:#][^\n:]{0,253}:(?:\d{1,5}|\*):[^\n:]{1,63}:[^\n:]{1,63}:([^\r\n]{1,200})"),
+    ),
+)
 
 
 def secret_name_of_file(path: str) -> bool:
     """Tell whether the name alone says that a file may be a secret."""
-    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
+    return any(name.fullmatch(path) for name in (_FILES, _DOUBTFUL, *(client[0] for client in _CLIENTS)))
 
 
 def secret_file(path: str, content: bytes) -> bool:
@@ -47,4 +60,13 @@ def secret_file(path: str, content: bytes) -> bool:
     """
     if _FILES.fullmatch(path):
         return bool(content.strip())
+    for name, password in _CLIENTS:
+        if name.fullmatch(path):
+            return any(_is_password(match[1]) for match in password.finditer(content))
     return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))
+
+
+def _is_password(value: bytes) -> bool:
+    """Whether what a file has for a password is no template, and no word of a document."""
+    text = value.decode("utf-8", "replace")
+    return real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)

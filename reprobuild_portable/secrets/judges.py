@@ -14,6 +14,7 @@ from reprobuild_portable.secrets.words import (
     looks_chosen,
     looks_generated,
     plain,
+    plausible,
     real_login,
     secret_name,
 )
@@ -27,7 +28,8 @@ class SecretRule(NamedTuple):
     are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
     one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
     stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
-    `option` it has ` -`, too, and no rule without `option` has such a mark.
+    `option` it has ` -`, too, and no rule without `option` has such a mark. A match may end `after` lines after the one
+    with the mark, in which it begins. `inner` tells which part of the group is the secret, in place of `real`.
     """
 
     name: str
@@ -38,6 +40,8 @@ class SecretRule(NamedTuple):
     near: str = ""
     option: bool = False
     lines: int = 0
+    after: int = 0
+    inner: Callable[[str], tuple[int, int] | None] | None = None
 
 
 # Each value that `looks_chosen` passes has a digit.
@@ -45,7 +49,9 @@ NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 # What documents have for a password.
-_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_SAMPLE_PASSWORD = re.compile(
+    r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?|change_?me|x{3,99}|\*{3,99}"
+)
 _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 
 
@@ -103,6 +109,10 @@ def _chosen_login(value: str, before: str = "") -> bool:
     return looks_chosen(value, literal=is_single_quoted(before))
 
 
+def _said_login(value: str, before: str = "") -> bool:
+    return looks_chosen(value, literal=is_single_quoted(before), password=True)
+
+
 def _machine_login(value: str, before: str) -> bool:
     """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
     if "login" not in before or before.startswith("default"):
@@ -139,6 +149,32 @@ def _encoded_login(value: str) -> bool:
     return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
 
 
+def _argument(value: str) -> bool:
+    """Whether an argument of a program, in which no shell replaces anything, may be a password."""
+    return _quoted(value, "'", password=True)
+
+
+def _names_inside(value: str, name: str, before: str = "") -> bool:
+    """Whether a name of a secret within a line has a value that is generated, or short and mixed."""
+    value = plain(value)
+    if len(value) < 12:
+        drawn = _mixed(value)
+    else:  # a password is shorter than a token, and so are its kinds of letters fewer
+        drawn = looks_generated(value) or (
+            name.endswith(("password", "passwd", "pwd")) and entropy(value) >= 3
+        )
+    return drawn and _names_secret(value, name, before)
+
+
+def _setting_login(value: str, before: str = "") -> bool:
+    """Whether a file of settings, which no shell reads, has a password."""
+    return looks_chosen(value, literal=True, password=True)
+
+
+def _drawn_key(value: str) -> bool:
+    return plausible(value) and entropy(value) >= 4
+
+
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
@@ -158,4 +194,7 @@ def judged(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[in
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
     plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
+    if rule.inner is not None:
+        part = rule.inner(plain[0])
+        return part and (match.start(group) + part[0], match.start(group) + part[1])
     return match.span(group) if rule.real(*plain) else None

@@ -1,17 +1,16 @@
-"""List passwords in commands, and named values: options and assignments."""
+"""List named values: options and assignments."""
 
 from __future__ import annotations
 
-from reprobuild_portable.secrets.commands import COMMANDS
 from reprobuild_portable.secrets.judges import (
     NUMBER,
     SecretRule,
     _chosen_login,
     _encoded_login,
     _generated,
-    _given,
     _names_format,
     _names_generated,
+    _names_inside,
     _names_quoted,
     _names_secret,
     _quoted,
@@ -26,16 +25,6 @@ _NAMED_KEY = (
 _PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
 
 NAMED_RULES: tuple[SecretRule, ...] = (
-    *(
-        SecretRule(name, marks, pattern, _chosen_login, near=near, option=option)
-        for name, marks, pattern, near, option in COMMANDS
-    ),
-    SecretRule(
-        "sshpass",
-        ("sshpass",),
-        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
-        _given,
-    ),
     SecretRule(
         "option",
         ("key", "token", "secret", "pass"),
@@ -147,5 +136,13 @@ NAMED_RULES: tuple[SecretRule, ...] = (
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
         near=NUMBER,
+    ),
+    SecretRule(  # within a line that is a command, or in a query
+        "assigned-inside",
+        ("key=", "token=", "secret=", "password=", "passwd=", "pwd="),
+        r"(?<=[\s?&;\"'|+])(?P<name>(?:[a-z0-9]{1,30}[_.-]){0,4}(?:api[_-]?key|secret[_-]?key|access[_-]?key|password|passwd"
+        r"|pwd|secret|token))=(?P<before>[\"']?)(?P<secret>[^\s\"'`()\[\]{}<>,;&|\\]{8,200})(?![^\s\"'&;|])",
+        _names_inside,
+        near=r"=[\"']?(?=[^\s\"'`()]{0,199}\d)[^\s\"'`()\[\]{}<>,;&|\\]{8}",
     ),
 )

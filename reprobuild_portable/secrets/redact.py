@@ -6,8 +6,7 @@ import re
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from reprobuild_portable.secrets.judges import marked, secrets_of
-from reprobuild_portable.secrets.rules import VALUES
-from reprobuild_portable.secrets.search import (
+from reprobuild_portable.secrets.patterns import (
     ADDRESS,
     AUTHORIZATION,
     BEARER,
@@ -20,6 +19,7 @@ from reprobuild_portable.secrets.search import (
     WORD,
     without_login,
 )
+from reprobuild_portable.secrets.rules import VALUES
 from reprobuild_portable.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprobuild_portable.secrets.command_rules import COMMAND_RULES
 from reprobuild_portable.secrets.judges import (
     START,
     SecretRule,
@@ -10,6 +11,7 @@ from reprobuild_portable.secrets.judges import (
 )
 from reprobuild_portable.secrets.login_rules import LOGIN_RULES
 from reprobuild_portable.secrets.named_rules import NAMED_RULES
+from reprobuild_portable.secrets.placed_rules import PLACED_RULES
 from reprobuild_portable.secrets.tokens import TOKENS
 from reprobuild_portable.secrets.words import (
     decoded,
@@ -112,5 +114,7 @@ VALUES: tuple[SecretRule, ...] = (
         run=True,
     ),
     *LOGIN_RULES,
+    *COMMAND_RULES,
+    *PLACED_RULES,
     *NAMED_RULES,
 )

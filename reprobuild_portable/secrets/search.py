@@ -7,35 +7,7 @@ from typing import Callable, Iterator, NamedTuple
 
 from reprobuild_portable.secrets.judges import NUMBER, START, SecretRule, judged, marked, secrets_of
 from reprobuild_portable.secrets.rules import VALUES
-from reprobuild_portable.secrets.templates import VARIABLE
-from reprobuild_portable.secrets.words import GONE
 
-NOTHING = re.compile(
-    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
-    rf"|\${VARIABLE}"
-    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
-    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
-)
-# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
-LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
-# What a shell takes for one word; a quote that is never closed reaches to the end.
-WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
-LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
-# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
-SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
-GROUPED = re.compile(
-    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
-    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
-    re.DOTALL,
-)
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
-# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
-AUTHORIZATION = re.compile(
-    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
-    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
-)
-BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # Lines are searched in blocks of about so many bytes: what is known of their places is kept for one block only.
@@ -72,7 +44,10 @@ _WHOLE = {
     if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
     and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
 }  # fmt: skip
-_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
+_IN_LISTS = tuple(one for one in _IN_LINES if VALUES[one[1]].inner)
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED and one not in _IN_LISTS)
+# A list of words that is given a password has one of these: programs have many names, and few texts such a list.
+_OF_LISTS = (b'"-', b"'-", b'"alias', b"'alias", b"http-basic.", b'sqlplus"', b"sqlplus'")
 
 
 class _Block(NamedTuple):
@@ -108,12 +83,14 @@ def find(
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     in_runs, values = _of_long_words(text, look)
     found: dict[int, str] = {}
+    lists = any(mark in text for mark in _OF_LISTS)
     for block in _blocks(text):
         lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
-        for number in sorted(in_runs | _marked_rules(block.lowered, lines)):
+        for number in sorted(in_runs | _marked_rules(block.lowered, lines, lists=lists)):
             places = _lines_to_search(number, block, lines, values, look)
+            add = _add_lists if VALUES[number].after else _add_lines
             if places:
-                _add_lines(VALUES[number], text, block, places, found, most, look)
+                add(VALUES[number], text, block, places, found, most, look)
         if most is not None and len(found) >= most:
             break
     return sorted(found.items())[:most]
@@ -157,7 +134,7 @@ def _without_nuls(text: bytes) -> bytes:
     return text.decode(marked, "replace").encode("utf-8", "replace") if marked else text
 
 
-def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> set[int]:
+def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, lists: bool) -> set[int]:
     """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
@@ -166,6 +143,7 @@ def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]]) -> 
         (_IN_WORDED, worded),
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
+        (_IN_LISTS, lowered if lists else b""),
     )
     return {number for marks, text in texts if text for mark, number in marks if mark in text}
 
@@ -250,6 +228,41 @@ def _holds(
     return False
 
 
+def _add_lists(
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    most: int | None, look: Callable[[], object],
+) -> None:  # fmt: skip
+    """Add the lines of a block in which a secret of a rule begins that may end in a later one; none is judged twice."""
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
+    passed, times = 0, 0
+    for start, end in ((block.start + start, block.start + end) for start, end in places):
+        look()
+        if times == most:
+            break
+        if end <= passed or not near.search(text, max(start, passed), end):
+            continue
+        for match in pattern.finditer(text, max(start, passed), _lines_after(text, end, rule.after)):
+            if match.start() >= end:
+                break
+            look()
+            passed = match.end()
+            if judged(rule, match):
+                found.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
+                times += 1
+                break
+
+
+def _lines_after(text: bytes, end: int, count: int) -> int:
+    """Return where the line `count` lines after the one that ends at `end` ends, not far from there."""
+    last = min(len(text), end + _EDGE)
+    for _ in range(count):
+        after = text.find(b"\n", end + 1, last)
+        if after < 0:
+            return last
+        end = after
+    return end
+
+
 def _lines_before(text: bytes, start: int, count: int) -> int:
     """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
     for _ in range(count):
@@ -303,12 +316,3 @@ def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> 
             lines.append((start, end))
         start = end + 1
     return lines
-
-
-def without_login(match: re.Match[str]) -> str:
-    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
-    option, space, word = match[1], match[2], match[3].strip("\"'")
-    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
-    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
-        return match[0]
-    return f"{option} {GONE}"

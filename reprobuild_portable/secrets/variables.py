@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from reprobuild_portable.secrets.redact import ASSIGNED, SIGNED, assigns_secret, redact
-from reprobuild_portable.secrets.search import (
+from reprobuild_portable.secrets.patterns import (
     ADDRESS,
     AUTHORIZATION,
     BEARER,
@@ -16,9 +15,10 @@ from reprobuild_portable.secrets.search import (
     NOTHING,
     OPTION,
     SSHPASS,
-    secret_value,
     without_login,
 )
+from reprobuild_portable.secrets.redact import ASSIGNED, SIGNED, assigns_secret, redact
+from reprobuild_portable.secrets.search import secret_value
 from reprobuild_portable.secrets.templates import VARIABLE
 from reprobuild_portable.secrets.words import (
     CONDA_TOKEN,

@@ -30,6 +30,9 @@ VOCABULARY = "vocabulary"
 # A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
 FIELD = "field"
 
+# A name that says another secret beside the key of a table: `API_LABEL_KEY`.
+_NO_OTHER_FIELD = r"(?!.*(SECRET|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE|TOKEN|ACCESS|PRIVATE|AZURE))"
+
 # A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
 PATTERN = "pattern"
 
@@ -57,6 +60,10 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
     (COUNT, rf"{_NO_OTHER}(?!.*(ACCESS|REFRESH|SESSION|BOT|LOGIN))(.*_)?TOKENS(_.*)?"),
     (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    # The part of a table of data: `DATASET_KEY=imagenet1k/train`.
+    (FIELD, rf"{_NO_OTHER_FIELD}(.*_)?(DATASET|SPLIT|FEATURE|LABEL|COLUMN|METRIC|MONITOR|CAPTION)_?KEYS?"),
+    # Of a tool that makes projects: `COOKIE_CUTTER_TEMPLATE=gh:org/template`.
+    ("", r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|TOKEN|PWD))COOKIE_?CUTTER(_.*)?"),
     (
         "named",
         r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
@@ -114,6 +121,8 @@ IDENTIFIER = re.compile(
     r",6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
+# A count behind a word: the `k` of `imagenet1k`.
+_THOUSANDS = re.compile(r"(?<=[A-Za-z]{3}\d)[kmb](?![A-Za-z0-9])|(?<=[A-Za-z]{3}\d\d)[kmb](?![A-Za-z0-9])")
 
 
 def rule_of_name(name: str) -> str:
@@ -149,7 +158,7 @@ def secret_name(name: str, value: str = "") -> str | None:
         amount = len(value) <= 12 and AMOUNT.fullmatch(value)
         return None if amount or _SPECIAL.fullmatch(value) or not value else "token"
     if rule == FIELD:
-        return None if IDENTIFIER.fullmatch(value) else "key"
+        return None if IDENTIFIER.fullmatch(_THOUSANDS.sub("", value)) else "key"
     if rule == PATTERN:
         harmless = len(value) <= 12 and AMOUNT.fullmatch(value)
         return None if (harmless or _is_pattern(value)) and value != GONE else "token"

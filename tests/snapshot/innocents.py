@@ -148,6 +148,8 @@ VARIABLES = {
     "PRIMARY_METRIC": "auroc",
     "PARTITION_KEY": "2024-05-17",
     "CACHE_KEY": "v3-linux-py311",
+    "DATASET_KEY": "imagenet1k/train",
+    "COOKIE_CUTTER_TEMPLATE": "gh:org/template",
     "N_PASSES": "3",
     "FORWARD_PASS_DTYPE": "bfloat16",
     "KEY_DIM": "64",

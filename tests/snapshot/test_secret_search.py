@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,3 +97,19 @@ def test_only_the_lines_of_a_block_are_kept_in_mind(line: bytes, monkeypatch: py
     monkeypatch.setattr(search, "_marked_lines", counted)
     assert secrets.find(line * ((1 << 18) // len(line))) == []
     assert 0 < max(kept) <= (1 << 16) // len(line) + 1
+
+
+@pytest.mark.parametrize("row", ['"curl",\n', '["curl","-a",\n', 'f("mysql","-pa")\n', "s.login('a',\n"])
+def test_many_lists_take_no_long_time(row: str) -> None:
+    """A list may go on for some lines, and each is judged once."""
+    began = time.process_time()
+    assert secrets.find((row * (1_000_000 // len(row))).encode()) == []
+    assert time.process_time() - began < 4
+
+
+def test_a_list_is_named_by_the_line_of_its_program() -> None:
+    text = 'x = 1\nrun([\n    "mysql",\n    "-u", "ada",\n    "-pS3cret9xYz",\n])\nrun(["mysql", "-pS3cret9xYz"])\n'
+    assert secrets.find(text.encode()) == [(3, "command-list"), (7, "command-list")]
+    patch = "".join(f"+{line}\n" for line in text.splitlines())
+    assert secrets.find(patch.encode()) == [(3, "command-list"), (7, "command-list")]
+    assert "S3cret9xYz" not in secrets.redact(text)

@@ -100,7 +100,7 @@ def test_each_shape_is_found_and_cut_alike(rule: str, before: str) -> None:
         assert not [part for part in parts if part in shown], (whole, shown)
 
 
-LINES = {"assigned-entry", "assigned-setting", "aws-secret-value"}
+LINES = {"assigned-entry", "assigned-setting", "aws-secret-value", "client-setting"}
 
 
 @pytest.mark.parametrize("shape", MORE)
@@ -208,8 +208,8 @@ LOGINS = [
     ("RUN", "--token abc12 --lr 1", "token"),
     ("RUN", "sshpass -p hunter2! ssh a", "sshpass"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
     ("CHANNELS", f"https://conda.example/t/ab-{ALNUM}/main", "conda-token"),
-    ("RUN", "a:password=Hunter22x", "password"), ("RUN", "opts:user=ada|token=Hunter22xYz", "token"),
-    ("RUN", "mode:x?secret=Hunter22x", "secret"), ("RUN", "k=v/token=Hunter22xYz", "token"),
+    ("RUN", "a:password=Hunter22x", "password"), ("RUN", "opts:user=ada|token=Hunter22xYz", "assigned-inside"),
+    ("RUN", "mode:x?secret=Hunter22x", "assigned-inside"), ("RUN", "k=v/token=Hunter22xYz", "token"),
     ("RUN", "url=jdbc:postgresql://h/db?user=a&passphrase=Hunter22x", "password"),
     ("RUN", "--set=db.password=Hunter22x", "password"), ("RUN", "a=b;c:d,e|f:pwd:x,db_password:Hunter22x", "password"),
     ("RUN", "otpauth://totp/x?secret=JBSWY3DPEHPK3PXP", "secret"),
@@ -276,6 +276,10 @@ FIELDS = [
     ("STORAGE_PRIMARY_KEY", "2f1e4d8c-97b3-4c1e-9a51-0c7d8e6f5a43", "key"), ("CACHE_KEY", "8f7e6d5c4b3a", "key"),
     ("AZURE_STORAGE_PRIMARY_KEY", STORE, "named"), ("AZURE_STORAGE_PRIMARY_KEY", "abc", "named"),
     ("SETTINGS", f'{{"primary_key": "{STORE}"}}', "key"),
+    ("DATASET_KEY", "imagenet1k/train", None), ("HF_DATASET_KEY", "imagenet22k", None), ("LABEL_KEY", "fine", None),
+    ("DATASET_KEY", ALNUM, "key"), ("DATASET_KEY", "a1b2k", "key"), ("DATASET_API_KEY", "imagenet1k/train", "key"),
+    ("AZURE_DATASET_KEY", "imagenet1k/train", "named"), ("COOKIE_CUTTER_TEMPLATE", "gh:org/template", None),
+    ("COOKIECUTTER_CONFIG", "a", None), ("COOKIE_CUTTER_SECRET", "a", "secret"), ("COOKIE_CUT", "a", "cookie"),
 ]  # fmt: skip
 
 
@@ -497,8 +501,28 @@ PLAIN = [
     "X-JFrog-Art-Api: $KEY1", "a = precision-recall", "oy2abcdefghij-klmnopqrstuvwxyz-0123456789abcdef",
 ]  # fmt: skip
 
+PLAIN_PLACES = [
+    "['curl', '-u', 'user:<password>']", "['curl', '-u', 'user:xxxx']", "['curl', '-u', 'user:$PASS1']",
+    "['curl', '-u', f'{user}:{pw1}']", "['curl', '-u', 'user:' + pw1, 'http://x1']", "['curl', '-u', 'user:changeme']",
+    "['mysql', '-p' + pw1, 'runs1']", "['mysql', '-p', 'runs1x']", "['mysql', '-pchangeme1']", "['mysql', '-p***']",
+    "['mysql', '-p%s' % pw1]", "['mysql', '-p${PASS1}']", "['docker', 'login', '-p', pass1]", "['mysql', '-p']",
+    "['docker', 'run', '-p', '8080:80a1']", "['unzip', '-p', 'a1b2.zip']", "['curl', '-s', 'http://h.example/a1b2']",
+    "s.login('ada', 'changeme1')", "s.login('ada', 'xxxx1234')", "s.login('ada', '<pass1>')", "s.login(user, pass1)",
+    "s.login('ada', 'password123')", "s.login('ada', '')", "FTP(h, 'anonymous', 'guest1')", "FTP(h, u, '***')",
+    "sock.connect('h1.example', 'a-1-b', 'tcp-stream-1')", "keyring.set_password('svc', 'ada', '$PASSWORD1')",
+    "Fernet(key1)", "Fernet(b'" + "A" * 43 + "=')", "echo $PASS1 | docker login --password-stdin",
+    'echo "${{ secrets.TOKEN1 }}" | docker login --password-stdin', "cat pass1.txt | docker login --password-stdin",
+    "echo <password1> | docker login --password-stdin", "echo changeme1 | sudo -S true", "echo '' | sudo -S true",
+    "echo xxxx1 | gh auth login --with-token", "echo 'ada:<password1>' | chpasswd", 'echo "ada:$PASS1" | chpasswd',
+    'echo "root:changeme" | chpasswd', 'chpasswd <<< "$USER:$PASS1"', "chpasswd < users1.txt", "echo a1b2 | tee x1",
+    'docker login --password-stdin <<< "$PASS1"', "h.example:5432:runs:ada:<password1>", "h:5432:runs:ada:xxxx1",
+    "*:*:*:ada:$PASS1", "[client]\npassword=your_password1", "[client]\npassword=***", "[client]\npassword=",
+    "train.py password=$PASS1 lr=1", "train.py password=changeme1 x", "f(a, password=args1.pass2)",
+    "get('http://h?api_key={key1}&a=1')", "get('http://h?api_key=YOUR_API_KEY1')", "x?token=xxxxxxxx1&b=2",
+]  # fmt: skip
 
-@pytest.mark.parametrize("line", PLAIN)
+
+@pytest.mark.parametrize("line", PLAIN + PLAIN_PLACES)
 def test_a_command_without_a_password_is_none(line: str) -> None:
     assert secrets.find(line.encode()) == []
     assert secrets.secret_value(line) is None
@@ -534,6 +558,15 @@ def test_a_file_is_a_secret_by_its_name(path: str, secret: bool) -> None:
         (".docker/config.json", '{"credsStore": "pass"}', False),
         (".docker/config.json", '{"auths": {"r": {"auth": "' + ALNUM + '"}}}', True),
         (".condarc", "channels: [conda-forge]", False),
+        ("conf/my.cnf", "[client]\nuser = ada\npassword = tiger\n", True),
+        ("my.cnf", "[client]\r\npassword='tiger'\r\n", True),
+        ("my.cnf", "[client]\n#password = tiger\npassword =\n", False),
+        ("my.cnf", "[client]\npassword = your_password\n", False),
+        ("my.cnf", "[client]\npassword = <password>\n", False),
+        ("my.cnf", "[mysqld]\nport = 3306\n", False),
+        ("pgpass", "db.example:5432:runs:ada:tiger\n", True),
+        ("pgpass.conf", "# host:5432:runs:ada:tiger\n*:*:*:ada:changeme\n", False),
+        (".pgpass", "db.example:5432:runs:ada:tiger\n", True),
     ],
 )
 def test_what_is_in_a_doubtful_file_decides(path: str, content: str, secret: bool) -> None:
@@ -561,6 +594,13 @@ HOSTILE = [
     "htpasswd -bbbbbbb" * 11_000, "http-basic.a a " * 13_000, "twine a -p" * 20_000,
     "%3A%2F%2F" * 22_000, "%3a" * 66_000, "key=a(" * 33_000,
     "DB_PASSWORD=" * 16_000, "PASSWORD = '" * 16_000, "A_" * 99_000 + "PASSWORD='",
+    "['curl','-a'," * 14_000, "'mysql'" + ",'a'" * 50_000, "'mysql'" + ", a(" * 49_000, "'curl'," + " " * 190_000,
+    "'curl'" + ",'" * 99_000, '"curl",\n' * 25_000, "'curl', a" + "." * 190_000, "'" + "a/" * 99_000 + "curl'",
+    ".login('a', " * 16_000, ".login(a" + " " * 190_000, "FTP(a, b, " * 20_000, "connect(" + "a, " * 66_000,
+    "set_password(a, b, " * 10_000, "Fernet(b'" * 22_000, "echo a1b2 | " * 16_000, "printf '%s' a1b2|" * 11_000,
+    "echo a:b | chpasswd " * 10_000, "chpasswd <<< " * 15_000, "--token-stdin <<< " * 11_000, "sudo -a -S " * 18_000,
+    "a:5432:b:c:" * 18_000, "a:*:a:a:" * 25_000, "[client]\n" * 22_000, "[client]" + "\n" * 190_000,
+    "[client]\n" + "password" * 25_000, " a.a.a.password=" * 12_000, " " + "a_" * 99_000 + "password=a1",
     "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
 
