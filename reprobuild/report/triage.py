@@ -25,7 +25,7 @@ def render_triage(rulings: Iterable[Resolution]) -> str:
             lines.append(f"baked         {name} ({ruling.kind}): {reason}")
         elif ruling.outcome in ("unresolved", "replaced"):
             lines.append(f"{ruling.outcome:<12}  {name} ({ruling.kind}): {reason}")
-        elif ruling.kind == "module" or reason.startswith("left out: "):
+        elif ruling.kind in ("module", "decision") or reason.startswith("left out: "):
             lines.append(f"left out      {name} ({ruling.kind}): {reason.removeprefix('left out: ')}")
         else:
             counts[ruling.kind] += 1
