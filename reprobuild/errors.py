@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 
 class ReproError(Exception):
-    """An error with a message and a hint for the user.
+    """An error with a message and a hint.
 
     Args:
         what: one sentence that names the subject and, if known, the file and line.
@@ -35,25 +35,25 @@ class ReproError(Exception):
 
 
 class UsageError(ReproError):
-    """The command line or `reprobuild.yaml` asks for something that cannot be."""
+    """The command line or `reprobuild.yaml` requests something impossible."""
 
     exit_code = 2
 
 
 class SnapshotError(ReproError):
-    """The captured folder is missing, damaged, or holds what must not travel."""
+    """The snapshot is missing or damaged, or holds forbidden data."""
 
     exit_code = 3
 
 
 class LockError(ReproError):
-    """A captured line cannot be pinned, or a lock cannot be read."""
+    """A line cannot be pinned, or a lock is unreadable."""
 
     exit_code = 4
 
 
 class FetchError(ReproError):
-    """Bytes cannot be had, or are not the bytes that were locked."""
+    """A file is unavailable, or does not match the lock."""
 
     exit_code = 5
 
@@ -77,13 +77,13 @@ class DriftError(ReproError):
 
 
 class InconclusiveError(ReproError):
-    """The check could not have failed, or did not cover what was asked."""
+    """The check could not have failed, or is incomplete."""
 
     exit_code = 9
 
 
 class RoundTripError(ReproError):
-    """What is in the image is not what was captured, and no reason explains it."""
+    """The image and a captured line disagree without a reason."""
 
     exit_code = 10
 

@@ -1,1 +1,4 @@
-"""Hold code that runs on the host, in images and alone: Python 3.8, the standard library only."""
+"""Code for the host, for images and for single files.
+
+It needs Python 3.8 and the standard library only.
+"""

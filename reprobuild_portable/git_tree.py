@@ -1,4 +1,4 @@
-"""Compute the id that `git write-tree` gives a folder, without git.
+"""The id that `git write-tree` gives a directory, without git.
 
 https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
 """
@@ -15,11 +15,12 @@ IGNORED = (".git", "__pycache__")  # never part of a source, at any depth
 
 
 def tree_id(folder: str, generated: Iterable[str] = ()) -> str:
-    """Return the SHA-1 tree id, 40 hexadecimal digits, of what is in a folder.
+    """Return the SHA-1 tree id of a directory's content.
 
-    As in git, files, symbolic links and the owner's executable bit count; empty folders, times and other bits do
-    not. Left out are `IGNORED` and what matches `generated`: a pattern without a slash matches a name at any
-    depth, one with a slash the path from the folder. No .gitattributes filter is applied.
+    The id has 40 hexadecimal digits. As in git, files, symbolic links and the owner's executable bit count;
+    empty directories, times and other bits do not. `IGNORED` and matches of `generated` are left out: a
+    pattern without a slash matches a name at any depth, one with a slash the path from the directory. No
+    .gitattributes filter is applied.
     """
     patterns = (*IGNORED, *generated)
     found = _tree(os.fsencode(folder), b"", patterns)
@@ -27,7 +28,10 @@ def tree_id(folder: str, generated: Iterable[str] = ()) -> str:
 
 
 def _tree(root: bytes, inside: bytes, patterns: Tuple[str, ...]) -> Optional[bytes]:
-    """Return the binary id of one folder, None where nothing in it counts."""
+    """Return the binary id of one directory, or None.
+
+    The id is None if no entry of the directory counts.
+    """
     entries = []
     for name in os.listdir(os.path.join(root, inside)):
         path = os.path.join(inside, name)
@@ -36,7 +40,7 @@ def _tree(root: bytes, inside: bytes, patterns: Tuple[str, ...]) -> Optional[byt
         found = _entry(root, path, patterns)
         if found is not None:
             mode, identity = found
-            # git sorts a folder as if its name ended in a slash
+            # git sorts a directory as if its name ended in a slash
             entries.append((name + b"/" if mode == b"40000" else name, mode + b" " + name + b"\0" + identity))
     return _object(b"tree", b"".join(entry for _, entry in sorted(entries))) if entries else None
 

@@ -1,4 +1,4 @@
-"""Keep relative directories out of PATH."""
+"""PATH without relative directories."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Dict, Mapping
 
 
 def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return an environment without relative entries of PATH: a program of the current directory is never run."""
+    """Return an environment with only absolute entries of PATH.
+
+    So a program of the current directory is never run.
+    """
     kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
     return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}

@@ -1,4 +1,7 @@
-"""What several test folders share: the example, built once, and the command line as people call it."""
+"""Fixtures that several test directories share.
+
+They are the example, built once, and the command line as people call it.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,20 @@ from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
 from tests.torch_environment import make_torch_environment
 
-# What a test asserts is never a time: a busy machine may be slow.
+# A test never asserts a time: a busy machine may be slow.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 pytest_plugins = ("tests.system.base", "tests.engines.small")
 
-# What is built on the example's store takes longer than all the rest: these go with it, on a store of their own.
+# Tests on the example's store take longer than all the rest: these of them run with the rest, on their own store.
 MORE = ("tests/fleet/", "tests/e2e/test_guides.py")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
 PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 
-# No test is to download builds of Python; those that need some make them.
+# Tests must not download builds of Python; those that need some make them.
 os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-builds.json")
 
 # The keys of the stores that tests make are not for the user's home; processes that tests start know them, too.
@@ -50,7 +53,10 @@ atexit.register(_DATA.cleanup)
 
 
 def kept_store() -> Path | None:
-    """Return the store that REPROBUILD_TEST_STORE names, joined: an earlier run of the tests made its key."""
+    """Return the store that REPROBUILD_TEST_STORE names, or None.
+
+    It is joined, because an earlier run of the tests made its key.
+    """
     named = os.environ.get("REPROBUILD_TEST_STORE")
     if not named:
         return None
@@ -61,7 +67,10 @@ def kept_store() -> Path | None:
 
 @contextlib.contextmanager
 def unreadable(path: Path) -> Iterator[None]:
-    """Take the right to read a file from this process, from that of root, too, as long as the block lasts."""
+    """Make a file unreadable to this process in a block.
+
+    That includes a process of root.
+    """
     mode, user = path.stat().st_mode, os.geteuid()
     path.chmod(0)
     if user == 0:
@@ -74,7 +83,10 @@ def unreadable(path: Path) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option by which `make test` runs two processes side by side."""
+    """Add the option that splits the tests among processes.
+
+    `make test` runs two processes side by side.
+    """
     parser.addoption(
         "--part", choices=("store", "more", "rest"),
         help="only what is built on the example's store, but for some of it, or these, or all the rest",
@@ -82,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to the other process."""
+    """Deselect the tests of the other processes."""
     part = config.getoption("--part")
     if part:
         wanted = [item for item in items if _part_of(item) == part]
@@ -97,7 +109,7 @@ def _part_of(item: pytest.Item) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many lines of the corpus each class has."""
+    """Print the number of corpus lines of each class."""
     if lines := counts.table():
         terminalreporter.section("the corpus, counts per class")
         for line in lines:
@@ -106,7 +118,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """The example after `from-snapshot`: what it printed, its folder of results, the store, its certificate."""
+    """The example after `from-snapshot`.
+
+    It has the printed text, the output directory, the store, and the certificate.
+    """
 
     out: Path
     store: Path
@@ -117,7 +132,10 @@ class Built:
     certificate: bytes = b""
 
     def copy(self, out: Path) -> Path:
-        """Make the folder of results again at `out`, of hard links, for a test that lets the program write there."""
+        """Copy the output directory to `out`, with hard links.
+
+        It is for a test that lets the program write there.
+        """
         ignore = shutil.ignore_patterns("context", "verdict.json")
         shutil.copytree(self.out, out, ignore=ignore, copy_function=os.link)
         (out / "verdict.json").write_bytes(self.certificate)
@@ -128,7 +146,7 @@ def reprobuild(
     *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT, timeout: int = 1500,
     prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """Run the program as a process of its own, as a person does."""
+    """Run the program as a separate process, as people do."""
     return subprocess.run(
         [*prefix, *PROGRAM, *map(str, arguments)], cwd=cwd, env=dict(env or os.environ),
         capture_output=True, text=True, timeout=timeout, check=False,
@@ -137,13 +155,19 @@ def reprobuild(
 
 @pytest.fixture(scope="session")
 def test_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that is kept between runs where REPROBUILD_TEST_STORE names one."""
+    """Return the store of the session.
+
+    It is kept between runs if REPROBUILD_TEST_STORE names one.
+    """
     return kept_store() or tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture(scope="session")
 def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The main job on the example, with every check; the session's other tests build on its store."""
+    """Build the example with every check.
+
+    The other tests of the session build on its store.
+    """
     out = tmp_path_factory.mktemp("example") / "out"
     done = reprobuild(
         "from-snapshot",
@@ -165,18 +189,21 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def torch_python(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with the example's torch and NumPy, and the start-up hook, outside of a container."""
+    """Return an interpreter with the example's torch and NumPy.
+
+    It has the start-up hook, and runs outside of a container.
+    """
     return make_torch_environment(built_example.out / "context", tmp_path_factory.mktemp("torch") / "made")
 
 
 def apptainer_environment(folder: Path, *options: str, users: str = "bin") -> Mapping[str, str]:
-    """Return the environment that leads to an Apptainer, with a cache folder of its own.
+    """Return the environment of an Apptainer with its own cache.
 
     Args:
-        folder: for the cache.
+        folder: the directory of the cache.
         options: of `private_apptainer.py run`.
-        users: which user it runs as: "bin" the caller, "user" and "plain" one without privileges, with and
-            without subordinate users.
+        users: the user that it runs as: "bin" the caller, "user" and "plain" one without privileges, with
+            and without subordinate users.
     """
     docker = shutil.which("docker")
     in_use = Path(docker).parent.parent if docker else Path()
@@ -203,20 +230,26 @@ def apptainer_environment(folder: Path, *options: str, users: str = "bin") -> Ma
 
 @pytest.fixture(scope="session")
 def apptainer_env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The environment that leads to the Apptainer of the machine, else to a private one."""
+    """Return the environment of an Apptainer.
+
+    It is the Apptainer of the machine, else a private one.
+    """
     return apptainer_environment(tmp_path_factory.mktemp("apptainer"))
 
 
 @pytest.fixture(scope="session")
 def squashfs() -> Iterator[dict[str, str]]:
-    """An environment with squashfs-tools on its PATH."""
+    """Yield an environment with squashfs-tools on its PATH."""
     with open_folder() as folder:
         yield squashfs_tools(folder)
 
 
 @pytest.fixture
 def example_copy(tmp_path: Path) -> Path:
-    """The example's snapshot, decisions and bundle, to be changed by a test."""
+    """Copy the example for a test that changes it.
+
+    The copy has the snapshot, the overrides and the bundle.
+    """
     copy = tmp_path / "example"
     shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("project", "cluster"))
     return copy
@@ -224,7 +257,10 @@ def example_copy(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def podman_env() -> Mapping[str, str]:
-    """The environment with a podman of our own first on PATH; its packages are unpacked the first time."""
+    """Return an environment with our own podman first on PATH.
+
+    Its packages are unpacked the first time.
+    """
     folder = ROOT / "build" / "engines" / "podman"
     argv = [sys.executable, str(ROOT / "dev" / "private_podman.py"), "prepare", "--folder", str(folder)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -234,7 +270,10 @@ def podman_env() -> Mapping[str, str]:
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
-    """Make a directory below `tmp_path` with 1500 in each other, more than a recursive walk can enter."""
+    """Yield a function that makes 1500 nested directories.
+
+    They are more than a recursive walk can enter, below `tmp_path`.
+    """
     made: list[Path] = []
 
     def make(folder: Path) -> Path:
@@ -245,4 +284,4 @@ def deep(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
 
     yield make
     for folder in made:
-        remove(folder)  # of `descriptors`; what pytest has for it recurses
+        remove(folder)  # the removal by pytest recurses

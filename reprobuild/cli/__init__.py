@@ -1,4 +1,7 @@
-"""The command line: it parses, calls and prints, and is the only place that exits. One file per command."""
+"""The command line, with one file per command.
+
+It parses, calls and prints, and is the only place that exits.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ NAME = "reprobuild"
 COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
 INTERRUPTED = 130
 VERBOSE = "--verbose"
-DEBUG = "REPROBUILD_DEBUG"  # set: each error shows where in the code it arose
-OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
+DEBUG = "REPROBUILD_DEBUG"  # if set, each error shows its place in the code
+OWN_FAILURE = 125  # of `run`: its other codes are those of the command
 
 _ROOM = (
     "make room there, or name other folders (--store, --out); what was complete is kept, the next run goes on"
@@ -75,7 +78,7 @@ COMMANDS = {name: text for group in GROUPS.values() for name, text in group.item
 
 
 class LazyGroup(click.Group):
-    """Imports each command when it is called."""
+    """A group that imports each command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -123,7 +126,10 @@ def main() -> NoReturn:
 
 
 def run_line(arguments: list[str]) -> int:
-    """Run one command line, print its errors, and return its exit code (see `errors`)."""
+    """Run one command line, and return its exit code.
+
+    Errors are printed; `errors` has their codes.
+    """
     documents.begin(arguments)
     try:
         try:
@@ -139,7 +145,7 @@ def run_line(arguments: list[str]) -> int:
     except (BrokenPipeError, SystemExit) as end:  # click makes the second of the first
         if COMPLETE in os.environ and isinstance(end, SystemExit):
             return int(end.code or 0)  # so click ends a completion
-        # Whoever was reading has not heard the answer, so it is none. What is left goes nowhere.
+        # The reader has not received the answer, so it does not count. The rest is dropped.
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return INTERRUPTED
@@ -148,7 +154,7 @@ def run_line(arguments: list[str]) -> int:
 
 
 def _explain(err: Exception, arguments: list[str]) -> int:
-    """Print an error, and return the exit code that it calls for."""
+    """Print an error, and return its exit code."""
     progress.stop()
     debug = bool(os.environ.get(DEBUG))
     if debug:
@@ -180,7 +186,10 @@ def _explain(err: Exception, arguments: list[str]) -> int:
 
 
 def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
-    """Return the unknown option or command of an error, and the names that exist."""
+    """Return the unknown option or command, and the known names.
+
+    Both are empty for other errors.
+    """
     if err.ctx and isinstance(err, click.NoSuchOption):
         options = err.ctx.command.get_params(err.ctx)
         return err.option_name, [name for one in options for name in (*one.opts, *one.secondary_opts)]
@@ -190,14 +199,20 @@ def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
 
 
 def _places(err: BaseException) -> str:
-    """Return where and of which kind an exception is; its message could hold a secret."""
+    """Return the traceback and the kind of an exception.
+
+    Its message could hold a secret.
+    """
     before = err.__cause__ or err.__context__
     lines = [_places(before), "which led to:"] if before else []
     return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
 
 
 def _print_error(what: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> int:
-    """Print an error for people, and with `--json` as the one document; return its exit code."""
+    """Print an error, and return its exit code.
+
+    It is for people, and with `--json` also the one document.
+    """
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
     click.echo(click.style("error: ", fg="red") + progress.harmless(what), err=True, color=color)
     if hint:
@@ -207,5 +222,5 @@ def _print_error(what: str, hint: str, code: int, refused: Sequence[Mapping[str,
     except OSError as err:
         if isinstance(err, BrokenPipeError):
             raise
-        # Standard output takes no more, which may be the error itself: it stands on standard error.
+        # Standard output takes no more; that may be the error itself. It is on standard error.
     return code

@@ -35,7 +35,7 @@ timeout_option = click.option(
 
 
 def question_options(function: common.F) -> common.F:
-    """Add the options that choose what the determinism test asks."""
+    """Add the options for the content of the determinism test."""
     for option in reversed(
         [common.thorough_option, common.control_option, common.probe_option, common.scope_option]
     ):
@@ -44,7 +44,7 @@ def question_options(function: common.F) -> common.F:
 
 
 def machine_options(function: common.F) -> common.F:
-    """Add the options that choose how one machine runs the determinism test."""
+    """Add the options for the determinism test on one machine."""
     return common.gpu_option(common.engine_option(question_options(function)))
 
 
@@ -55,7 +55,7 @@ def _make_checks(*, scope: str, **options: Any) -> VerifyOptions:
 def _finish(
     lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult, as_json: bool
 ) -> int:
-    """Print the answer, write it into OUT, and return the exit code."""
+    """Print and save the answer, and return the exit code."""
     # The answer is printed first, so that it is known even if the files cannot be written.
     documents.print_json(check.told(fleet)) if as_json else common.tell(render_fleet(fleet))
     write_down(lock, image, out, session, fleet)

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they become."""
+"""Options that several commands share, and their values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import click
 from reprobuild.cli import progress
 from reprobuild.errors import UsageError
 
-# Verbs that need little start quickly: the rooms behind these names are imported where they are used.
+# Small commands must start quickly: the functions that use these packages import them.
 if TYPE_CHECKING:
     from reprobuild.context import RunContext
     from reprobuild.ecosystems.pypi.pip_config import Asking
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# click would ask access(2), which knows neither capabilities nor what a file server allows: opening it tells.
+# click would ask access(2), but that ignores capabilities and the rules of a file server: only an open is sure.
 PATH = click.Path(path_type=Path, readable=False)
 snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
 lock_argument = click.argument("lock_path", metavar="LOCK", type=PATH)
@@ -82,7 +82,7 @@ service_option = click.option(
 
 
 def making_options(function: F) -> F:
-    """Add the options that say how an image is made, and in which forms."""
+    """Add the options for the build of an image."""
     for option in reversed(
         [
             click.option("--tag", metavar="REF", help="Name of the image. [default: derived from the lock]"),
@@ -103,7 +103,7 @@ def making_options(function: F) -> F:
 
 
 def decision_options(function: F) -> F:
-    """Add the options that are decisions; they are put over `reprobuild.yaml`."""
+    """Add the options for overrides, put over `reprobuild.yaml`."""
     for option in reversed(
         [
             click.option(
@@ -180,7 +180,7 @@ def decision_options(function: F) -> F:
 
 
 def note(text: str) -> None:
-    """Print a line on standard error that belongs to no step."""
+    """Print a line without a step on standard error."""
     progress.stop()
     click.echo(progress.harmless(text.replace("\n", "\\n")), err=True)
 
@@ -192,7 +192,7 @@ _FOR_EXAMPLE = {
 
 
 def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
-    """Return {NAME: VALUE} of an option that is given as NAME=VALUE.
+    """Return {NAME: VALUE} of an option's NAME=VALUE items.
 
     Raises:
         UsageError: one is not of that form.
@@ -210,7 +210,7 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
 
 
 def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> BuildOptions:
-    """Return what `making_options` say."""
+    """Return the build options of `making_options`."""
     from reprobuild.pipeline.from_snapshot import BuildOptions
 
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
@@ -230,10 +230,12 @@ def make_session(
     sharing: bool = False,
     doubted: frozenset[str] = frozenset(),
 ) -> RunContext:
-    """Return what the verbs work with: this is where environment, clock and terminal are read.
+    """Return the context of a command.
+
+    Environment, clock and terminal are read here.
 
     Raises:
-        UsageError: other users may write to the store. It may be `sharing` that mends this.
+        UsageError: other users may write to the store. `sharing` skips this check, as its command can mend this.
     """
     from reprobuild.context import RunContext
     from reprobuild.infra.http.client import Net
@@ -266,7 +268,7 @@ def make_session(
 
 
 def _doubt(store: Store) -> None:
-    """Say once why results of a store do not count."""
+    """Print once why results of a store do not count."""
     from reprobuild.store.sharing import key_note
 
     if line := key_note(store):
@@ -274,10 +276,11 @@ def _doubt(store: Store) -> None:
 
 
 def absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without relative folders of settings and caches: none is in the current directory.
+    """Return an environment without relative directories of settings.
 
-    https://specifications.freedesktop.org/basedir-spec/: "if an implementation encounters a relative path in any of
-    these variables it should consider the path invalid and ignore it".
+    So no settings and caches are in the current directory.
+    https://specifications.freedesktop.org/basedir-spec/: "if an implementation encounters a relative path in
+    any of these variables it should consider the path invalid and ignore it".
     """
     names = (
         "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "CONDA_PREFIX",
@@ -287,9 +290,10 @@ def absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _close(folder: Path) -> None:
-    """Close the user's own store to others, which earlier versions made open; a shared one stays shared.
+    """Restrict the user's own store to its owner.
 
-    A directory without blobs is no store: a link of somebody else's may lead to any.
+    Earlier versions made it open; a shared store stays shared. A directory without blobs is not a store: a
+    link of another user may lead to any directory.
     """
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -303,14 +307,17 @@ def _close(folder: Path) -> None:
 
 
 def asking_pip() -> Asking:
-    """Return pip, asked for its settings from now on, in a process beside this one."""
+    """Ask pip for its settings, in a process beside ours."""
     from reprobuild.ecosystems.pypi.pip_config import Asking
 
     return Asking(os.environ)
 
 
 def running() -> tuple[str, dict[str, str]]:
-    """Return the interpreter of the active environment, and the environment as it was given to this process."""
+    """Return the active environment's interpreter, and the environment variables.
+
+    The variables are those that this process was given.
+    """
     from reprobuild.capture import launch
 
     at_start = Path("/proc/self/environ")
@@ -325,9 +332,9 @@ def tell(text: str, nl: bool = True) -> None:
 
 
 def hand_on(stream: int, data: bytes) -> None:
-    """Write a container's output to the stream of ours with the same number.
+    """Write a container's output to our stream of that number.
 
-    A terminal that is gone reads nothing more; the job, which was told so by SIGHUP, may still save what it has.
+    A terminal that is gone reads no more. SIGHUP informed the job, and it may still save its state.
     """
     progress.stop()
     target = sys.stdout.buffer if stream == 1 else sys.stderr.buffer

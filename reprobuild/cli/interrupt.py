@@ -1,9 +1,11 @@
-"""Ctrl-C, SIGTERM and SIGHUP end the command wherever it is, or go on to the job that `run` has started.
+"""Signals that end the command or reach its job.
 
-CPython can lose the moment: a signal that comes between its last look for signals and the system call
-that then blocks is only acted on when that call returns, here up to ten minutes later (seen in 2 of 100
-runs). So a thread is told of each signal. It hands it on where there is a job; else it sends it again until the main
-thread has heard it.
+Ctrl-C, SIGTERM and SIGHUP end the command at any place, or go on to the job that `run` has started.
+
+CPython can act late: a signal that comes between its last look for signals and the system call that then
+blocks is only acted on when that call returns, here up to ten minutes later (seen in 2 of 100 runs). So a
+thread receives each signal. It passes the signal to a job if there is one; else it sends it again until the
+main thread has handled it.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def listen() -> None:
-    """Make signals that ask for an end raise `KeyboardInterrupt` in the main thread, where no job is told of them.
+    """Make ending signals raise `KeyboardInterrupt` in the main thread.
 
-    One that is ignored stays so: SIGHUP under nohup(1).
+    A signal that goes to a job is not raised. A signal that is ignored stays so: SIGHUP under nohup(1).
     """
     ending, heard = threading.Event(), threading.Event()
     main = threading.get_ident()
@@ -49,15 +51,16 @@ def listen() -> None:
         while not heard.is_set():
             signal.pthread_kill(main, came[0])
             heard.wait(AGAIN_SECONDS)
-        end_all()  # other threads wait for programs, which do not hear the terminal
+        end_all()  # other threads wait for programs that get no signals of the terminal
 
     threading.Thread(target=decide, daemon=True, name="signals").start()
 
 
 def spare_for_jobs() -> None:
-    """Let the signals that have no meaning of their own be for jobs alone, and not end this program.
+    """Leave signals without a fixed meaning to jobs.
 
-    Slurm's `--signal=USR1@90` sends one 90 s before the end: a job then saves what it has.
+    They do not end this program. Slurm's `--signal=USR1@90` sends one 90 s before the end: a job then saves
+    its state.
     """
     for signum in FOR_JOBS:
         if signal.getsignal(signum) is not signal.SIG_IGN:

@@ -36,7 +36,7 @@ def command(
     """
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
-    with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
+    with common.asking_pip() as pip:  # its answer takes as long as the imports below
         from reprobuild.cli.overrides import doubted_sources, make_decisions
         from reprobuild.lock.file import write_new_lock
         from reprobuild.lock.requirements import conflicts

@@ -1,4 +1,4 @@
-"""The decisions of a command: those of a file, with the options put over them."""
+"""The overrides of a command, from a file and options."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
 def make_decisions(
     directory: Path, decisions_path: Path | None, *, follow: bool = True, **options: Any
 ) -> tuple[Decisions, Path]:
-    """Return the decisions of file and options, and the directory where relative sources start.
+    """Return all overrides, and the directory of relative sources.
+
+    Options are put over those of a file.
 
     Args:
         directory: the snapshot.
         decisions_path: the file that the user names.
-        follow: the decisions are acted on; without it, they are only shown, and need no confirmation.
+        follow: the overrides are applied; without it, they are only shown, and need no confirmation.
         options: those of `common.decision_options`.
 
     Raises:
-        UsageError: an option or the file is wrong; or a file that only lies beside the snapshot decides what the
-            user must confirm.
+        UsageError: an option or the file is wrong; or a file that only lies beside the snapshot has
+            overrides that the user must confirm.
     """
     given = Decisions(
         python=options["python"],
@@ -66,13 +68,19 @@ def make_decisions(
 def doubted_sources(
     directory: Path, decisions_path: Path | None, *, sources: tuple[str, ...], **_: Any
 ) -> frozenset[str]:
-    """Return the names of sources that only a file beside the snapshot names: they get no login of the user's."""
+    """Return the sources that only a found file names.
+
+    The file lies beside the snapshot. Its sources get no login of the user.
+    """
     path = None if decisions_path else find_decisions(directory)
     return frozenset(read_decisions(path).sources if path else ()) - set(common.pairs("--source", sources))
 
 
 def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
-    """Return the decisions of a file, each said on standard error, and the directory of relative paths."""
+    """Return the overrides of a file, and its directory.
+
+    Each override is printed on standard error. Relative paths begin at the directory.
+    """
     ignored = None if named else inside(directory)
     if ignored:
         common.note(
@@ -83,7 +91,7 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
         return Decisions(), directory.absolute()
     decisions, folder = read_decisions(path), path.absolute().parent
     if follow:
-        refuse_secrets(decisions)  # before they are said, for a log keeps what is said
+        refuse_secrets(decisions)  # before they are printed, because a log keeps them
     hidden = () if follow else secret_decisions(decisions)
     for line in stated(decisions):
         name = line.partition(" = ")[0]
@@ -100,12 +108,15 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
 
 
 def _named(name: str) -> str:
-    """Return the name of a decision for a line whose value is hidden; a name may hold the secret itself."""
+    """Return the name of an override for a hidden value.
+
+    The rest of a name may hold the secret itself.
+    """
     return name.partition(".")[0]
 
 
 def _naming(directory: Path, path: Path) -> str:
-    """Return how to confirm a file of decisions."""
+    """Return the way to confirm a file of overrides."""
     context = click.get_current_context(silent=True)
     verb = context.info_name if context else "lock"
     command = shlex.join(["reprobuild", str(verb), str(directory), "--decisions", str(path)])

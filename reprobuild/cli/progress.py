@@ -1,8 +1,8 @@
-"""What a person sees while a verb works: each step as a line on standard error, and that it is still going on.
+"""The progress of a command, on standard error.
 
-On a terminal a last line moves, and goes away before anything else is printed. Elsewhere (a pipe, a log of CI,
-TERM=dumb) there are lines alone: each step, and one now and then where a step takes long, so that neither a person nor
-a CI server takes it for dead. NO_COLOR is respected by what draws (https://no-color.org).
+Each step is a line. On a terminal a last line moves, and goes away before other output. Elsewhere (a pipe, a
+log of CI, TERM=dumb) there are lines alone: each step, and one now and then if a step takes long, so that
+people and CI servers do not take it for dead. The moving line respects NO_COLOR (https://no-color.org).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PULSE = 0.5
 
 
 class _Sight(Protocol):
-    """How one step after the other is shown."""
+    """A display of one step after the other."""
 
     def say(self, line: str, step: str) -> None: ...
     def progress(self, done: int, total: int) -> None: ...
@@ -29,31 +29,37 @@ class _Sight(Protocol):
 
 
 class Steps:
-    """Tells the steps of one verb; threads may share it."""
+    """The steps of one command; threads may share them."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._sight: _Sight | None = None
 
     def say(self, text: str) -> None:
-        """Tell a step that begins; an empty text ends the one before, and tells nothing."""
+        """Print a step that begins.
+
+        An empty text ends the step before, and prints no line.
+        """
         if not text:
             stop()
             return
         _show(self).say(f"[{time.monotonic() - self._began:6.1f} s] {harmless(text)}", harmless(text))
 
     def progress(self, done: int, total: int) -> None:
-        """Tell how many bytes of the step are done, and of how many; 0 where that is not known."""
+        """Show the bytes of the step that are done.
+
+        `total` is 0 if it is not known.
+        """
         _show(self).progress(done, total)
 
     def sight(self) -> _Sight:
-        """Return what shows the steps, begun where it was not."""
+        """Return the display of the steps, begun if necessary."""
         if self._sight is None:
             self._sight = _Moving() if moves() else _Lines(self._began)
         return self._sight
 
     def end(self) -> None:
-        """Show nothing more until the next step."""
+        """End the display until the next step."""
         if self._sight is not None:
             self._sight.stop()
             self._sight = None
@@ -72,21 +78,22 @@ def _show(steps: Steps) -> _Sight:
 
 
 def stop() -> None:
-    """Take away what moves, before anything else is printed."""
+    """Remove the moving line before other output."""
     with _LOCK:
         while _shown:
             _shown.pop().end()
 
 
 def moves() -> bool:
-    """Tell whether standard error is a terminal on which a line can be drawn again."""
+    """Return whether standard error is a terminal with redrawable lines."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def harmless(text: str) -> str:
-    """Escape what steers a terminal, for others chose names of files, and cut the logins out of addresses.
+    """Escape terminal control characters, and redact logins in addresses.
 
-    Each error, hint, note and step goes through here, so that a log never has a login.
+    Others chose the names of files. Each error, hint, note and step goes through here, so that a log never
+    has a login.
     """
     if any(mark in text for mark in ("@", "://", "%40")):  # else the import would cost more than the rest
         from reprobuild_portable.secrets.redact import without_logins
@@ -96,12 +103,15 @@ def harmless(text: str) -> str:
 
 
 def amount(done: int, total: int) -> str:
-    """Return bytes as people read them: `12 of 40 MB`."""
+    """Format bytes for people: `12 of 40 MB`."""
     return f"{done / 1e6:.0f}{f' of {total / 1e6:.0f}' if total else ''} MB"
 
 
 class _Lines:
-    """Lines alone. A thread of its own looks whether a step has been silent for long."""
+    """A display of lines alone.
+
+    A thread of its own checks whether a step has been silent for long.
+    """
 
     def __init__(self, began: float) -> None:
         self._began, self._guard, self._end = began, threading.Lock(), threading.Event()
@@ -110,7 +120,7 @@ class _Lines:
         self._wait = FIRST
         with contextlib.suppress(
             RuntimeError
-        ):  # where no more threads are allowed, steps are told, and no more
+        ):  # if no more threads are allowed, steps are printed, and no more
             threading.Thread(target=self._watch, daemon=True, name="progress").start()
 
     def say(self, line: str, step: str) -> None:
@@ -136,12 +146,15 @@ class _Lines:
                 since = f"{now - self._since:.0f} s{self._amount}"
                 with contextlib.suppress(
                     OSError, ValueError
-                ):  # nobody reads any more: the verb itself notices
+                ):  # the reader is gone: the command itself notices
                     click.echo(f"[{now - self._began:6.1f} s] still at it ({since}){about}", err=True)
 
 
 class _Moving:
-    """A line that moves, by rich; it is imported where there is a terminal."""
+    """A display with a moving line, by rich.
+
+    rich is imported only for a terminal.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console

@@ -48,7 +48,10 @@ def command(
 
 
 def _place(name: str, text: str) -> str:
-    """Return the path or address that the user names; git would read a relative path from elsewhere."""
+    """Return the path or address that the user names.
+
+    git would read a relative path from elsewhere.
+    """
     origin = read_origin(text, Path.cwd())
     if origin.revision:
         raise UsageError(

@@ -15,7 +15,7 @@ from reprobuild.run.options import RunOptions
 
 
 class _Command(click.Command):
-    """One whose own options and those of the user's command cannot be taken for each other."""
+    """A command that separates its options from those of CMD."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" not in args and not {"-h", "--help"} & set(args):
@@ -27,7 +27,7 @@ class _Command(click.Command):
     def _refuse_strays(self, ctx: click.Context, before: list[str]) -> None:
         found, _, _ = self.make_parser(ctx).parse_args(list(before))
         strays = found.get("arguments")
-        if isinstance(strays, tuple) and strays:  # else it is what click has for none
+        if isinstance(strays, tuple) and strays:  # else it is click's value for no arguments
             raise UsageError(
                 f"`{strays[0]}` stands before `--`, where OUT and options of `run` stand alone",
                 hint="put the whole command after `--`; an option is said again for each value: -v a:/a -v b:/b",

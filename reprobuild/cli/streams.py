@@ -1,4 +1,7 @@
-"""The standard streams as they are given: closed, or of an encoding that cannot say every name."""
+"""The standard streams of the process.
+
+One may be closed, or of an encoding that lacks characters of names.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from pathlib import Path
 
 
 def mend() -> None:
-    """Make each stream one that can be used; what nobody wants to hear goes nowhere.
+    """Make each standard stream usable.
 
-    The number of a closed one would be that of the next file that is opened, and other programs would write into it.
-    What an encoding cannot say is escaped, and so are bytes of names that are no text.
+    The output of a closed stream is dropped. Its number would be that of the next file that is opened, and
+    other programs would write into it. Characters that an encoding lacks are escaped, and so are bytes of
+    names that are not text.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
@@ -24,7 +28,7 @@ def mend() -> None:
 
 
 def _fill(number: int) -> None:
-    """Open a descriptor for nothing, unless something has taken it."""
+    """Open the null device as a descriptor, unless taken."""
     try:
         os.fstat(number)
     except OSError:

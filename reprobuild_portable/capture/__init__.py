@@ -1,1 +1,4 @@
-"""Define the capture program; `dev/amalgamate.py` makes one file of it."""
+"""The capture program.
+
+`dev/amalgamate.py` makes one file of it.
+"""

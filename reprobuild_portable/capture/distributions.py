@@ -1,4 +1,4 @@
-"""Capture the installed distributions and their origins."""
+"""Installed distributions and their origins."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from reprobuild_portable.secrets.redact import strip_credentials
 
 
 def take_distributions(context: Context) -> Taken:
-    """Every installed distribution and where it came from, the first of each name.
+    """Capture each installed distribution and its origin.
 
-    A bare `NAME.egg-info` is what a build leaves in a source tree. Where that tree comes first on the path, and is the
-    one that the name is installed from, the install is meant; pip, which leaves out the current folder, says the same.
-    Where the install is of another place, what is imported cannot be told for sure: that is `unclear`.
+    The first distribution of each name counts. A build leaves a bare `NAME.egg-info` in a source tree. If
+    that tree comes first on the path, and the name is installed from it, the install is meant; pip leaves
+    out the current directory, and prints the same. If the install is from another place, the imported one is
+    uncertain: the name is then in `unclear`.
     """
     found: Dict[str, Dict[str, Any]] = {}
     bare: Dict[str, str] = {}
@@ -39,7 +40,7 @@ def take_distributions(context: Context) -> Taken:
         if entry.pop("cut"):
             withheld.append({"what": "an address", "name": entry["name"], "reason": "secret"})
         folder = os.path.basename(str(getattr(dist, "_path", "")))
-        if folder.startswith("~"):  # what an interrupted pip renamed; its metadata still has the name
+        if folder.startswith("~"):  # an interrupted pip renamed it; its metadata still has the name
             entry["name"] = folder.partition("-")[0]
         name = canonical_name(entry["name"])
         if name not in found:
@@ -63,7 +64,10 @@ def take_distributions(context: Context) -> Taken:
 
 
 def _is_inside(folder: str, outer: Optional[str]) -> bool:
-    """Whether a folder is another one, or lies in it (`src`)."""
+    """Return whether `folder` is `outer` or inside of it.
+
+    An example is `src`.
+    """
     if outer is None:
         return False
     inner, outer = os.path.realpath(folder), os.path.realpath(outer)
@@ -71,16 +75,20 @@ def _is_inside(folder: str, outer: Optional[str]) -> bool:
 
 
 class Installed:
-    """One distribution in a folder of the path: what `importlib.metadata` gives, which takes long to import."""
+    """A distribution in one directory of the path.
+
+    It replaces the class of `importlib.metadata`, because that module takes long to import.
+    """
 
     def __init__(self, place: str, name: str) -> None:
         self._place = place
         self._path = os.path.join(place, name)
 
     def read_text(self, name: str) -> Optional[str]:
-        """Return one of its files, or itself for "", where it is one; None where there is none.
+        """Return the text of one of its files, or None.
 
-        Long metadata end early, behind the first empty line: the description may be a megabyte.
+        The empty name stands for the distribution itself, if that is a file. Long metadata end early, behind
+        the first empty line: the description may be a megabyte.
         """
         try:
             with open(os.path.join(self._path, name) if name else self._path, "rb", buffering=0) as stream:
@@ -92,12 +100,15 @@ class Installed:
         return data.decode("utf-8", "replace")
 
     def locate_file(self, name: str) -> str:
-        """Return the place of a file that it installed."""
+        """Return the path of a file that it installed."""
         return os.path.join(self._place, name) if name else self._place
 
 
 def _distributions() -> Iterator[Tuple[Any, Optional[str]]]:
-    """Give each distribution on the path, with its folder where `setup.py develop` left an `.egg-link`."""
+    """Yield each distribution on the path, with its linked directory.
+
+    The directory is that of an `.egg-link` of `setup.py develop`, else None.
+    """
     for place in sys.path:
         try:
             names = os.listdir(place or ".")
@@ -112,9 +123,13 @@ def _distributions() -> Iterator[Tuple[Any, Optional[str]]]:
 
 
 def _in_place(place: str, names: Sequence[str]) -> Iterator[Any]:
-    """Give the distributions of one place, whose content is given where it is a folder.
+    """Yield the distributions of one entry of the path.
 
-    A zip file, and what else somebody's own finder may know, is left to `importlib.metadata`.
+    `importlib.metadata` reads a zip file, and the entries of custom finders.
+
+    Args:
+        place: the entry.
+        names: the content of a directory; empty for other entries.
     """
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
     if names and finders == [PathFinder]:
@@ -134,7 +149,7 @@ def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
     text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or ""
     for line in text.split("\n"):
         if not line.rstrip("\r"):
-            break  # what follows is the description
+            break  # the description follows
         key, _, value = line.partition(":")
         if value.strip():
             named.setdefault(key.lower(), value.strip())
@@ -154,7 +169,10 @@ def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
 
 
 def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
-    """Return what `direct_url.json` (PEP 610) says, and whether a credential was cut out of it."""
+    """Return the origin by PEP 610, and whether credentials were removed.
+
+    `text` is the content of `direct_url.json`.
+    """
     if not text:
         return None, False
     said = json.loads(text)

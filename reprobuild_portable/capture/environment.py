@@ -1,4 +1,4 @@
-"""Capture the environment variables."""
+"""Environment variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from reprobuild_portable.secrets.words import GONE, secret_name
 
 
 def _environment(program: bool) -> Dict[str, str]:
-    """Return the environment; without the LC_CTYPE that Python itself sets in the C locale (PEP 538)."""
+    """Return the environment that the process was given.
+
+    The program removes the LC_CTYPE that Python itself sets in the C locale (PEP 538).
+    """
     environ = dict(os.environ)
     if program and environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
         given = _read("/proc/self/environ", 1 << 24)
@@ -26,18 +29,22 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def take_environment(context: Context) -> Taken:
-    """The environment: `env.nul` exact, in the order of the process; `env.txt` for people and for the reader."""
+    """Capture the environment variables.
+
+    `env.nul` is exact, in the order of the process, and without secrets. `env.txt` is for people and for the
+    reader.
+    """
     exact, rows, withheld = [], [], []
     for name, value in context.environ.items():
         rule = secret_variable(name, value)
         if rule is None and any(secret in _bytes(value) for secret in context.secrets):
-            rule = "repeated"  # the value of another one, which is a secret
+            rule = "repeated"  # it has the value of another variable, a secret
         if rule is None:
             exact.append(_bytes(name) + b"=" + _bytes(value) + b"\0")
         else:
             withheld.append({"what": "a variable", "name": _path(name), "reason": "secret", "rule": rule})
         rows.append((name, _row(name, value, rule)))
-    # Falling, not rising: a rising dump reads like `printenv | sort`, whose values may be torn.
+    # In descending order: an ascending dump reads like `printenv | sort`, with values that may be torn.
     text = "".join(row + "\n" for _, row in sorted(rows, reverse=True))
     facts = {"variables": len(rows), "only_in_env_nul": [_path(n) for n, _ in rows if not _NAME.fullmatch(n)]}
     return Taken(
@@ -46,9 +53,10 @@ def take_environment(context: Context) -> Taken:
 
 
 def _row(name: str, value: str, rule: Optional[str]) -> str:
-    """Return the line of env.txt: `NAME=value`; `export NAME=$'...'` as bash writes it where that is not one line.
+    """Return the line of a variable in env.txt.
 
-    A value withheld for its name is `***`, by which a reader still knows it; one with an innocent name is a comment.
+    It is `NAME=value`, or `export NAME=$'...'` as bash writes it if that is not one line. A value redacted
+    for its name is `***`, so that a reader still knows it; a secret with an innocent name gives a comment.
     """
     if not _NAME.fullmatch(name):
         return f"# withheld: {_path(name)} ({rule})" if rule else f"# only in env.nul: {_path(name)}"

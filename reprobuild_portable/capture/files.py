@@ -1,4 +1,4 @@
-"""Read small files, and write paths as text."""
+"""Small files, and paths as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from reprobuild_portable.capture.model import Context
 
 
 def _read(path: str, most: int = 1 << 20) -> bytes:
-    """Return the content of a small file of the system; nothing where it cannot be read."""
+    """Return the content of a small file of the system.
+
+    The content is empty if the file cannot be read.
+    """
     try:
         with open(path, "rb") as stream:
             return stream.read(most)
@@ -27,7 +30,10 @@ def _bytes(text: str) -> bytes:
 
 
 def quote(name: bytes) -> str:
-    """Return a path as text that can be undone: as it is where it is plain, else in git's C-style quotes."""
+    """Return a path as text that can be reversed.
+
+    A plain path is unchanged. Another path is in git's C-style quotes.
+    """
     try:
         text = name.decode()
     except UnicodeDecodeError:

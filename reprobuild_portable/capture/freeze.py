@@ -1,4 +1,4 @@
-"""Write requirements.txt as `pip freeze` does."""
+"""The file requirements.txt, as `pip freeze` writes it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any, Dict, List, Mapping
 from reprobuild_portable.capture.files import _path
 from reprobuild_portable.pip_freeze.pins import canonical_name, pinned
 
-# What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
+# `pip freeze` leaves these out without --all (pip, commands/freeze.py).
 _HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
     {"setuptools", "distribute", "wheel"} if sys.version_info < (3, 12) else set()
 )
 
 
 def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
-    """Return requirements.txt as `pip freeze` writes it; `lines` has those of editable installs, by name."""
+    """Return requirements.txt as `pip freeze` writes it.
+
+    `lines` has the lines of editable installs, by name.
+    """
     out = []
     for entry in entries:
         name = entry.get("name", "")
@@ -32,7 +35,10 @@ def _pin(entry: Dict[str, Any]) -> str:
 
 
 def _line(entry: Dict[str, Any]) -> str:
-    """Return the line of one distribution; see pip, operations/freeze.py and models/direct_url.py."""
+    """Return the line of one distribution.
+
+    The source is pip: operations/freeze.py and models/direct_url.py.
+    """
     origin = entry["origin"]
     if origin is None:
         return _pin(entry)
@@ -49,14 +55,18 @@ def _line(entry: Dict[str, Any]) -> str:
 
 
 def _bare_line(entry: Dict[str, Any], what: str) -> str:
-    """Return a line without a commit, so that nobody builds the install without its changes."""
+    """Return the line of an editable install without a commit.
+
+    With a commit, a build could use the install without its changes.
+    """
     return f"# Editable install whose {what} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
 
 
 def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> str:
-    """Return the line of an editable install: the commit that a remote has, on which NAME.diff was made.
+    """Return the line of an editable install.
 
-    pip would name the commit that is checked out, also where no remote has it.
+    It names the commit that a remote has, the start of NAME.diff. pip would name the commit that is checked
+    out, even if no remote has it.
     """
     folder = entry["origin"]["path"]
     urls = {remote["name"]: remote["url"] for remote in record["remotes"]}
@@ -72,7 +82,10 @@ def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> s
 
 
 def _freezable(url: str) -> str:
-    """Return a remote's address as pip writes it: `git@host:path` becomes `ssh://git@host/path`; "" for an odd one."""
+    """Return a remote's address as pip writes it.
+
+    `git@host:path` becomes `ssh://git@host/path`. The result is empty for an address of another form.
+    """
     if re.match(r"\w+://\S+$", url):
         return url
     short = re.match(r"(\w+@)?([^/:\s]+):([^:\s]*)$", url)

@@ -1,4 +1,4 @@
-"""Pack the interpreter itself."""
+"""The archive of the interpreter itself."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from reprobuild_portable.secrets.files import secret_file
 
 INTERPRETER = "interpreter"  # the word of --include
 PACKED = "interpreter.tar.gz"
-# What other captures have (distributions), what an image makes itself (bytecode), and tests, which hold keys.
+# Distributions are captured elsewhere, an image makes bytecode itself, and tests hold keys.
 _NOT_PACKED = frozenset({"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test"})
 _NOT_RUN = (".a", ".o", ".pyc", ".exe")  # for the linker, or of another system
 _LIBRARY = re.compile(rb"\0(lib[A-Za-z0-9_.+-]{1,100}\.so[0-9.]{0,20})(?=\0)")
 
 
 def take_interpreter(context: Context) -> Taken:
-    """Pack the Python that runs this: the program, its standard library, its own shared libraries and headers.
+    """Pack the running Python into an archive.
 
-    The archive has the layout of a standalone build: one folder `python` with `bin`, `lib` and `include`.
+    The archive has the program, its standard library, its own shared libraries and headers. It has the
+    layout of a standalone build: one directory `python` with `bin`, `lib` and `include`.
     """
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     base = os.path.realpath(sys.base_prefix)
@@ -64,7 +65,11 @@ def take_interpreter(context: Context) -> Taken:
 
 
 def _check_packable(base: str, name: str) -> None:
-    """Raise GaveUp where packages bring this Python, or where it is not laid out as CPython installs itself."""
+    """Refuse a Python of a package, or of another layout.
+
+    Raises:
+        GaveUp: packages provide this Python, or its layout is not that of an installation of CPython.
+    """
     version = platform.python_version()
     if platform.python_implementation() != "CPython" or sys.abiflags:
         raise GaveUp("failed", "it is no ordinary CPython")
@@ -79,10 +84,13 @@ def _check_packable(base: str, name: str) -> None:
 
 
 class Packing:
-    """The archive of an interpreter while it is written; the same files give the same bytes."""
+    """The archive of an interpreter while it is written.
+
+    The same files give the same bytes.
+    """
 
     def __init__(self, context: Context, base: str, stream: IO[bytes]) -> None:
-        import gzip  # most captures pack none
+        import gzip  # most captures do not pack an interpreter
         import tarfile
 
         self._context, self._base = context, base
@@ -96,12 +104,15 @@ class Packing:
         self.left_out: List[Dict[str, Any]] = []
 
     def close(self) -> None:
-        """Write the end."""
+        """Write the end of the archive."""
         self._tar.close()
         self._packed.close()
 
     def program(self, place: str, name: str) -> None:
-        """Add the program under the name of its version, the other names as links, and the script for compilers."""
+        """Add the program, its links, and the script for compilers.
+
+        The program has the name of its version. The other names are links.
+        """
         self._file(place, f"bin/{name}", needed=True)
         for other in ("python3", "python"):
             self._add(f"bin/{other}", link=name)
@@ -109,7 +120,7 @@ class Packing:
             self._file(os.path.join(self._base, "bin", f"{name}-config"), f"bin/{name}-config")
 
     def folder(self, path: str) -> None:
-        """Add a folder below the prefix, without what is not packed."""
+        """Add a directory below the prefix, without excluded files."""
         for above, folders, names in os.walk(os.path.join(self._base, path)):
             self._context.left()
             links = [one for one in folders if os.path.islink(os.path.join(above, one))]
@@ -120,7 +131,11 @@ class Packing:
                     self._any(f"{inside}/{name}")
 
     def libraries(self, name: str) -> None:
-        """Add the shared libraries beside the standard one that packed files name, and what Tcl needs of its own."""
+        """Add the shared libraries that packed files name.
+
+        They lie beside the standard library. The directories that Tcl needs follow, and the files for
+        pkg-config.
+        """
         there = set(os.listdir(os.path.join(self._base, "lib")))
         asked = {one for one in there if one.startswith(f"lib{name}.so")}
         while asked:
@@ -151,7 +166,11 @@ class Packing:
         self._add(path, link=link)
 
     def _file(self, place: str, path: str, needed: bool = False) -> None:
-        """Add one file, unless it is a secret or cannot be had; without one that is `needed` no Python starts."""
+        """Add one file, or record why it is left out.
+
+        It is left out if it is a secret, too large, not a regular file, or cannot be read. Python does not
+        start without a `needed` file: GaveUp is raised instead.
+        """
         try:
             number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(number, "rb") as stream:
@@ -188,7 +207,7 @@ class Packing:
             raise GaveUp("failed", f"the name of {_path(path)} is none for an archive") from None
 
     def _leave(self, path: str, reason: str, needed: bool) -> None:
-        self._names.add(path)  # not looked at again
+        self._names.add(path)  # not read again
         if needed:
             raise GaveUp(reason, f"{_path(path)} cannot be left out")
         self.left_out.append({"path": _path(path), "reason": reason})

@@ -1,11 +1,11 @@
-"""List the budgets of a capture: seconds, bytes and numbers."""
+"""Budgets of a capture, in seconds, bytes and numbers."""
 
 from __future__ import annotations
 
-# Seconds. The whole ends after SECONDS, whatever its parts may still have.
+# Seconds. The whole ends after SECONDS, even if its parts have time left.
 SECONDS = 60.0
-STALE = 600.0  # and its budget: then a capture that never ended, of a killed job, is taken over
-TICK = 0.1  # between two looks at the programs that run
+STALE = 600.0  # plus its budget: then the claim of a killed job is removed
+TICK = 0.1  # between two checks of the running programs
 LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
 BUDGETS = {
     "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
@@ -13,7 +13,7 @@ BUDGETS = {
     "interpreter": 40.0,
 }  # fmt: skip
 
-# Bytes and numbers. What is over them is listed by name and size.
+# Bytes and numbers. A file over them is listed by name and size.
 UNTRACKED_FILE = 10 << 20
 UNTRACKED_TOTAL = 32 << 20
 UNTRACKED_COUNT = 5000
@@ -31,6 +31,6 @@ INTERPRETER_FILE = 128 << 20  # libpython with its debugging information has 25 
 INTERPRETER_TOTAL = 512 << 20
 INTERPRETER_COUNT = 20000  # a standard library has 900 without its tests
 SPARE = 1.0  # seconds of a repository's budget that the search for secrets leaves
-DEEPEST = 200  # folders in one another
+DEEPEST = 200  # nested directories
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution

@@ -1,4 +1,4 @@
-"""Define the values of a capture: its parts, what they give, and why one fails."""
+"""Values of a capture: parts, results and reasons."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ REASONS = {
     "untrusted": "a repository of another user, or one that another directory claims as its own; `why` tells which",
 }
 
-# Files and folders of a private snapshot: others of the machine may not read it, whatever the umask.
+# Modes of a private snapshot: other users of the machine may not read it, with any umask.
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
 class GaveUp(Exception):
-    """A part cannot be had. `reason` is one of `REASONS`; `why` holds no value of the environment."""
+    """An error for a part that cannot be captured.
+
+    `reason` is a key of `REASONS`. `why` holds no value of the environment.
+    """
 
     def __init__(self, reason: str, why: str = "") -> None:
         super().__init__(reason, why)
@@ -40,11 +43,14 @@ class GaveUp(Exception):
 
 
 class Unwritable(Exception):
-    """The output folder cannot be written."""
+    """An error for an output directory that cannot be written."""
 
 
 class Context(NamedTuple):
-    """What a part is given: the environment, when it must end, and a private folder for its scratch files."""
+    """The input of a part.
+
+    It has the environment, the deadline, and a private directory for scratch files.
+    """
 
     environ: Dict[str, str]
     deadline: float
@@ -57,7 +63,11 @@ class Context(NamedTuple):
     ] = ()  # absolute paths of files to capture though git ignores them, or has no repository
 
     def left(self) -> float:
-        """Return the seconds left; raise GaveUp where there are none."""
+        """Return the seconds left.
+
+        Raises:
+            GaveUp: no time is left.
+        """
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise GaveUp("timed-out")
@@ -65,7 +75,10 @@ class Context(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a part gives: its entry in capture.json, text files by name, and finished files to be moved in."""
+    """The result of a part.
+
+    It has the part's entry in capture.json, text files by name, and finished files to be moved in.
+    """
 
     facts: Any
     texts: Mapping[str, bytes] = MappingProxyType({})

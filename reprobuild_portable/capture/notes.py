@@ -1,4 +1,4 @@
-"""Write the notes on a capture for people."""
+"""Notes on a capture, for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprobuild_portable.capture.limits import NAMED, SAID
 
 
 def _notes(document: Dict[str, Any]) -> List[str]:
-    """Return what people should know of a capture that is complete as far as it goes."""
+    """Return notes on the gaps and doubts of a capture."""
     notes = [
         f"{one['name']}: the freeze says what {one['first']} holds, which is first on the path; "
         f"{one['installed']['location']} has it installed from another place "
@@ -63,7 +63,10 @@ def _notes(document: Dict[str, Any]) -> List[str]:
 
 
 def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
-    """Return a line for each repository of which files were left out, with the largest of them."""
+    """Return a line for each repository with files left out.
+
+    The line names the largest of these files.
+    """
     lines = []
     for one in repositories:
         if one["left_out"]:

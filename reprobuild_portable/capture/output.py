@@ -1,4 +1,4 @@
-"""Write the directory of a snapshot, which appears whole or not at all."""
+"""The directory of a snapshot, written as a whole."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ def _naming(folder: str) -> Iterator[None]:
 
 
 def _claim(folder: str, seconds: float) -> Optional[str]:
-    """Return a folder of our own beside the target, or None where another process has captured or does so now.
+    """Claim the target, and return a new directory beside it.
 
-    The name is the same for all; mkdir(2) lets one of them have it, on NFS, too.
+    The name of the new directory is the same for all processes. mkdir(2) gives it to one of them, on NFS,
+    too.
+
+    Returns:
+        None if another process has captured into the target, or does so now.
     """
     above, name = os.path.split(folder)
     claim = os.path.join(above, f".{name}.capturing")
@@ -43,7 +47,7 @@ def _claim(folder: str, seconds: float) -> Optional[str]:
                 if not _abandoned(claim, seconds):
                     return None
                 continue
-            if _is_taken(folder):  # it ended between our two looks
+            if _is_taken(folder):  # the other ended between our two checks
                 os.rmdir(claim)
                 return None
             return claim
@@ -60,7 +64,7 @@ def _is_taken(folder: str) -> bool:
     if inside:
         raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
     with contextlib.suppress(OSError):
-        if os.path.samefile(folder, os.curdir):  # who works there would be left in a folder that is gone
+        if os.path.samefile(folder, os.curdir):  # a user there would be left in a removed directory
             raise Unwritable(
                 f"{folder} is the current folder, which would be replaced: name one inside of it"
             )
@@ -68,7 +72,13 @@ def _is_taken(folder: str) -> bool:
 
 
 def _abandoned(claim: str, seconds: float) -> bool:
-    """Remove the claim of a process that was killed long ago; whether there was one. One process does so."""
+    """Remove the claim of a process killed long ago.
+
+    One process removes it.
+
+    Returns:
+        Whether there was such a claim.
+    """
     with contextlib.suppress(OSError):
         if time.time() - os.stat(claim).st_mtime > STALE + seconds:
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
@@ -87,14 +97,20 @@ def _scratch(claim: str) -> str:
 
 
 def _finish_undisturbed() -> None:
-    """Let nobody interrupt what takes the temporary files away, or write into them."""
+    """Ignore further signals, and end all programs.
+
+    So the removal of temporary files is not interrupted, and no program writes into them.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _WATCHER.end_all()
 
 
 def _remove(folder: str, tries: int) -> None:
-    """Remove a folder, into which parts that were interrupted may still write for a moment."""
+    """Remove a directory, with several tries.
+
+    Interrupted parts may still write into it for a moment.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     while tries > 1 and os.path.lexists(folder):
         time.sleep(0.02)
@@ -120,19 +136,28 @@ def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files:
 
 
 def _new_file(path: str) -> IO[bytes]:
-    """Open a new private file; who may write to the folder above could have put a link in the place of ours."""
+    """Open a new private file for writing.
+
+    Another user with write access to the directory could have put a link in its place.
+    """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     _restrict(number, FILE_MODE)
     return open(number, "wb")
 
 
 def _restrict(number: int, mode: int) -> None:
-    with contextlib.suppress(OSError):  # some file systems have no rights
+    with contextlib.suppress(OSError):  # some file systems have no modes
         os.fchmod(number, mode)
 
 
 def _publish(claim: str, folder: str) -> bool:
-    """Give the complete folder its name; whether it was still free. rename(2) replaces an empty folder only."""
+    """Give the complete directory its name.
+
+    rename(2) replaces an empty directory only.
+
+    Returns:
+        Whether the name was still free.
+    """
     try:
         os.rename(claim, folder)
     except OSError as err:

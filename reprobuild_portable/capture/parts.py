@@ -1,4 +1,4 @@
-"""Run the parts of a capture, each within its budget."""
+"""The parts of a capture, each within its budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ def _take_all(
     include: Sequence[str],
     packing: bool,
 ) -> Tuple[Dict[str, Any], Dict[str, bytes], Dict[str, str], List[Dict[str, str]]]:
-    """Run every part. Return the document, text files, files to be moved, and what was withheld."""
+    """Run every part of a capture.
+
+    Returns:
+        The document, text files, files to be moved, and the names of redacted values.
+    """
     environ = _environment(program)
     secrets = _known_secrets(environ)
     parts: Dict[str, Dict[str, Any]] = {}
@@ -90,7 +94,10 @@ def _take_all(
 
 
 def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:
-    """Run a part in a thread that may be left behind where it hangs (a dead file server)."""
+    """Run a part in a thread until its deadline.
+
+    A thread that hangs (a dead file server) is left behind.
+    """
     box: List[Any] = []
 
     def work() -> None:
@@ -104,7 +111,7 @@ def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[
     started = time.monotonic()
     thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
     thread.start()
-    left = max(0.0, context.deadline - started) + 0.5  # its own look at the clock says more
+    left = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
     thread.join(min(left, threading.TIMEOUT_MAX))
     result = box[0] if box else GaveUp("timed-out")
     outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}

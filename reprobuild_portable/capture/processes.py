@@ -1,4 +1,4 @@
-"""Run other programs, and end those that exceed their budget."""
+"""Execution of other programs within a budget."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _run(
     argv: Sequence[str], context: Context, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
     stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0, codes: Sequence[int] = (0,),
 ) -> bytes:  # fmt: skip
-    """Run a program to its end and return its output; it and its children are killed at the deadline.
+    """Run a program to its end and return its output.
 
-    Output goes to a file, so that a child that keeps it open cannot keep us. A program that says more than `most` is
-    ended, where there is one.
+    The program and its children are killed at the deadline. Output goes to a file, so that a child that
+    keeps it open cannot keep us. If `most` is not 0, a program that writes more bytes is ended.
     """
     with contextlib.ExitStack() as stack:
         said = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
@@ -34,7 +34,7 @@ def _run(
             given.write(stdin)
             given.seek(0)
         left = context.left()
-        with _WATCHER.lock:  # so that it is known before anybody can look for what has to be ended
+        with _WATCHER.lock:  # so that `end_all` finds each program that has started
             if _WATCHER.closed:
                 raise GaveUp("failed")
             own = absolute_path(context.environ if env is None else env)
@@ -58,12 +58,18 @@ def _run(
 
 
 def _program(name: str, context: Context) -> Optional[str]:
-    """Return the file of a program, by the absolute entries of PATH alone."""
+    """Return the file of a program, or None.
+
+    Only absolute entries of PATH are searched.
+    """
     return shutil.which(name, path=absolute_path(context.environ)["PATH"])
 
 
 class Watched:
-    """A program that runs: when it must end, and how much it may write into a file (0: as much as it likes)."""
+    """A running program and its limits.
+
+    The limits are a deadline, and the bytes that it may write into a file (0: any number).
+    """
 
     def __init__(self, group: int, number: int, deadline: float, most: int) -> None:
         self.group = group
@@ -73,30 +79,33 @@ class Watched:
         self.reason = ""
 
     def look(self) -> None:
-        """End it where it is over its budget."""
+        """End the program if it is over its budget."""
         if time.monotonic() > self.deadline:
             self.end("timed-out")
         elif self.most and os.fstat(self.number).st_size > self.most:
             self.end("too-large")
 
     def end(self, reason: str) -> None:
-        """Kill it and its children."""
+        """Kill the program and its children."""
         self.reason = self.reason or reason
         with contextlib.suppress(OSError):
             os.killpg(self.group, signal.SIGKILL)
 
 
 class Watcher:
-    """One thread that looks at all programs, and ends soon after the last of them.
+    """One thread that watches all running programs.
 
-    A thread or a timer for each would take as long as git does.
+    It ends soon after the last of them. A thread or a timer for each program would take as long as git does.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with nothing; a forked process has no thread of its parent's."""
+        """Set the initial state.
+
+        A forked process has no thread of its parent.
+        """
         self.lock = threading.Lock()
         self.programs: List[Watched] = []
         self.alive = False
@@ -104,7 +113,10 @@ class Watcher:
 
     @contextlib.contextmanager
     def watching(self, program: Watched) -> Iterator[None]:
-        """Watch one of the programs while the body runs; what interrupts the body ends it."""
+        """Watch one program while the body runs.
+
+        An exception in the body ends the program.
+        """
         with self.lock:
             if not self.alive:
                 self.alive = True
@@ -119,7 +131,7 @@ class Watcher:
                 self.programs.remove(program)
 
     def watch(self) -> None:
-        """Look at the programs again and again."""
+        """Check the programs every `TICK` seconds."""
         idle = 0
         while True:
             time.sleep(TICK)
@@ -132,9 +144,12 @@ class Watcher:
                     return
 
     def end_all(self) -> None:
-        """End the programs of parts that were left behind, which can start no more of them."""
+        """End the programs of parts that were left behind.
+
+        These parts can start no more programs.
+        """
         self.closed = True
-        if self.lock.acquire(timeout=1.0):  # one that is being started
+        if self.lock.acquire(timeout=1.0):  # wait for a program that is being started
             self.lock.release()
         for program in list(self.programs):
             program.end("failed")
@@ -145,8 +160,11 @@ os.register_at_fork(after_in_child=_WATCHER.reset)
 
 
 def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
-    """Return the code of a program, and why it was killed. `wait` with a time limit sleeps longer than git runs."""
+    """Return the exit code, and the reason of a kill.
+
+    `wait` with a time limit sleeps longer than git runs.
+    """
     with _WATCHER.watching(program), contextlib.suppress(ChildProcessError):
-        # Not collected yet, so that no other process can have its number while it may be killed.
+        # The process is not collected yet, so that no other has its number while it may be killed.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     return child.wait(), program.reason

@@ -1,18 +1,21 @@
-"""Take a snapshot of this environment: what a training job ran with, in files that a person can read.
+"""A program that takes a snapshot of this environment.
 
     reprobuild capture [-o DIR]
     python3 capture.py [-o DIR] [--json] [--seconds N]      # this file alone, copied anywhere
     python3 capture.py --include interpreter                # and pack the Python that runs it
     from capture import capture; capture("snapshot")        # from a training script
 
-One file, the standard library only, Python 3.8 or newer. It changes nothing but the folder that it writes, uses no
-network, starts neither pip nor conda and never imports torch. The folder appears whole or not at all. Where many
-ranks start it for one folder, one captures and the others return at once. Each part has a time budget; what failed,
-was given up or was left out stands in `capture.json` under a reason from `REASONS`. The values of secrets are not
-written (the sections of `secrets` below say what counts as one), their names are.
+The snapshot describes the environment of a training job, in files that a person can read.
 
-Codes: 0, also where parts failed or another rank captures; 2 for a wrong command line; 3 where the folder cannot be
-written; 130 and 143 where it was interrupted. The call in a script raises nothing.
+One file, the standard library only, Python 3.8 or newer. It changes only the directory that it writes, uses
+no network, does not start pip or conda and never imports torch. The directory appears whole or not at all.
+If many ranks start it for one directory, one captures and the others return at once. Each part has a time
+budget. Each part that failed or was given up, and each item left out, is in `capture.json` under a reason
+from `REASONS`. The names of secrets are written, their values are not (see the rules in the sections of
+`secrets` below).
+
+Codes: 0, also if parts failed or another rank captures; 2 for a wrong command line; 3 if the directory
+cannot be written; 130 and 143 if it was interrupted. The call in a script raises no exception.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
+    del sys.path[0]  # the directory of this file may hold another `random.py`
 
 import contextlib
 import json
@@ -41,7 +44,7 @@ from reprobuild_portable.secrets.redact import without_logins
 
 
 def default_folder(environ: Mapping[str, str]) -> str:
-    """Return the folder where none is named: the same for all ranks of a job."""
+    """Return the default directory, the same for all ranks."""
     for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
         if re.fullmatch(r"[\w.\[\]-]+", environ.get(name, "")):
             return f"snapshot-{environ[name]}"
@@ -49,8 +52,8 @@ def default_folder(environ: Mapping[str, str]) -> str:
 
 
 def main(words: Optional[List[str]] = None) -> int:
-    """Run the command line, and return the code to exit with."""
-    import argparse  # the library call needs none
+    """Run the command line and return the exit code."""
+    import argparse  # the library call does not need it
 
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Take a snapshot of this environment.")
     parser.add_argument(
@@ -87,7 +90,10 @@ def main(words: Optional[List[str]] = None) -> int:
 
 
 def _pack(folder: str, seconds: float) -> int:
-    """Pack the interpreter alone, and print what capture.json would have of it."""
+    """Pack the interpreter alone, and print its facts.
+
+    capture.json would have the same facts.
+    """
     context = Context({}, time.monotonic() + seconds, folder, program=True)
     try:
         facts = take_interpreter(context).facts
@@ -99,14 +105,17 @@ def _pack(folder: str, seconds: float) -> int:
 
 
 def _where(place: Mapping[str, Any]) -> str:
-    """Return in which commit a secret stands, and what comes of it."""
+    """Return the commit of a secret, and the consequence."""
     if not place.get("commit"):
         return ": a build will refuse it"
     return f" of commit {place['commit'][:12]}, which no remote has: it is in the bundle of this snapshot"
 
 
 def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
-    """Say what there is to say; whoever reads it may be gone."""
+    """Print the report, and return `code`.
+
+    The reader of the output may be gone.
+    """
     lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
     lines += [
         f"{name}: {what}"
@@ -131,7 +140,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
 
 
 def _stopped(number: int, frame: object) -> None:
-    raise SystemExit(128 + number)  # so that what is half written goes away
+    raise SystemExit(128 + number)  # so that half-written files are removed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Capture the interpreter that runs this program."""
+"""The interpreter that runs this program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprobuild_portable.capture.model import Context, Taken
 
 
 def take_python(context: Context) -> Taken:
-    """The interpreter that runs this."""
+    """Capture facts about the running interpreter."""
     libc = " ".join(part for part in platform.libc_ver() if part)
     return Taken(
         {

@@ -1,4 +1,4 @@
-"""Remove the values of secrets from texts and errors."""
+"""Removal of secret values from texts and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from reprobuild_portable.secrets.words import GONE
 
 
 def _harmless(err: BaseException) -> str:
-    """Return what an exception is without its message, which may hold a value."""
+    """Describe an exception without its message.
+
+    The message may hold a value of the environment.
+    """
     if isinstance(err, OSError) and err.strerror:
         return f"{type(err).__name__}: {err.strerror}"
     line = ""
@@ -22,7 +25,10 @@ def _harmless(err: BaseException) -> str:
 
 
 def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
-    """Return the values of the environment's secrets that can be told from ordinary words, the longest first."""
+    """Return the values of secret variables, the longest first.
+
+    Values that could be ordinary words are left out.
+    """
     values = {
         value for name, value in environ.items()
         if len(value) >= 8 and not value.isalpha() and not value.isdigit() and not value.startswith("/")
@@ -32,14 +38,17 @@ def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
 
 
 def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
-    """Cut the values of the environment's secrets out of a text, wherever they came into it."""
+    """Redact the values of secret variables in a text."""
     for value in secrets:
         text = text.replace(value, GONE.encode())
     return text
 
 
 def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
-    """Return a document of JSON whose strings are scrubbed, and can be written as UTF-8; keys are ours."""
+    """Redact secret values in all strings of a JSON document.
+
+    The strings can then be written as UTF-8. The keys are ours, and unchanged.
+    """
     if isinstance(document, str):
         return _scrub(_bytes(document), secrets).decode("utf-8", "backslashreplace")
     if isinstance(document, dict):

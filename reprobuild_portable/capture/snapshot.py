@@ -1,4 +1,4 @@
-"""Take a snapshot: claim the directory, run the parts, publish it."""
+"""The steps of a capture: claim, run the parts, publish."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from reprobuild_portable.capture.scrub import _harmless
 def capture(
     folder: str, seconds: float = SECONDS, accept: Sequence[str] = (), include: Sequence[str] = ()
 ) -> Dict[str, Any]:  # fmt: skip
-    """Capture this process's environment into a folder that is not there yet, or is empty.
+    """Capture the environment of this process into a directory.
 
-    For training scripts: it raises nothing, prints nothing and ends after about `seconds`.
+    For training scripts: it raises no exception, prints no text and ends after about `seconds`.
 
     Args:
-        folder: the path of the snapshot.
+        folder: the path of the snapshot; it does not exist yet, or is an empty directory.
         seconds: the budget of the whole.
         accept: files that look like secrets and are to be captured, as REPOSITORY/PATH.
-        include: files that are in no repository, or that git ignores, and are to be captured; `interpreter` packs the
-            Python that runs this.
+        include: files that are in no repository, or that git ignores, and are to be captured; `interpreter`
+            packs the Python that runs this.
 
     Returns:
-        {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
-        "warnings", "notes"}.
+        {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome},
+        "withheld", "warnings", "notes"}.
     """
     try:
         return _capture(os.fspath(folder), seconds, False, accept, include)
@@ -87,7 +87,7 @@ def _capture(
         if program:
             _finish_undisturbed()
         _remove(scratch, tries=50 if program else 1)
-        if not captured:  # else the name is free, and may be another's already
+        if not captured:  # else the name is free, or another process has it already
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}

@@ -1,1 +1,1 @@
-"""Define the lines of `pip freeze`."""
+"""Lines of `pip freeze`."""

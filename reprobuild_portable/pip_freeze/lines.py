@@ -1,7 +1,7 @@
-"""Write the line that `pip freeze` prints for a distribution: pure functions of its metadata.
+"""The line that `pip freeze` prints for a distribution.
 
-Read in pip's source: `operations/freeze.py`, `utils/direct_url_helpers.py`, `models/direct_url.py` and
-`vcs/git.py`.
+The functions are pure, and take its metadata. Their source is pip: `operations/freeze.py`,
+`utils/direct_url_helpers.py`, `models/direct_url.py` and `vcs/git.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _VARIABLES = re.compile(r"\$\{[A-Za-z0-9-_]+\}(:\$\{[A-Za-z0-9-_]+\})?")
 
 
 def without_credentials(url: str, vcs: str = "") -> str:
-    """Return the URL without user and password; `git@` and variables (PEP 610) stay."""
+    """Return the URL without user and password.
+
+    `git@` and variables (PEP 610) stay.
+    """
     split = urlsplit(url)
     user, at, host = split.netloc.rpartition("@")
     if not at or (vcs == "git" and user == "git") or _VARIABLES.fullmatch(user):
@@ -25,7 +28,10 @@ def without_credentials(url: str, vcs: str = "") -> str:
 
 
 def direct(name: str, direct_url: Dict[str, Any]) -> str:
-    """Return `name @ URL`, for what `direct_url.json` says of an installation that is not editable."""
+    """Return `name @ URL` of an installation that is not editable.
+
+    `direct_url` is the content of its `direct_url.json`.
+    """
     url, fragments = str(direct_url["url"]), []
     if "vcs_info" in direct_url:
         info = direct_url["vcs_info"]
@@ -38,7 +44,10 @@ def direct(name: str, direct_url: Dict[str, Any]) -> str:
 
 
 def editable(name: str, version: str, path: str, source: Optional[Dict[str, Any]]) -> str:
-    """Return the line of an editable installation: its recorded origin, else its folder below a comment."""
+    """Return the line of an editable installation.
+
+    It has the recorded origin, else the directory below a comment.
+    """
     if source is None:
         return f"# Editable install with no version control ({pinned(name, version)})\n-e {path}"
     if not source["url"]:
@@ -49,7 +58,10 @@ def editable(name: str, version: str, path: str, source: Optional[Dict[str, Any]
 
 
 def _pip_url(url: str) -> str:
-    """Return git's address as pip writes it: `git@host:path` becomes `ssh://git@host/path`."""
+    """Return git's address as pip writes it.
+
+    `git@host:path` becomes `ssh://git@host/path`.
+    """
     url = url[4:] if url.startswith("git+") else url
     if re.match(r"\w+://", url):
         return without_credentials(url, "git")

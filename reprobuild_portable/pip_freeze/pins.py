@@ -1,4 +1,4 @@
-"""Write names and versions of distributions as pip does."""
+"""Names and versions of distributions, as pip writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def canonical_name(name: str) -> str:
 
 
 def normal_version(text: str) -> Optional[str]:
-    """Return the version in its normal form, None where it is not one by the specification."""
+    """Return the version in its normal form, or None.
+
+    It is None if the text is not a version by the specification.
+    """
     found = _VERSION.fullmatch(text.strip().lower())
     if found is None:
         return None
@@ -41,6 +44,9 @@ def normal_version(text: str) -> Optional[str]:
 
 
 def pinned(name: str, version: str) -> str:
-    """Return `name==version`, with three equals signs where the version is not by the specification."""
+    """Return `name==version`.
+
+    It has three equals signs if the version is not one by the specification.
+    """
     normal = normal_version(version)
     return f"{name}=={normal}" if normal is not None else f"{name}==={version}"

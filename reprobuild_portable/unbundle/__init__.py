@@ -1,1 +1,4 @@
-"""Define the program that unpacks bundles; `dev/amalgamate.py` makes one file of it."""
+"""The program that unpacks bundles.
+
+`dev/amalgamate.py` makes one file of it.
+"""

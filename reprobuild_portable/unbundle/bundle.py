@@ -1,4 +1,4 @@
-"""Open a bundle, and check its length."""
+"""An open bundle, and the check of its length."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ from reprobuild_portable.unbundle.volume import _PART, Volume, _field, _parts_na
 
 
 class Bundle(NamedTuple):
-    """An open bundle: its bytes, its first member, the signature of that and by whom, and where each member begins."""
+    """An open bundle.
+
+    It has the bytes, the first member, the signature of that and the signer, and the members with the offset
+    of the first.
+    """
 
     volume: Volume
     epoch: int
@@ -43,7 +47,7 @@ class Bundle(NamedTuple):
         return document
 
     def placed(self) -> Iterator[Tuple[Member, int, bytes]]:
-        """Yield each member with the place and the bytes of its header."""
+        """Yield each member with its offset and its header."""
         offset = self.start
         for member in self.members:
             head = _head(member, self.epoch)
@@ -60,23 +64,26 @@ def _stored(member: Member) -> int:
 
 
 def length(start: int, members: Sequence[Member], epoch: int) -> int:
-    """Return how many bytes a bundle has whose members begin at `start`."""
+    """Return the length of a bundle in bytes.
+
+    Its members begin at `start`.
+    """
     end = start + sum(len(_head(member, epoch)) + _stored(member) for member in members) + 2 * BLOCK
     return end + pad(end, RECORD)
 
 
 @contextlib.contextmanager
 def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -> Iterator[Bundle]:
-    """Give a bundle whose manifest was read and whose length is right; no member was looked at.
+    """Open a bundle, and check its signature and its length.
 
-    Who signed it is looked at before anything of the manifest is read.
+    The signature is checked before the manifest is parsed. The members themselves are not read.
 
     Args:
-        path: the file, or what the names of its parts have in common.
+        path: the file, or the common beginning of the names of its parts.
         signers, keygen: see `check_signature`.
 
     Raises:
-        Refused: a part is missing, the copy was cut, it is no bundle, or nobody of those asked for signed it.
+        Refused: a part is missing, the copy was cut, it is not a bundle, or no allowed signer signed it.
     """
     volume = Volume(find_parts(path))
     try:
@@ -121,7 +128,13 @@ def _check_padding(volume: Volume, name: str, end: int) -> None:
 
 
 def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
-    """Return what is said of a copy that was cut, of which `end` bytes must be there: which parts may be short."""
+    """Return the error for a copy that was cut.
+
+    Args:
+        volume: the bytes that are present.
+        end: the number of bytes that must be present.
+        which: the parts that may be short.
+    """
     there = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
@@ -135,14 +148,18 @@ def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
 
 
 def _ends(volume: Volume) -> Sequence[int]:
-    """Return the parts that may be short: of two each, as none tells the size of the first; of more the last."""
+    """Return the parts that may be short.
+
+    Each of two may be: the size of the first is not known. Of more parts it is the last.
+    """
     return (0, 1) if len(volume.paths) == 2 else (len(volume.paths) - 1,)
 
 
 def _short(bundle: Bundle) -> Sequence[int]:
-    """Return the parts that may be short; of two the one, if it can be told.
+    """Return the parts that may be short, judged by headers.
 
-    Where each header begins is known from the first member; behind a first part that was cut, each comes earlier.
+    Of two parts, it is one if the headers tell. The first member gives the offset of each header. If the
+    first part was cut, each header behind it comes earlier.
     """
     volume, ends = bundle.volume, _ends(bundle.volume)
     first, lost = volume.sizes[0], bundle.end - volume.size

@@ -1,4 +1,4 @@
-"""Compare every byte of a bundle with its manifest."""
+"""Comparison of all bytes of a bundle with its manifest."""
 
 from __future__ import annotations
 
@@ -10,21 +10,28 @@ from reprobuild_portable.unbundle.format import AGAIN, CHUNK, MOST_NAMED, Member
 
 
 class Sink:
-    """Takes the bytes of a member, and is told at the end whether they were right."""
+    """A receiver of the bytes of a member.
+
+    Its last call has the result of the comparison.
+    """
 
     def write(self, piece: bytes) -> None:
-        """Take a piece."""
+        """Take a piece of the bytes."""
 
     def close(self, right: bool) -> None:
-        """Take note that there are no more, or that they are not wanted."""
+        """End the bytes: no more follow, or are wanted.
+
+        `right` is the result of the comparison.
+        """
 
 
 def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterator[str]:
-    """Read every member; yield what is wrong with which.
+    """Read every member, and yield each damage.
 
     Args:
-        take: is told each member whose header is right, and returns what takes its bytes, or None where they are not
-            to be read. A link has none.
+        bundle: the bundle.
+        take: gets each member with a right header, and returns its receiver, or None if the bytes are not to
+            be read. A link has no receiver.
     """
     volume, end = bundle.volume, bundle.start
     for member, offset, head in bundle.placed():
@@ -62,16 +69,16 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[
 
 
 def refuse_damaged(found: Sequence[str]) -> None:
-    """Raise `Refused` where anything was found."""
+    """Raise `Refused` if any damage was found."""
     if found:
         more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
         raise Refused("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
 
 
 def check(bundle: Bundle) -> None:
-    """Read all of a bundle and compare every byte.
+    """Compare every byte of a bundle with its manifest.
 
     Raises:
-        Refused: with the name of each member that is damaged.
+        Refused: with the names of damaged members.
     """
     refuse_damaged(list(damaged(bundle, lambda member: None if member.link else Sink())))

@@ -1,4 +1,4 @@
-"""Walk and remove directories by descriptor; follow no link."""
+"""Access to directories by descriptor, without following links."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from reprobuild_portable.unbundle.hashes import _hash_stream
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# The kernel's words for a name that is absent, a link, or below a file; or a pipe or socket.
+# Errors of the kernel for a name that is absent, a link, or below a file; or a pipe or socket.
 _NOT_PLAIN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 @contextlib.contextmanager
 def _alone(work: str) -> Iterator[int]:
-    """Hold the folder of unfinished work, which nobody else may use meanwhile, and give its descriptor."""
+    """Lock the directory of unfinished work, and yield its descriptor.
+
+    No other process may use it meanwhile.
+    """
     with contextlib.suppress(FileExistsError):
         os.makedirs(work, 0o700)
     number = os.open(work, _DIRECTORY)
@@ -47,7 +50,10 @@ def _alone(work: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _tree(bundle: Bundle, work: int) -> Iterator[Tuple[str, int]]:
-    """Give the folder for what comes of this bundle, by name and as a descriptor; what is left of another one goes."""
+    """Yield the directory for the files of this bundle.
+
+    It is given by name and as a descriptor. The remains of another bundle are removed.
+    """
     name = hashlib.sha256(bundle.manifest).hexdigest()
     for other in os.listdir(work):
         if other != name or not _is_own_folder(work, other):
@@ -63,7 +69,11 @@ def _tree(bundle: Bundle, work: int) -> Iterator[Tuple[str, int]]:
 
 
 def _path_of(work: str, name: str, tree: int) -> str:
-    """Return the path of the folder, which is still the one that was filled."""
+    """Return the path of the directory that was filled.
+
+    Raises:
+        Refused: the path leads to another directory.
+    """
     path = os.path.join(work, name)
     if not os.path.samestat(os.lstat(path), os.fstat(tree)):
         raise Refused("%s is another folder than before" % path, "name a folder where nobody else can write")
@@ -76,16 +86,16 @@ def _is_own_folder(above: int, name: str) -> bool:
 
 
 def _close(folder: int) -> None:
-    """Give a folder that was there before a mode with which its owner alone can write."""
+    """Restrict write access of an earlier directory to its owner."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & 0o7022 or mode & 0o700 != 0o700:
         os.fchmod(folder, mode & 0o755 | 0o700)
 
 
 def _remove(above: int, name: str) -> None:
-    """Remove what stands at a name, and all below it; no link is followed.
+    """Remove a name and its content, without following links.
 
-    What is in a folder first moves up: so no depth takes more descriptors, or more of the stack.
+    The content of a directory first moves up. So no depth takes more descriptors, or more of the stack.
     """
     waiting = [name]
     while waiting:
@@ -105,7 +115,10 @@ def _remove(above: int, name: str) -> None:
 
 
 def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
-    """Remove all that is no whole file of the bundle: whoever handed over the folder may have put it there."""
+    """Remove all entries except whole files of the bundle.
+
+    Others may have put them there before they handed over the directory.
+    """
     for name in os.listdir(folder):
         path = above + name
         if path in folders and _is_own_folder(folder, name):
@@ -121,7 +134,10 @@ def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
 
 @contextlib.contextmanager
 def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, str]]:
-    """Give the folder of a path below an open one, as a descriptor, and the last part; no link is followed."""
+    """Yield the directory of a path, and the last part.
+
+    The path begins at an open directory, and the result is a descriptor. No link is followed.
+    """
     *above, last = path.split("/")
     number = os.dup(top)
     try:
@@ -138,7 +154,10 @@ def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, s
 
 
 def _is_whole(top: int, member: Member, own: bool = False) -> bool:
-    """Tell whether a plain file below a folder has the bytes of a member; `own`: and is as `_Part` leaves it."""
+    """Return whether a plain file has a member's bytes.
+
+    With `own`, its owner and mode must also be those that `_Part` gives it.
+    """
     try:
         with _folder_of(top, member.path) as (folder, name):
             number = os.open(name, _PLAIN, dir_fd=folder)

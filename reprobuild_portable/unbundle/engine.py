@@ -1,4 +1,4 @@
-"""Load the image of a bundle into an engine."""
+"""Import of a bundle's image into an engine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from reprobuild_portable.unbundle.format import Refused
 
 
 def load(out: str, engine: str, reference: str, compared: bool) -> None:
-    """Bring the image into an engine, as the README of the bundle says.
+    """Load the image into an engine.
+
+    The README of the bundle describes the same steps.
 
     Args:
-        out: the folder.
+        out: the directory of the bundle.
         engine: docker, podman or apptainer.
         reference: the name of the image.
-        compared: the bundle has an `image.sif`, whose bytes were compared; else Apptainer makes it of the layers.
+        compared: the bundle has an `image.sif`, and its bytes were compared; else Apptainer makes it of the
+            layers.
 
     Raises:
         Refused: the engine is absent, or failed.
@@ -31,7 +34,7 @@ def load(out: str, engine: str, reference: str, compared: bool) -> None:
     image = os.path.join(os.path.abspath(out), "image")
     if engine == "docker":
         _engine(["docker", "load", "--quiet"], out, image)
-    elif engine == "podman":  # which takes the path of a layout for the name of the image
+    elif engine == "podman":  # it takes the path of a layout for the name of the image
         name = "reprobuild-%d-%d" % (os.getpid(), time.time_ns())
         with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
             os.symlink(image, os.path.join(folder, name))
@@ -40,7 +43,7 @@ def load(out: str, engine: str, reference: str, compared: bool) -> None:
             _engine(["podman", "tag", "localhost/%s" % name, reference], out)
         finally:
             _engine(["podman", "rmi", "localhost/%s" % name], out)
-    elif not compared:  # one that is there may be anybody's
+    elif not compared:  # an existing file may be from others
         name = ".image.%s.sif" % os.urandom(8).hex()
         try:
             _engine(["apptainer", "build", name, "oci:image"], out)
@@ -51,14 +54,17 @@ def load(out: str, engine: str, reference: str, compared: bool) -> None:
 
 
 def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
-    """Run a command in a folder; a layout goes into its standard input as a tar."""
+    """Run a command in a directory.
+
+    If a layout is given, a tar of it is the standard input.
+    """
     stdin = subprocess.PIPE if layout else subprocess.DEVNULL
     env = absolute_path(os.environ)
     program = [shutil.which(argv[0], path=env["PATH"]) or "/" + argv[0], *argv[1:]]
     try:
         with subprocess.Popen(program, cwd=folder, stdin=stdin, stdout=sys.stderr, env=env) as process:
             if process.stdin:
-                # Where it wants no more, it says itself why.
+                # If it reads no more, it prints the reason itself.
                 quiet = contextlib.suppress(BrokenPipeError)
                 with quiet, process.stdin as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
                     tar.add(layout, arcname=".")

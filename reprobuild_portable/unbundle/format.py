@@ -1,4 +1,4 @@
-"""Define the format of a bundle: its limits, its members, and their tar headers."""
+"""The format of a bundle: limits, members and tar headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 
 
 class Refused(Exception):
-    """A bundle cannot be taken: what is wrong, and what to do about it."""
+    """An error for a bundle that cannot be accepted.
+
+    The message describes the problem, and the hint the remedy.
+    """
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -25,7 +28,10 @@ class Refused(Exception):
 
 
 class Member(NamedTuple):
-    """A file of the bundle. `link` is the earlier path with the same bytes, which are not there twice."""
+    """A file of the bundle.
+
+    `link` is the earlier path with the same bytes, because a bundle stores them once.
+    """
 
     path: str
     sha256: str
@@ -34,12 +40,14 @@ class Member(NamedTuple):
 
 
 def pad(size: int, block: int = BLOCK) -> int:
-    """Return how many zero bytes follow `size` bytes."""
+    """Return the number of zero bytes after `size` bytes."""
     return -size % block
 
 
 def header(path: str, size: int, epoch: int, link: str = "") -> bytes:
-    """Return the tar header of a file, or of a hard link: POSIX ustar, with pax records where ustar has no room.
+    """Return the tar header of a file or hard link.
+
+    The format is POSIX ustar, with pax records if ustar has no room.
 
     https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_06
     """

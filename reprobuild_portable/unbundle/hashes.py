@@ -1,4 +1,4 @@
-"""Compute the sha256 of a file."""
+"""The sha256 of a file."""
 
 from __future__ import annotations
 

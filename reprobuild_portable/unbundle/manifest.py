@@ -1,4 +1,4 @@
-"""Read and write the manifest of a bundle."""
+"""The manifest of a bundle."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from reprobuild_portable.unbundle.format import (
     Refused,
 )
 
-LARGEST_FOLDERS = 16 << 20  # characters in the names of all folders
+LARGEST_FOLDERS = 16 << 20  # characters in the names of all directories
 MOST_DEEP = 32  # parts of a path
 
 
-# Every file that a bundle can have, and the folders of all others. What a check of the receiver's own would write into
-# a folder of results (fleet.json) is not among them: it would be believed as the receiver's.
+# Every file that a bundle can have, and the directories of all others. fleet.json is not among them: a check of the
+# receiver writes it into an output directory, so it would be believed as the receiver's.
 FILES = (
     *CHANGED, "Apptainer.def", "Dockerfile", "README.md", "image.json", "image.sif", "provenance.intoto.json",
     "pylock.toml", "reprobuild.lock", "sbom.cdx.json", "unbundle.py",
@@ -43,7 +43,7 @@ _MEMBER_KEYS = {"path", "sha256", "size"}
 
 
 def encode(document: Dict[str, Any]) -> bytes:
-    """Return a manifest in the one form in which it is written, with its own digest in it."""
+    """Encode a manifest in its only form, with its digest."""
     digest = hashlib.sha256(_dump({**document, "digest": ""})).hexdigest()
     return _dump({**document, "digest": digest})
 
@@ -53,10 +53,11 @@ def _dump(document: Dict[str, Any]) -> bytes:
 
 
 def members_of(raw: bytes) -> List[Member]:
-    """Return what a manifest names.
+    """Return the members that a manifest names.
 
     Raises:
-        Refused: it is no manifest, of another form, or names what must not be, or what no bundle has.
+        Refused: it is not a manifest, has another form, or names a file that is forbidden or that no bundle
+            has.
     """
     try:
         if len(raw) > LARGEST_MANIFEST:
@@ -88,7 +89,7 @@ def members_of(raw: bytes) -> List[Member]:
 
 
 def _check_keys(document: Dict[str, Any]) -> None:
-    """Refuse a manifest with another key than a bundle has, or with more lists and objects."""
+    """Refuse a manifest with unknown keys, lists or objects."""
     image, parts, members = document["image"], document["parts"], document["members"]
     if not (isinstance(parts, list) and len(parts) <= 100 and isinstance(members, list)):
         raise ValueError("it has no list of parts, or none of members")
@@ -134,7 +135,10 @@ def _members(listed: Any) -> List[Member]:
 
 
 def _check_rest(document: Dict[str, Any]) -> None:
-    """Refuse a manifest of which another part than its members is no name, digest or line."""
+    """Refuse invalid names, digests and lines of a manifest.
+
+    The members are checked elsewhere.
+    """
     image, parts = document["image"], document["parts"]
     told = [(document["lock"], _SHA256), (document["made_by"], _LINE), (image["reference"], _REFERENCE)]
     told += [(image[name], _DIGEST) for name in ("tree", "config", "manifest")]
@@ -158,5 +162,5 @@ def _check_path(path: Any) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return a text of others without what steers a terminal, and not too much of it."""
+    """Escape untrusted text for a terminal, and shorten it."""
     return text.encode("unicode_escape").decode()[:300]

@@ -1,4 +1,4 @@
-"""Write messages on a bundle for people."""
+"""Messages about a bundle, for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from reprobuild_portable.unbundle.manifest import escaped
 
 
 def origin(source: str, signed: bool, signer: str) -> str:
-    """Say who made the lock of a bundle, as far as is known, and what it means to follow it."""
+    """Return the message about the origin of a lock.
+
+    It names the signer, as far as known, and the consequence of using the lock.
+    """
     whom = (
         "signed by %s" % escaped(signer)
         if signer
@@ -24,7 +27,7 @@ def origin(source: str, signed: bool, signer: str) -> str:
 
 
 def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
-    """Say which files of a folder are not the bundle's."""
+    """Print the files of a directory from outside the bundle."""
     if paths:
         say(
             "not of the bundle, and nobody compared them: %s%s; if you did not make them, unpack into a new folder (-o)"

@@ -1,4 +1,4 @@
-"""Check the names that a bundle gives its image."""
+"""The names that a bundle gives its image."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from reprobuild_portable.unbundle.hashes import hash_file
 from reprobuild_portable.unbundle.manifest import _WORD, escaped
 
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
-# An OCI layout, and what a Docker with the classic image store reads of it.
+# An OCI layout, and the files for a Docker with the classic image store.
 _FOLDERS = ("blobs", "blobs/sha256")
 _LAYOUT = re.compile("index\\.json|manifest\\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 
 
 def check_names(document: Dict[str, Any], tree: str) -> str:
-    """Return the name of the image that a bundle brings, which can hide no other image.
+    """Return the name of a bundle's image after a check.
 
-    An engine takes each name that a layout gives its image. So index.json and manifest.json are compared whole with
-    what `reprobuild bundle` writes: programs differ in what they read of a key that stands twice.
+    The name can hide no other image. An engine takes each name that a layout gives its image. So index.json
+    and manifest.json are compared whole with those that `reprobuild bundle` writes: programs differ in how
+    they read a duplicate key.
 
     Args:
         document: the manifest of the bundle.
-        tree: the folder in which its files are.
+        tree: the directory of its files.
 
     Raises:
         Refused: it names another image, or the files are not those of one image of this name.
@@ -55,9 +56,10 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
 
 
 def _check_layout(folder: str, manifest: str) -> None:
-    """Refuse a layout that holds more than its form, or lacks its image: a Docker would look for the oldest form.
+    """Refuse a layout with unknown files, or without its image.
 
-    That form has a file `repositories` with names, and a folder for each layer.
+    A Docker would look for the oldest form. That form has a file `repositories` with names, and a directory
+    for each layer.
     """
 
     def fail(err: OSError) -> None:
@@ -67,7 +69,7 @@ def _check_layout(folder: str, manifest: str) -> None:
         for path in (os.path.join(above, name) for name in names + folders):
             inner = os.path.relpath(path, folder)
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
-            if not known or os.path.islink(path):  # before a folder is entered that is deeper than the stack
+            if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
                 raise Refused("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
     for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
         if not os.path.isfile(os.path.join(folder, inner)):
@@ -77,14 +79,20 @@ def _check_layout(folder: str, manifest: str) -> None:
 def _named(
     folder: str, name: str, expected: Callable[..., bytes], image: Dict[str, Any], reference: str
 ) -> bool:
-    """Tell whether a file of a layout has the bytes that follow from what it says and from the image's name."""
+    """Return whether a layout file has the expected bytes.
+
+    They follow from its own content and from the name of the image.
+    """
     with open(os.path.join(folder, name), "rb") as stream:
         raw = stream.read(LARGEST_INDEX)
     return expected(json.loads(raw.decode()), image, reference) == raw
 
 
 def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
-    """Return the index.json of an image of one name; size and platform are taken as they are, if they can be."""
+    """Return the index.json of an image of one name.
+
+    Size and platform are copied if they are valid.
+    """
     stated = found["manifests"][0]
     platform = {
         key: stated["platform"][key] for key in ("os", "architecture", "variant") if key in stated["platform"]
@@ -107,7 +115,10 @@ def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
 
 
 def _legacy(found: Any, image: Dict[str, Any], reference: str) -> bytes:
-    """Return the manifest.json of an image of one name, for a Docker with the classic image store."""
+    """Return the manifest.json of an image of one name.
+
+    It is for a Docker with the classic image store.
+    """
     layers = found[0]["Layers"]
     if not all(isinstance(layer, str) and _BLOB.fullmatch(layer) for layer in layers):
         raise ValueError("a layer of it is none")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Check a bundle of reprobuild and unpack it; needs Python 3.8 and nothing else.
+"""A program that checks and unpacks a bundle of reprobuild.
 
     python3 unbundle.py FILE -o OUT [--allowed-signers FILE] [--load docker|podman|apptainer]
     python3 unbundle.py FILE --check
 
-FILE is the bundle, or the name that its parts FILE.001, FILE.002, ... have in common.
+FILE is the bundle, or the common beginning of the names of its parts FILE.001, FILE.002, ... It needs only
+Python 3.8.
 
-A bundle is a plain tar. Its first member, `bundle.json`, names every other one with its size and sha256; the one after
-it may be a signature of the first (`ssh-keygen -Y sign`). So every byte of the file is known from the first member,
-and each is compared: names, links, sizes and order are never taken from anywhere else. What is unpacked becomes a
-plain file, below OUT alone. The format is in docs/bundles.md of reprobuild.
+A bundle is a plain tar. Its first member, `bundle.json`, names every other one with its size and sha256; the
+one after it may be a signature of the first (`ssh-keygen -Y sign`). So every byte of the file is known from
+the first member, and each is compared: names, links, sizes and order are never taken from anywhere else.
+Unpacked members become plain files, below OUT alone. The format is in docs/bundles.md of reprobuild.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from reprobuild_portable.unbundle.unpack import unpack
 
 
 def main(argv: Sequence[str]) -> int:
-    """Do what the command line says, and return the exit code: 11 where the bundle is refused."""
+    """Run the command line and return the exit code.
+
+    The code is 11 if the bundle is refused.
+    """
     top = argparse.ArgumentParser(description="Check a bundle of reprobuild, and unpack it.")
     top.add_argument("file", metavar="FILE", help="the bundle, or the name that its parts have in common")
     top.add_argument("-o", "--out", default="frozen", help="a new folder [default: frozen]")
@@ -63,14 +67,14 @@ def main(argv: Sequence[str]) -> int:
                 check(bundle)
                 say("%s is whole: %d files" % (options.file, len(bundle.members)))
                 return 0
-            out = os.path.abspath(options.out)  # where it is the working directory, another takes its place
+            out = os.path.abspath(options.out)  # if it is the working directory, another replaces it
             new = unpack(
                 bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None,
                 settle=lambda tree: _settle(bundle, tree),
             )  # fmt: skip
             name = check_names(
                 bundle.document, out
-            )  # which `reprobuild` of another version may have unpacked
+            )  # `reprobuild` of another version may have unpacked the bundle
             say(
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "its files are whole, and there already", options.out)
@@ -116,20 +120,23 @@ def _settle(bundle: Bundle, tree: str) -> None:
 
 
 def _moved(bundle: Bundle, out: str) -> int:
-    """Return how many inputs are not where they were unpacked."""
+    """Return the number of inputs that left the bundle's directory."""
     inputs = (member.path for member in bundle.members if member.path.startswith("store/"))
     return sum(not os.path.exists(os.path.join(out, path)) for path in inputs)
 
 
 def _has_their_page(bundle: Bundle, out: str) -> bool:
-    """Tell whether the page there is the one that came along; a check of the image writes another."""
+    """Return whether the page is that of the sender.
+
+    A check of the image writes another.
+    """
     path = os.path.join(out, PAGE)
     sent = [member.sha256 for member in bundle.members if member.path == PAGE]
     return os.path.isfile(path) and hash_file(path) in sent
 
 
 def _moving() -> Callable[[int, int], None]:
-    """Return what shows on a terminal, once a second, that it is going on."""
+    """Return a callback that prints progress once a second."""
     last = time.monotonic()
 
     def show(done: int, total: int) -> None:

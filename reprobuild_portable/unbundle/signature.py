@@ -1,4 +1,4 @@
-"""Check who signed a bundle."""
+"""The signature of a bundle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from reprobuild_portable.search_path import absolute_path
 from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, Refused
 from reprobuild_portable.unbundle.manifest import escaped
 
-NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose is none for this
-KEYGEN_TIME = 60.0  # seconds that a look at a signature may take
+NAMESPACE = "reprobuild-bundle"  # of signatures: a signature for another purpose is not valid here
+KEYGEN_TIME = 60.0  # seconds that a check of a signature may take
 # `ssh-keygen -Y` came with OpenSSH 8.1 (that of RHEL 8 is 8.0), and `find-principals` with 8.2.
 NEW_KEYGEN = "install OpenSSH 8.2 or newer"
 TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
@@ -22,23 +22,27 @@ _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Un
 
 
 class Absent(Refused):
-    """The program that looks at signatures cannot be run, or is too old."""
+    """An error for an absent or too old `ssh-keygen`."""
 
 
 Keygen = Callable[[Sequence[str], bytes], Optional[str]]  # arguments after `ssh-keygen -Y`, and its input
 
 
 def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Keygen) -> str:
-    """Return by whom a bundle is signed, of those whom a file of allowed signers names (ssh-keygen(1)).
+    """Check the signature of a bundle, and return its signer.
 
     Args:
-        manifest: the first member, of which nothing was read yet.
-        signature: of that; empty where there is none.
-        signers: the file; empty to ask only whether the signature is of this bundle, where `ssh-keygen` is there.
+        manifest: the first member, not parsed yet.
+        signature: of the manifest; empty if absent.
+        signers: a file of allowed signers (ssh-keygen(1)); empty to check only that the signature is of this
+            bundle, if `ssh-keygen` is present.
         keygen: starts `ssh-keygen -Y`, as `run_keygen` does.
 
+    Returns:
+        The signer's name in the file, empty without a file.
+
     Raises:
-        Refused: it is not signed, by somebody else, the signature is damaged, or `ssh-keygen` is absent.
+        Refused: it is not signed, or by another signer, the signature is damaged, or `ssh-keygen` is absent.
     """
     if not signature:
         if signers:
@@ -83,7 +87,10 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
 
 
 def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
-    """Run `ssh-keygen -Y` with bytes as its input, and return what it says; None where it refuses.
+    """Run `ssh-keygen -Y` with bytes as its input.
+
+    Returns:
+        Its output, None if it refuses.
 
     Raises:
         Absent: it cannot be run, or is too old. Refused: it does not end.
@@ -108,5 +115,8 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
 
 
 def is_too_old(said: str) -> bool:
-    """Tell whether `ssh-keygen -Y` did not refuse a signature or a key, but knows no such thing."""
+    """Return whether an error shows that `ssh-keygen` is too old.
+
+    An old one knows no `-Y`; another one refused a signature or a key.
+    """
     return _TOO_OLD.search(said) is not None

@@ -1,4 +1,4 @@
-"""Find the files of a directory that are not of its bundle."""
+"""Files of a directory from outside its bundle."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from reprobuild_portable.unbundle.format import CHANGED, MANIFEST, MOST_NAMED, S
 
 
 def strangers(bundle: Bundle, out: str) -> List[str]:
-    """Return the paths below a folder that are not of the bundle, or not as it brought them; at most `MOST_NAMED`.
+    """Return the paths of a directory from outside the bundle.
 
-    The user may have made them: a check writes a certificate. Whoever handed over the folder may have made them, too.
+    A path of the bundle counts if its file is not as the bundle had it. At most `MOST_NAMED` are returned.
+    The user may have made them: a check writes a certificate. The sender of the directory may have made
+    them, too.
 
     Args:
-        bundle: whose files are there.
-        out: the folder. A directory that the bundle does not have is named, and not entered.
+        bundle: the bundle of the directory.
+        out: the directory. A directory inside of it that the bundle does not have is named, and not entered.
     """
     members = {member.path: member for member in bundle.members}
     for name, content in ((MANIFEST, bundle.manifest), (SIGNATURE, bundle.signature)):

@@ -1,4 +1,4 @@
-"""Unpack a bundle into a new directory."""
+"""Unpacking of a bundle into a new directory."""
 
 from __future__ import annotations
 
@@ -26,19 +26,23 @@ def unpack(
     bundle: Bundle, out: str, *, progress: Callable[[int, int], None] = lambda done, total: None,
     settle: Callable[[str], None] = lambda tree: None,
 ) -> bool:  # fmt: skip
-    """Unpack a bundle into a new folder, which appears whole; return False where it stands there already.
+    """Unpack a bundle into a new directory that appears whole.
 
-    What a run that was ended left behind is gone on with: what is whole of it is kept.
+    An interrupted run is continued: its whole files are kept.
 
     Args:
-        out: the folder; an empty one is replaced.
-        progress: told (bytes so far, bytes in all).
-        settle: called with the folder before it gets its name.
+        bundle: the bundle.
+        out: the directory; an empty one is replaced.
+        progress: called with (bytes so far, bytes in all).
+        settle: called with the directory before it gets its name.
+
+    Returns:
+        False if the bundle is unpacked there already.
 
     Raises:
-        Refused: a byte is not what it must be, `out` holds something else, or there is no room.
+        Refused: a byte differs from the manifest, `out` has other content, or there is no room.
     """
-    # The user may have made the empty folder, and a link to it.
+    # The user may have made the empty directory, and a link to it.
     out = os.path.realpath(out) if os.path.isdir(out) else os.path.abspath(out)
     work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
     if os.path.isfile(os.path.join(out, MANIFEST)):
@@ -77,7 +81,7 @@ def _check_there(bundle: Bundle, out: str) -> None:
         for member in bundle.members:
             path = os.path.join(out, member.path)
             if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
-                continue  # a check writes the first two, and `reprobuild unbundle` brings the others into its store
+                continue  # a check writes the first two, and `reprobuild unbundle` moves the others into its store
             if not _is_whole(top, member):
                 raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
     finally:
@@ -126,12 +130,15 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
 
 
 def _link(work: int, tree: int, member: Member) -> None:
-    """Give a file its other name; where the file system has no hard links, a copy."""
+    """Give a file its other name.
+
+    It is a copy if the file system has no hard links.
+    """
     with contextlib.ExitStack() as stack:
         try:
             one, first = stack.enter_context(_folder_of(tree, member.link))
             source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=one), "rb"))
-        except FileNotFoundError:  # it is damaged, and that is told
+        except FileNotFoundError:  # it is damaged, and reported as damaged
             return
         two, second = stack.enter_context(_folder_of(tree, member.path, make=True))
         with contextlib.suppress(FileNotFoundError):
@@ -145,11 +152,11 @@ def _link(work: int, tree: int, member: Member) -> None:
 
 
 class _Part(Sink):
-    """A file that gets its name when all its bytes came, and were right."""
+    """A file that gets its name after a successful comparison."""
 
     def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:
         self._work, self._tree, self._path, self._step = work, tree, path, step
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # what stands there already is not ours
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # an existing file is not ours
         self._stream = os.fdopen(os.open("part", flags, 0o600, dir_fd=work), "wb")
 
     def write(self, piece: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Find the parts of a bundle, and read their bytes."""
+"""The parts of a bundle, and their bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PART = re.compile(r"(.+)\.(\d{3,6})")
 
 
 class Volume:
-    """The bytes of a file, or of parts one after the other."""
+    """The bytes of a file, or of consecutive parts."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
@@ -23,7 +23,10 @@ class Volume:
         self._stream: Any = None
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return bytes from a place on; fewer where the end comes first."""
+        """Read bytes from an offset.
+
+        The result is shorter if the end comes first.
+        """
         found = b""
         for index, length in enumerate(self.sizes):
             if size > len(found) and offset < length:
@@ -37,7 +40,7 @@ class Volume:
         return found
 
     def place(self, start: int, end: int) -> str:
-        """Say in which bytes of which files something stands."""
+        """Return the files, and the places in them, of bytes."""
         told, before = [], 0
         for path, length in zip(self.paths, self.sizes):
             first, last = max(start - before, 0), min(end - before, length)
@@ -53,7 +56,7 @@ class Volume:
 
 
 def is_part(name: str) -> bool:
-    """Return whether a file of this name is taken for a part of a bundle."""
+    """Return whether a name is that of a bundle's part."""
     return _PART.fullmatch(name) is not None
 
 
@@ -67,10 +70,10 @@ def begins_bundle(path: str) -> bool:
 
 
 def find_parts(path: str) -> List[str]:
-    """Return the files that a bundle consists of, in their order.
+    """Return the files of a bundle in their order.
 
     Raises:
-        Refused: there is none, or one is missing or cut.
+        Refused: no file exists, or a part is missing or cut.
     """
     if os.path.isfile(path) and not _PART.fullmatch(path):
         return [path]

@@ -1,1 +1,1 @@
-"""Capture git repositories."""
+"""Git repositories of an environment."""

@@ -1,4 +1,4 @@
-"""Write the bundle of a repository."""
+"""The bundle of a repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def _bundle(
     unmerged: List[Tuple[bytes, bytes, bytes, bytes]],
     moved: Dict[str, str],
 ) -> Dict[str, Any]:
-    """Write the bundle. https://git-scm.com/docs/gitformat-bundle"""
+    """Write the bundle of a repository.
+
+    https://git-scm.com/docs/gitformat-bundle
+    """
     head = facts["head"]
     above = [head] if head else []
     refs = {name: repository.commit(facts[name].encode(), above).decode() for name in ("index", "worktree")}
@@ -58,7 +61,11 @@ def _bundle(
 
 
 def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dict[bytes, bytes]]:
-    """Return path by id of what a bundle carries where all commits are with a remote; None where that is not known."""
+    """Return path by id of the blobs in a bundle.
+
+    It is for a repository with all commits at a remote. The result is None if the staged files are not
+    known.
+    """
     if staged is None:
         return None
     rows = [(row.path, (row.mode, row.oid)) for row in staged if row.mode.strip(b"0")]

@@ -1,4 +1,4 @@
-"""Write the diff of a repository, for people."""
+"""The diff of a repository, for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from reprobuild_portable.capture.repositories.repository import Repository
 
 
 def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[str, str]) -> Dict[str, Any]:
-    """Write the diff for people and for readers of the chapter's recipe: from what a remote has to the work tree."""
+    """Write the diff from a remote's commit to the files.
+
+    It is for people, and for readers of the chapter's recipe. Without such a commit, it starts at the commit
+    that is checked out, else at an empty tree.
+    """
     start = facts["base"] or facts["head"]
     if start is None:
         start = repository.add(b"tree", b"").decode()

@@ -1,4 +1,4 @@
-"""Find the repositories of an environment, and capture each."""
+"""Discovery and capture of the repositories of an environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def _take_repositories(
     entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any],
     include: Sequence[str] = (),
 ) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:  # fmt: skip
-    """Take the repository of each editable install, of the working directory, those inside of them, and named files.
+    """Capture all repositories of the environment, and named files.
+
+    The repositories are those of the editable installs, that of the working directory, and those inside of
+    them.
 
     Returns:
         Their records, and the lines of the freeze by name of distribution.
@@ -81,7 +84,10 @@ def _take_repositories(
 
 
 def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
-    """Give the names of editable installs whose folders git ignores: the repository around them has nothing of them."""
+    """Return the editable installs in directories that git ignores.
+
+    The repository around such a directory does not have its files.
+    """
     found: List[str] = []
     for top in sorted(set(tops.values())):
         # `./` keeps a colon from being read as magic: the command takes no literal names.
@@ -90,7 +96,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
             for name in tops if tops[name] == top
         }  # fmt: skip
         words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
-        with contextlib.suppress(GaveUp, OSError):  # it is then said where the repository is taken
+        with contextlib.suppress(GaveUp, OSError):  # the capture of the repository reports it
             repository = Repository(top, context)
             said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
             found += [name for path, name in asked.items() if path in said]
@@ -104,7 +110,10 @@ def _too_many(context: Context) -> Taken:
 def _take_wave(
     wave: List[Tuple[str, str, bool]], take: Callable[[str, Callable[[Context], Taken], float], Any]
 ) -> List[Any]:
-    """Take some repositories, a few at once: most of the time git reads from the disk. None where one cannot be had."""
+    """Capture some repositories, a few at once.
+
+    git reads from the disk most of the time. A record is None if its repository cannot be captured.
+    """
     records: List[Any] = [None] * len(wave)
     waiting = list(enumerate(wave))[::-1]
 

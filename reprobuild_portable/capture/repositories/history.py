@@ -1,4 +1,4 @@
-"""Find the commit that a remote has, below the one that is checked out."""
+"""The commit of a remote below the one checked out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _head(repository: Repository) -> Head:
     branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
     words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--remotes")
     rows = repository.git(*words, codes=(0, 128)).decode().split("\n")
-    if len(rows) < 3:  # the first row repeats the words that name nothing
+    if len(rows) < 3:  # the first row repeats words that git cannot resolve
         return Head(None, None, branch)
     return Head(rows[0], rows[1], branch, pushed=rows[0] in rows[2:])
 
@@ -36,15 +36,19 @@ def _remotes(repository: Repository) -> List[Dict[str, str]]:
 
 
 def _bare_url(url: str) -> str:
-    """Return a remote's address without credentials; `user:password@host:path` is one of ssh's short form."""
+    """Return a remote's address without credentials.
+
+    `user:password@host:path` is an address of ssh's short form.
+    """
     short = re.match(r"[^/@]*:[^/@]*@(?=[^/:]+:)", url) if "://" not in url else None
     return strip_credentials(url[short.end() :] if short else url)[0]
 
 
 def _base(repository: Repository, head: Head) -> Dict[str, Any]:
-    """Return what a remote has, as far as this repository knows: `base`, `prerequisites` and the rest's number.
+    """Return a remote's commits, and the number of the others.
 
-    Only refs/remotes count: a tag may never have been pushed.
+    The keys are `base`, `base_remote`, `prerequisites` and `unpushed`, as far as this repository knows. Only
+    refs/remotes count: a tag may never have been pushed.
     """
     none: Dict[str, Any] = {"base": None, "base_remote": None, "prerequisites": [], "unpushed": 0}
     if head.commit is None:
@@ -72,9 +76,10 @@ _LASTING = ("HEAD", "main", "master", "trunk", "develop", "default")
 
 
 def _lasting(repository: Repository, head: Head) -> Optional[List[str]]:
-    """Return the commits of lasting branches of remotes that the commits since then rest on.
+    """Return the commits of lasting remote branches below HEAD.
 
-    None where no such branch is known, or too many commits came since.
+    The commits since then rest on them. The result is None if no such branch is known, or too many commits
+    came since.
     """
     names = (f"refs/remotes/*/{name}" for name in _LASTING)
     ends = set(repository.git("for-each-ref", "--format=%(objectname)", *names).decode().split())
@@ -96,9 +101,13 @@ def _bundle_branch(
     unmerged: List[Tuple[bytes, bytes, bytes, bytes]],
     moved: Dict[str, str],
 ) -> bool:
-    """Bundle the commits of a pushed branch that is merged into no lasting one; return whether that was done.
+    """Bundle the commits of a pushed branch before its merge.
 
-    Half of the time that is left is for it: the bundle of what no remote has comes after, and matters more.
+    The branch is merged into no lasting one. Half of the time left is for it: the bundle of the commits that
+    no remote has comes after, and matters more.
+
+    Returns:
+        Whether the bundle was written.
     """
     context = repository.context
     repository.context = context._replace(deadline=context.deadline - context.left() / 2)
@@ -117,7 +126,10 @@ def _bundle_branch(
 
 
 def _holder(repository: Repository, commit: str) -> str:
-    """Return the name of a remote that has the commit; `origin` where it is one of several."""
+    """Return the name of a remote that has the commit.
+
+    It is `origin` if that is one of several, or if no remote is known to have it.
+    """
     holders = _holders(repository, commit)
     return "origin" if "origin" in holders or not holders else holders[0]
 
@@ -127,7 +139,10 @@ def _remote_names(repository: Repository) -> List[str]:
 
 
 def _holders(repository: Repository, commit: str) -> List[str]:
-    """Return the names of the remotes that have the commit; the only one is taken for one that has."""
+    """Return the names of the remotes that have the commit.
+
+    A single remote is assumed to have it.
+    """
     remotes = _remote_names(repository)
     if len(remotes) < 2:
         return remotes
@@ -137,7 +152,10 @@ def _holders(repository: Repository, commit: str) -> List[str]:
 
 
 def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
-    """Return the folder of this machine that alone has what is taken to be with a remote, or None."""
+    """Return the local directory that alone has `base`, or None.
+
+    A remote may be a directory of this machine.
+    """
     urls = {name: repository.config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
     local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
     if base is None or not local:

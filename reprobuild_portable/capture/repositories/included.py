@@ -1,4 +1,4 @@
-"""Capture the files that the user names."""
+"""Files that the user names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from reprobuild_portable.capture.repositories.untracked import _no_file
 
 
 def _absolute(include: Sequence[str]) -> List[str]:
-    """Return named files by paths whose folders are no links; the file itself may be one, and stays it."""
+    """Return named files by paths with resolved directories.
+
+    The file itself may be a link, and stays one.
+    """
     found = []
     for name in include:
         above, last = os.path.split(os.path.abspath(os.fspath(name)))
@@ -28,11 +31,13 @@ def _absolute(include: Sequence[str]) -> List[str]:
 
 
 def take_included(context: Context, folder: str, places: Sequence[str], name: str) -> Taken:
-    """Take files of no repository as the only files of a new one, by the same rules.
+    """Capture files outside of repositories as a new repository.
+
+    They are its only files. The same rules apply.
 
     Args:
         context: of this part.
-        folder: of the captured machine; each file lies below it.
+        folder: the directory on the captured machine; each file lies below it.
         places: of the files.
         name: of the record.
     """
@@ -68,7 +73,13 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
 
 
 def _copy(place: str, copy: str) -> str:
-    """Copy a file or link; return why it cannot be had. One that is over its budget is copied as its size alone."""
+    """Copy a file or link.
+
+    The copy of a file over its budget has the full size, but not the full content.
+
+    Returns:
+        The reason if the copy is impossible, else an empty text.
+    """
     try:
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         if os.path.islink(place):
@@ -94,7 +105,10 @@ def _take_loose(
     include: Sequence[str], captured: Set[str], used: Dict[str, int],
     take: Callable[[str, Callable[[Context], Taken], float], Any],
 ) -> List[Dict[str, Any]]:  # fmt: skip
-    """Take the named files that are in no captured repository: below the working directory, where all are there."""
+    """Capture the named files outside of captured repositories.
+
+    Their directory is the working directory if all lie below it, else the common one.
+    """
     places = [place for place in include if find_top(os.path.dirname(place)) not in captured]
     if not places:
         return []

@@ -1,4 +1,4 @@
-"""Keep the content of a file as a git object, or say why not."""
+"""Contents of files as git objects."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from reprobuild_portable.secrets.files import secret_file
 
 
 def _ours(repository: Repository) -> Set[str]:
-    """Return the names of the filters that the configuration has."""
+    """Return the names of the filters in the configuration."""
     return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
 
 
 def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
-    """Return those of some paths, of which the index has no entry, that a filter other than LFS covers."""
+    """Return the paths that a filter other than LFS covers.
+
+    The index has no entry for `paths`.
+    """
     asked, ours = b"".join(path + b"\0" for path in paths), _ours(repository)
     if not asked or not ours - {"lfs"}:
         return set()
@@ -32,7 +35,11 @@ def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
 def _object(
     repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
 ) -> Optional[Tuple[bytes, bytes]]:
-    """Return mode and id of what lies at a path, with its content in our folder; None, and why, where there is none."""
+    """Return mode and id of a file, or None.
+
+    Its content is written into our directory if the index has another. The result is None if there is no
+    file to capture; a file that is left out is listed in `files` with its reason.
+    """
     repository.context.left()
     try:
         state = repository.state(path)
@@ -67,9 +74,10 @@ def _object(
 
 
 def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
-    """Return the rule by which a file that git does not have is left out, empty where it is taken.
+    """Return the rule that leaves a new file out.
 
-    Where there is no time to search it, it is taken, and counted as `unsearched` later.
+    The rule is empty if the file is captured; git does not have it yet. If there is no time to search a
+    file, it is captured, and counted as `unsearched` later.
     """
     name, context = quote(path), repository.context
     if {name, f"{os.path.basename(repository.top)}/{name}"} & set(context.accept):
@@ -97,7 +105,10 @@ def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
 
 
 def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> bytes:
-    """Return the id of a blob; it is written only where the index has another."""
+    """Return the id of a blob.
+
+    The blob is written only if the index has another.
+    """
     if entry is not None and repository.id(b"blob %d\0" % len(content) + content).encode() == entry.oid:
         return entry.oid
     return repository.add(b"blob", content)

@@ -1,4 +1,4 @@
-"""Capture one repository."""
+"""The record of one repository."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ from reprobuild_portable.capture.repositories.worktree import _entries, _look
 
 
 def take_repository(context: Context, top: str, name: str, installed: bool) -> Taken:
-    """Everything that restores one work tree on a fresh clone.
+    """Capture the state of one work tree.
+
+    It can be restored on a fresh clone.
 
     Args:
         context: of this part.
         top: the work tree.
         name: of its files.
-        installed: whether a distribution is installed from it: its diff is then what the chapter's recipe calls one.
+        installed: whether a distribution is installed from it: its diff is then a `.diff`, as in the
+            chapter's recipe, else a `.patch`.
     """
     repository = Repository(top, context)
     head = _head(repository)
@@ -68,7 +71,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
     }  # fmt: skip
     moved: Dict[str, str] = {}
-    facts["bundle"] = None  # where a remote has all there is
+    facts["bundle"] = None  # if a remote has all content
     searched = _bundle_branch(repository, head, facts, unmerged, moved)
     differs = unmerged or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}
     if not searched and (differs or facts["unpushed"]):
@@ -78,7 +81,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         facts["diff"] = {"file": None, "from": head.commit, "bytes": 0, "reason": "done"}
     else:
         facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
-    if searched:  # last of all: where there is no time for it, nothing else is lost
+    if searched:  # last of all: without time for it, all else is kept
         new = _new_blobs(staged, files) if facts["prerequisites"] == [head.commit] else None
         facts.update(_search(repository, facts, new))
     return Taken(facts, files=moved)

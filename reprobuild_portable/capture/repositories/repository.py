@@ -1,4 +1,4 @@
-"""Ask git about one repository."""
+"""Read access to one git repository."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
 
 #
-# What a work tree holds is written as git objects into a folder of our own, of which the user's repository knows
-# nothing, and packed with the commits that no remote has into one bundle:
+# The content of a work tree is written as git objects into a directory of our own, unknown to the user's repository,
+# and packed with the commits that no remote has into one bundle:
 #
 #     refs/reprobuild/head      the commit that was checked out
-#     refs/reprobuild/index     a commit of the index: what was staged
+#     refs/reprobuild/index     a commit of the index, with the staged changes
 #     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
 #     refs/reprobuild/unmerged  a commit of the blobs of conflicts
 #
-# git is only asked: its index is read from a copy, nothing that the repository's configuration names is run.
+# git only reads: its index from a copy. No program that the repository's configuration names is run.
 _NO_ID = "0" * 40
-# git would run these, or ask somebody, because the configuration of the repository says so.
+# Otherwise the configuration of the repository could make git run programs, or ask a person.
 _CALM = (
     "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
     "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
@@ -40,7 +40,7 @@ _CALM = (
     "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
     "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
 )  # fmt: skip
-# What decides how bytes on the disk and in the repository belong together.
+# Settings for the conversion between bytes on the disk and in the repository.
 _SETTINGS = (
     "core.autocrlf",
     "core.eol",
@@ -56,7 +56,10 @@ _AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
 
 
 class Entry(NamedTuple):
-    """One path of an index: git's mode, object id, and the letter of `git ls-files -v`."""
+    """One path of an index.
+
+    It has git's mode, the object id, and the letter of `git ls-files -v`.
+    """
 
     mode: bytes
     oid: bytes
@@ -64,7 +67,10 @@ class Entry(NamedTuple):
 
 
 class Files(NamedTuple):
-    """What lies in a work tree and differs from its index: (mode, id) by path, None for what is gone."""
+    """Differences between a work tree and its index.
+
+    They are (mode, id) by path, None for a deleted file.
+    """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
     untracked: Dict[bytes, Tuple[bytes, bytes]]
@@ -76,7 +82,10 @@ class Files(NamedTuple):
 
 
 class Repository:
-    """One work tree of the user's, which is only read, and a folder for new objects of our own."""
+    """A work tree of the user, and new objects.
+
+    The work tree is only read. The objects are in a directory of our own.
+    """
 
     def __init__(self, top: str, context: Context) -> None:
         self.top = top
@@ -88,14 +97,14 @@ class Repository:
         self.folder, self.common = _git_folders(top)
         _check_links(top, self.folder, self.common, program, context)
         _check_owner(top, self.folder, self.common, program, context)
-        self.clean: Set[bytes] = set()  # ids of new files in which no secret was found
+        self.clean: Set[bytes] = set()  # ids of new files without secrets
         self.searched = 0  # bytes
-        self.above: Optional[Tuple[bytes, int]] = None  # the folder of the last file, and its descriptor
+        self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
         os.mkdir(self.objects)
         self.index = os.path.join(self.scratch, "index")
-        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have none
+        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
             source = os.path.join(self.folder, "index")
             shutil.copyfile(source, self.index)
             times = os.stat(
@@ -108,7 +117,7 @@ class Repository:
             GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
             GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
             GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
-            GIT_ALLOW_PROTOCOL="none",  # which counts more than `protocol.file.allow` of the repository
+            GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
             GIT_ALTERNATE_OBJECT_DIRECTORIES=theirs if theirs.startswith('"') else f'"{theirs}"',
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
@@ -120,7 +129,10 @@ class Repository:
 
     def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
             codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
-        """Return what a git command says; `env` are variables of its own."""
+        """Run a git command and return its output.
+
+        `env` are variables for this command.
+        """
         context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
         try:
             return _run(
@@ -131,7 +143,10 @@ class Repository:
             raise GaveUp(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
 
     def _config(self) -> Dict[str, str]:
-        """Return the last value of each setting; what git itself compares without case is in lower case."""
+        """Return the last value of each setting.
+
+        Names that git compares without case are in lower case.
+        """
         found = {}
         for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
             name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
@@ -147,7 +162,10 @@ class Repository:
             self.options += ["-c", f"{name}.required=false"]
 
     def state(self, path: bytes) -> Optional[os.stat_result]:
-        """Return the state of what lies at a path of the work tree; None for what is gone, as git tells it."""
+        """Return the state of a path of the work tree.
+
+        It is None if git would consider the path deleted.
+        """
         try:
             folder, name = self._enter(path)
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -165,16 +183,18 @@ class Repository:
         return os.readlink(name, dir_fd=folder)
 
     def leave(self) -> None:
-        """Close the folder of the last file."""
+        """Close the directory of the last file."""
         if self.above:
             os.close(self.above[1])
         self.above = None
 
     def _enter(self, path: bytes) -> Tuple[int, bytes]:
-        """Return the folder that a path lies in, and its last name; an index may hold any path.
+        """Return the directory of a path, and its last name.
+
+        An index may hold any path.
 
         Raises:
-            FileNotFoundError: the path is none that git writes. NotADirectoryError: it leads over a link.
+            FileNotFoundError: git does not write such a path. NotADirectoryError: it leads over a link.
         """
         above, _, name = path.rpartition(b"/")
         if self.above is None or self.above[0] != above:
@@ -190,27 +210,30 @@ class Repository:
         return self.above[1], _checked(name)
 
     def add(self, kind: bytes, content: bytes) -> bytes:
-        """Write an object into our own folder, and return its id."""
+        """Write an object into our directory, and return its id."""
         whole = kind + b" %d\0" % len(content) + content
         name = self.id(whole)
         folder = os.path.join(self.objects, name[:2])
         path = os.path.join(folder, name[2:])
         if not os.path.exists(path):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)  # not those above it, which are gone where the capture was stopped
+                os.mkdir(folder)  # not its parents: they are gone if the capture was stopped
             with open(path, "wb") as stream:
                 stream.write(zlib.compress(whole, 1))
         return name.encode()
 
     def id(self, whole: bytes) -> str:
-        """Return the id of an object, given with its header."""
+        """Return the id of an object with its header."""
         try:
             return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
         except TypeError:  # Python 3.8
             return hashlib.new(self.hash, whole).hexdigest()
 
     def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
-        """Write a commit that says nothing but its tree and parents; equal ones have equal ids."""
+        """Write a commit with only a tree and parents.
+
+        Equal commits have equal ids.
+        """
         rows = [b"tree " + tree, *(b"parent " + one.encode() for one in parents)]
         return self.add(
             b"commit",
@@ -220,7 +243,10 @@ class Repository:
     def tree(
         self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
     ) -> bytes:
-        """Return the tree of the index with changes: (mode, id) by path, None for what goes."""
+        """Return the tree of the index with changes.
+
+        `changes` has (mode, id) by path, None for a deletion.
+        """
         index = os.path.join(self.scratch, name)
         if not empty and os.path.exists(self.index):
             shutil.copy2(self.index, index)
@@ -234,7 +260,7 @@ class Repository:
         if rows:
             stdin = b"\0".join(rows) + b"\0"
             self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
-        # Where git sees that the user's repository has a tree already, it sets the time of that file.
+        # If git sees that the user's repository has a tree already, it sets the time of that file.
         words = ("write-tree", "--missing-ok")
         return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
 
@@ -249,7 +275,7 @@ def _checked(name: bytes) -> bytes:
 
 
 def find_top(folder: str) -> Optional[str]:
-    """Return the work tree that a folder is in, or None."""
+    """Return the work tree around a directory, or None."""
     folder = os.path.realpath(folder)
     while True:
         if os.path.exists(os.path.join(folder, ".git")):
@@ -261,7 +287,10 @@ def find_top(folder: str) -> Optional[str]:
 
 
 def _git_folders(top: str) -> Tuple[str, str]:
-    """Return the git folder of a work tree and the one that it shares with others (gitrepository-layout)."""
+    """Return a work tree's git directory, and the shared one.
+
+    Worktrees share the second (gitrepository-layout).
+    """
     folder = os.path.join(top, ".git")
     if os.path.isfile(folder):
         said = _read(folder, 1 << 14)
@@ -281,9 +310,10 @@ def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
 
 
 class Head(NamedTuple):
-    """What is checked out: the commit and its tree (None before the first), and the branch (None where detached).
+    """The commit that is checked out, with tree and branch.
 
-    `pushed` says whether a branch of a remote ends at this very commit.
+    Commit and tree are None before the first commit. The branch is None if HEAD is detached. `pushed` tells
+    whether a branch of a remote ends at this very commit.
     """
 
     commit: Optional[str]
@@ -293,7 +323,7 @@ class Head(NamedTuple):
 
 
 def _unique(wanted: str, used: Dict[str, int]) -> str:
-    """Return a name for the files of a repository that no other has."""
+    """Return a unique name for the files of a repository."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", wanted).strip(".")[:80] or "repository"
     used[name] = used.get(name, 0) + 1
     return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)

@@ -1,4 +1,4 @@
-"""Search the files of a repository for secrets."""
+"""Search for secrets in the files of a repository."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from reprobuild_portable.secrets.search import find
 def _search(
     repository: Repository, facts: Dict[str, Any], new: Optional[Dict[bytes, bytes]]
 ) -> Dict[str, Any]:
-    """Search all that the bundle carries for secrets: file, line and rule, never the text.
+    """Search the whole content of the bundle for secrets.
 
-    The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
-    were too many to be searched, the largest ones, and those for which no time was left; it is at least 1 where not
-    even their number is known. `new` has path by id, where it is known.
+    The result has file, line and rule, never the text. The content is kept: a build from it is refused, and
+    no content is lost. `unsearched` counts the files that were too many to be searched, the largest ones,
+    and those without time left; it is at least 1 if not even their number is known. `new` has path by id, if
+    it is known.
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
@@ -47,9 +48,10 @@ def _search(
 
 
 def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes]) -> Dict[bytes, str]:
-    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for.
+    """Return the first unpushed commit with each of these blobs.
 
-    `git log` would do it alone, and start a program of the repository's configuration for each signature.
+    It returns as many as there is time for. `git log` would do it alone, and start a program of the
+    repository's configuration for each signature.
     """
     found: Dict[bytes, str] = {}
     if not facts["head"] or not oids:
@@ -80,14 +82,17 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
 
 
 def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
-    """Return path by id of all that a bundle carries."""
+    """Return path by id of all content of a bundle."""
     excluded = [f"^{one}" for one in facts["prerequisites"]]
     listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
     return dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
 
 
 def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
-    """Return id and content of the blobs that are searched, and the number of those that are too many."""
+    """Return the blobs to search, and the number of others.
+
+    A blob is given by id and content.
+    """
     try:
         return list(_contents(repository, list(new), SEARCHED)), 0
     except GaveUp as err:
@@ -98,7 +103,13 @@ def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[Lis
 
 
 def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[int, str]]:
-    """Return line and rule of the secrets in one file, no more than are listed; GaveUp where no time is left."""
+    """Return line and rule of the secrets in one file.
+
+    Rules give at most `most` of them.
+
+    Raises:
+        GaveUp: no time is left.
+    """
     context.left()
     places = find(content, most, context.left)
     for value in context.secrets:
@@ -109,7 +120,10 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
 
 
 def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
-    """Return the smallest blobs that are to be searched together, and the number of the others."""
+    """Return the smallest blobs, and the number of the others.
+
+    Together they have at most `SEARCHED` bytes.
+    """
     asked = b"".join(oid + b"\n" for oid in oids)
     said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
     rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
@@ -123,7 +137,11 @@ def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes
 
 
 def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> Iterator[Tuple[bytes, bytes]]:
-    """Return an iterator of id and content of the blobs that are there; GaveUp where all have more than `most`."""
+    """Return an iterator of id and content of existing blobs.
+
+    Raises:
+        GaveUp: together they have more than `most` bytes, if that is not 0.
+    """
     if not oids:
         return iter(())
     asked = b"".join(oid + b"\n" for oid in oids)

@@ -1,4 +1,4 @@
-"""Read the index of a repository: what was staged."""
+"""Staged changes of a repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from reprobuild_portable.capture.repositories.search import _searchable
 
 
 class Staged(NamedTuple):
-    """What the index changes in one path of the tree that is checked out; a mode of zeros is no entry there."""
+    """A staged change of one path.
+
+    It changes the tree that is checked out. A mode of zeros means no entry there.
+    """
 
     mode_before: bytes
     mode: bytes
@@ -25,7 +28,10 @@ class Staged(NamedTuple):
 def _staged(
     repository: Repository, head: Head, unmerged: Sequence[Tuple[bytes, bytes, bytes, bytes]]
 ) -> Optional[List[Staged]]:
-    """Return what is staged; None before the first commit and amid conflicts, where git cannot tell."""
+    """Return the staged changes, or None if they are unknown.
+
+    git cannot tell them before the first commit and amid conflicts.
+    """
     if not (head.commit and head.tree) or unmerged:
         return None
     words = ("diff-index", "--cached", "--raw", "--no-abbrev", "-z", "--no-renames")
@@ -37,14 +43,17 @@ def _staged(
 def _unstage(
     repository: Repository, staged: Sequence[Staged], unborn: Mapping[bytes, Entry]
 ) -> Dict[bytes, str]:
-    """Take what is staged and holds a secret out of our own copy of the index; return the rule by path.
+    """Remove staged secrets from our own copy of the index.
 
-    The file on the disk is then compared with the last commit, and looked into like any other.
+    The file on the disk is then compared with the last commit, and searched like any other.
 
     Args:
-        repository: whose index is read.
-        staged: what differs from the last commit.
-        unborn: the entries of the index before the first commit, each of which is staged.
+        repository: the repository of the index.
+        staged: the differences from the last commit.
+        unborn: the entries of the index before the first commit; each is staged.
+
+    Returns:
+        The rule of each removed path.
     """
     rows = [row for row in staged if row.mode.startswith(b"100")]
     none = b"0" * len(repository.id(b""))
@@ -60,7 +69,7 @@ def _unstage(
         paths.setdefault(row.oid, []).append(row)
     found: Dict[bytes, str] = {}
     undone = []
-    with contextlib.suppress(GaveUp):  # what is not searched here is counted later
+    with contextlib.suppress(GaveUp):  # files not searched here are counted later
         for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _withheld(repository, row.path, oid, content)
@@ -74,7 +83,10 @@ def _unstage(
 
 
 def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
-    """Name what was staged and held a secret, where the file on the disk is not named for it already."""
+    """List the staged secrets among the files left out.
+
+    A path that is listed already is not listed again.
+    """
     named = {file["path"] for file in files.left_out}
     for path, rule in sorted(hidden.items()):
         if quote(path) not in named:

@@ -1,4 +1,4 @@
-"""Write the trees of index and work tree."""
+"""Trees of the index and the work tree."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _trees(
     files: Files,
     unmerged: Sequence[bytes],
 ) -> Tuple[bytes, bytes]:
-    """Return the trees of the index and of the work tree.
+    """Return the trees of the index and the work tree.
 
-    A large repository with nothing staged has its tree already. The others are made here: git would write every tree
-    of the repository, and wait for the disk after each.
+    A large repository without staged changes has its tree already. The others are made here: git would write
+    every tree of the repository, and wait for the disk after each.
     """
     kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
     index = (head.tree or "").encode() if staged == [] else b""
@@ -37,7 +37,7 @@ def _trees(
         if root.write(repository, there, known=True).decode() == head.tree:
             for row in staged:
                 root.put(row.path, (row.mode, row.oid) if row.mode.strip(b"0") else None)
-        else:  # no index makes such a tree: one with an empty folder, say
+        else:  # no index makes such a tree: for example one with an empty directory
             root = _root(entries)
             there.clear()
     index = index or root.write(repository, there)
@@ -47,10 +47,10 @@ def _trees(
 
 
 def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> bool:
-    """Whether only git can tell the trees.
+    """Return whether only git can compute the trees.
 
-    It can where folders lie in one another without end, and where an entry may only be intended to be added: such a
-    one is in no tree, and looks like an empty file that was staged.
+    That is so for very deep directories, and for an entry that may only be intended to be added: such an
+    entry is in no tree, and looks like an empty file that was staged.
     """
     empty = repository.id(b"blob 0\0").encode()
     return any(
@@ -67,12 +67,18 @@ def _root(entries: Mapping[bytes, Entry]) -> Folder:
 
 
 class Folder(Dict[bytes, Any]):
-    """A tree of git: mode and id, or another folder, by name. It remembers its id until something in it changes."""
+    """A tree of git, with its entries by name.
+
+    An entry is mode and id, or another tree. The tree remembers its id until an entry changes.
+    """
 
     oid = b""
 
     def put(self, path: bytes, entry: Optional[Tuple[bytes, ...]]) -> None:
-        """Set one path, or take it out; as in an index, a file takes the place of a folder and the reverse."""
+        """Set one path, or remove it.
+
+        As in an index, a file takes the place of a directory and the reverse.
+        """
         folder, above = self, []
         *names, last = path.split(b"/")
         for name in names:
@@ -89,12 +95,15 @@ class Folder(Dict[bytes, Any]):
             folder[last] = entry
         elif not isinstance(folder.get(last), Folder):
             folder.pop(last, None)
-            while above and not folder:  # git knows no empty folders
+            while above and not folder:  # git knows no empty directories
                 folder, name = above.pop()
                 del folder[name]
 
     def write(self, repository: Repository, there: Set[bytes], known: bool = False) -> bytes:
-        """Return the id. What is not in `there` is written and added to it; where it is `known`, it is only added."""
+        """Return the id, and write the tree if necessary.
+
+        A tree that is not in `there` is written and added to it. If it is `known`, it is only added.
+        """
         if self.oid:
             return self.oid
         rows = []

@@ -1,4 +1,7 @@
-"""Refuse a repository of another user, or one whose files lie elsewhere."""
+"""Refusal of untrusted repositories.
+
+Such a repository belongs to another user, or its files lie elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from reprobuild_portable.capture.files import _path, _read, _scan
 from reprobuild_portable.capture.model import Context, GaveUp
 from reprobuild_portable.capture.processes import _run
 
-# Files of a git folder whose content, or the commits that they name, goes into a capture.
+# Files of a git directory that go into a capture, or name commits that do.
 _READ = (
     "HEAD", "commondir", "config", "config.worktree", "gitdir", "index", "info", "info/attributes", "packed-refs",
     "shallow",
@@ -18,10 +21,10 @@ _READ = (
 
 
 def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
-    """Refuse a `.git` that leads to the repository of another directory, which may be private.
+    """Refuse a `.git` that leads to another directory's repository.
 
-    A repository says itself which directories are its own: a worktree in `worktrees/NAME/gitdir`, a submodule in
-    `core.worktree` (gitrepository-layout, git-config).
+    That repository may be private. A repository lists its own directories itself: a worktree in
+    `worktrees/NAME/gitdir`, a submodule in `core.worktree` (gitrepository-layout, git-config).
     """
     here = os.path.join(os.path.realpath(top), ".git")
     for own in dict.fromkeys((folder, common)):
@@ -44,7 +47,10 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
 
 
 def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
-    """Yield links of a git folder that lead out of it, and out of the one that it shares with others."""
+    """Yield the links of a git directory that lead outside.
+
+    A link into the shared git directory is not one of them.
+    """
     inside = (folder + os.sep, common + os.sep)
     places = [os.path.join(folder, name) for name in _READ]
     waiting = [os.path.join(folder, name) for name in ("refs", "reftable", "objects")]
@@ -62,7 +68,7 @@ def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
 
 
 def _claims(folder: str, top: str, program: str, context: Context) -> bool:
-    """Whether the configuration of a git folder names a directory as its work tree."""
+    """Return whether a git directory has `top` as work tree."""
     for name in ("config.worktree", "config"):
         place = os.path.join(folder, name)
         words = (program, "config", "--file", place, "-z", "--get", "core.worktree")
@@ -74,9 +80,10 @@ def _claims(folder: str, top: str, program: str, context: Context) -> bool:
 
 
 def _check_owner(top: str, folder: str, common: str, program: str, context: Context) -> None:
-    """Refuse a repository of another user, as git does: an explicit `--git-dir` skips its own check.
+    """Refuse a repository of another user, as git does.
 
-    One of root's is taken: a site may have installed it for all.
+    An explicit `--git-dir` skips git's own check. A repository of root is accepted: a site may have
+    installed it for all.
     """
     own = {0, os.geteuid()}
     if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
@@ -93,7 +100,10 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
 
 
 def _is_safe(top: str, program: str, context: Context) -> bool:
-    """Whether `safe.directory` of the user's and the system's configuration has a directory (git-config)."""
+    """Return whether `safe.directory` lists a directory.
+
+    The configurations of the user and the system count (git-config).
+    """
     named: List[str] = []
     for scope in ("--system", "--global"):
         words = (program, "config", scope, "-z", "--type=path", "--get-all", "safe.directory")

@@ -1,4 +1,4 @@
-"""Read the files of a work tree that git does not track."""
+"""Untracked files of a work tree."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from reprobuild_portable.capture.repositories.repository import Entry, Files, Re
 
 
 def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> None:
-    """Take untracked files that are not ignored or were named, the small ones first, up to the budgets."""
+    """Capture untracked files, up to the budgets.
+
+    Files are captured if git does not ignore them, or if they were named. The small ones come first.
+    """
     waiting = []
     try:
         listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
-    except GaveUp as err:  # a home folder that is a repository
+    except GaveUp as err:  # a home directory that is a repository
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = listed.split(b"\0")[:-1]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
-        if path.endswith(b"/"):  # a repository inside this one, which it does not know as a submodule
+        if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
             continue
         with contextlib.suppress(OSError):
@@ -49,7 +52,10 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
 
 
 def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List[bytes]:
-    """Return the paths of named files of a repository that are not known; say what is no file."""
+    """Return the named paths of a repository outside of `known`.
+
+    A path that is not a file is listed with its reason.
+    """
     found: List[bytes] = []
     top = os.path.realpath(repository.top)
     for place in repository.context.include:
@@ -65,7 +71,10 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
 
 
 def _no_file(place: str) -> str:
-    """Return why a path can be no file of a capture, empty where it is a file or a link."""
+    """Return why a path cannot be captured as a file.
+
+    The reason is empty for a file or a link.
+    """
     try:
         mode = os.lstat(place).st_mode
     except OSError as err:
@@ -74,7 +83,10 @@ def _no_file(place: str) -> str:
 
 
 def _ignored(repository: Repository) -> Dict[str, Any]:
-    """Return the names of what git ignores, folders as one; it is never taken."""
+    """Return the names of ignored files.
+
+    A directory is one name. Their content is not captured here.
+    """
     try:
         words = ("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
         rows = repository.git(*words, seconds=LISTING)
@@ -84,7 +96,10 @@ def _ignored(repository: Repository) -> Dict[str, Any]:
 
 
 def _flags(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
-    """Return paths with a mark in the index that decides what `git status` says."""
+    """Return the paths with a flag in the index.
+
+    These flags change the output of `git status`.
+    """
     return {
         "intent-to-add": sorted(map(quote, files.intended)),
         "skip-worktree": sorted(quote(path) for path, entry in entries.items() if entry.tag.upper() == b"S"),

@@ -1,4 +1,4 @@
-"""Read the tracked files of a work tree."""
+"""Tracked files of a work tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _LFS = re.compile(
 def _entries(
     repository: Repository,
 ) -> Tuple[Dict[bytes, Entry], List[Tuple[bytes, bytes, bytes, bytes]]]:
-    """Return the index: entries by path, and (path, mode, id, stage) of conflicts."""
+    """Read the index of a repository.
+
+    Returns:
+        Entries by path, and (path, mode, id, stage) of conflicts.
+    """
     entries: Dict[bytes, Entry] = {}
     unmerged = []
     for row in repository.git("ls-files", "-s", "-v", "-z").split(b"\0")[:-1]:
@@ -41,7 +45,7 @@ def _entries(
 def _look(
     repository: Repository, entries: Dict[bytes, Entry], unmerged: List[Tuple[bytes, bytes, bytes, bytes]]
 ) -> Files:
-    """Find what lies in the work tree and differs from the index."""
+    """Find the differences between work tree and index."""
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
@@ -71,7 +75,10 @@ def _look(
 
 
 def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
-    """Return paths whose bytes on the disk git may convert (line ends, encodings), and those with a filter."""
+    """Return the paths that git may convert, and filtered ones.
+
+    git converts line ends and encodings, so that the bytes on the disk differ.
+    """
     auto = repository.config.get("core.autocrlf", "false").lower() not in ("false", "no", "off", "0")
     places = [os.path.join(repository.common, "info", "attributes")]
     places.append(os.path.expanduser(repository.config.get("core.attributesfile", "")))
@@ -98,7 +105,7 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
 
 
 def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
-    """Compare one tracked path with its index entry, byte for byte."""
+    """Compare one path with its index entry, byte for byte."""
     found = _object(repository, path, entry, files, most)
     # Of a path that is only intended to be added the index has an empty file, and no tree has it.
     if entry is not None and found == (entry.mode, entry.oid) and path not in files.intended:
@@ -109,7 +116,10 @@ def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files:
 
 
 def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
-    """Look at a submodule: its commit goes into our tree, its work tree is a repository of its own."""
+    """Record the commit of a submodule.
+
+    The commit goes into our tree. The submodule's work tree is a repository of its own.
+    """
     full = os.path.join(repository.top, os.fsdecode(path))
     state = None
     with contextlib.suppress(OSError):
@@ -135,9 +145,10 @@ def _look_filtered(
     pointer: Optional[bytes],
     files: Files,
 ) -> None:
-    """Look at a file behind a filter: what is on the disk is not what git keeps (LFS), or must not be (git-crypt).
+    """Record a file behind a filter.
 
-    `pointer` is the blob of the index where the filter is LFS, None for other filters.
+    The bytes on the disk are not those that git keeps (LFS), or must not be (git-crypt). `pointer` is the
+    blob of the index if the filter is LFS, None for other filters.
     """
     try:
         state = repository.state(path)
@@ -160,7 +171,10 @@ def _look_filtered(
 
 
 def _is_content(repository: Repository, path: bytes, pointer: Match[bytes]) -> bool:
-    """Whether a file is the content that a pointer of LFS names; git cannot tell without LFS's filter."""
+    """Return whether a file has the content of a pointer.
+
+    The pointer is that of LFS. git does not know the answer without LFS's filter.
+    """
     try:
         return _sha256(repository.open(path), repository.context) == pointer.group(1).decode()
     except OSError:

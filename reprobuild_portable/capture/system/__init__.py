@@ -1,1 +1,1 @@
-"""Capture the system around the interpreter."""
+"""Facts about the system around the interpreter."""

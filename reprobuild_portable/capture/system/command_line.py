@@ -1,4 +1,4 @@
-"""Capture the command line of the job."""
+"""The command line of the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from reprobuild_portable.secrets.words import GONE, secret_name
 
 
 def take_command(context: Context) -> Taken:
-    """The command line of the job: our own in a library call, and those of the processes above of the same user."""
+    """Capture the command lines of the job.
+
+    A library call has its own command line. Those of the processes above, of the same user, follow.
+    """
     chain: List[Dict[str, Any]] = []
     pid = os.getppid() if context.program else os.getpid()
     while pid > 1 and len(chain) < 16:
@@ -51,9 +54,10 @@ _DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
 
 
 def arguments(words: Iterable[str]) -> List[str]:
-    """Return the words of a command line, cut where they are long, with `***` for what is, or follows, a secret's name.
+    """Return the words of a command line without secrets.
 
-    What is secret is cut first: half of a secret looks like none.
+    `***` replaces a secret, and the value after a secret's name. Secrets are redacted before long words are
+    cut: half of a secret does not look like one.
     """
     out: List[str] = []
     after = program = ""
@@ -69,7 +73,7 @@ def arguments(words: Iterable[str]) -> List[str]:
         else:
             cut = GONE if secret_value(word) and "://" not in word else redact(judged_word)
             glued = os.path.basename(after) == "sshpass" or database
-            # Not the options of openssl, which may stand in one line with a database.
+            # Not the options of openssl: they may be in one line with a database.
             glued = glued and re.match(r"-p(?!ass(?:in|out|word)?\Z).", word, re.DOTALL) is not None
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
@@ -78,7 +82,10 @@ def arguments(words: Iterable[str]) -> List[str]:
 
 
 def _judged_together(words: Sequence[str]) -> List[str]:
-    """Cut the words that are secrets by the words before them: `docker login -p ...`, `wandb login ...`."""
+    """Redact the secrets that the words before them reveal.
+
+    Examples are `docker login -p ...` and `wandb login ...`.
+    """
     line = " ".join(words)
     lowered, masked = line.lower(), list(line)
     for rule in VALUES:

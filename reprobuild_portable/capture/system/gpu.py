@@ -1,4 +1,4 @@
-"""Capture GPUs, driver and their libraries."""
+"""GPUs, driver and their libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprobuild_portable.capture.files import _path, _scan, _text
 from reprobuild_portable.capture.model import Context, GaveUp, Taken
 from reprobuild_portable.capture.processes import _program, _run
 
-# Fields of `nvidia-smi`; one that an older driver does not know fails the whole question, so there is a short one.
+# Fields of `nvidia-smi`. A field that an older driver does not know fails the whole query, so there is a short list.
 _GPU = (
     "index,name,uuid,driver_version,memory.total,pci.bus_id,vbios_version,compute_cap,ecc.mode.current,mig.mode.current",
     "index,name,uuid,driver_version,memory.total",
@@ -23,7 +23,10 @@ _LIBRARIES = re.compile(
 
 
 def take_gpu(context: Context) -> Taken:
-    """GPUs, driver, CUDA, cuDNN and NCCL, from files and `nvidia-smi`; torch is looked at only where it is loaded."""
+    """Capture GPUs, driver, CUDA, cuDNN and NCCL.
+
+    The facts come from files and `nvidia-smi`. torch is read only if it is loaded.
+    """
     facts: Dict[str, Any] = {
         "driver": _text("/proc/driver/nvidia/version"),
         "headers": _headers(context.environ),
@@ -69,7 +72,10 @@ def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
 
 
 def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return the versions that header and version files of CUDA, cuDNN and NCCL state, by file."""
+    """Return the versions of CUDA, cuDNN and NCCL, by file.
+
+    The files are headers and version files.
+    """
     homes = [
         environ[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDNN_HOME", "NCCL_HOME") if environ.get(name)
     ]

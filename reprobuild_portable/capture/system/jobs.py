@@ -1,4 +1,4 @@
-"""Capture the loaded modules and the facts of the scheduler."""
+"""Loaded modules, and facts of the scheduler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from reprobuild_portable.secrets.variables import secret_variable
 
 
 def take_modules(context: Context) -> Taken:
-    """Loaded environment modules: Lmod, Tcl and Cray's all keep LOADEDMODULES."""
+    """Capture the loaded environment modules.
+
+    Lmod, Tcl modules and those of Cray all set LOADEDMODULES.
+    """
     if not any(name in context.environ for name in ("LOADEDMODULES", "MODULESHOME", "LMOD_CMD")):
         raise GaveUp("not-there")
     names = [name for name in context.environ.get("LOADEDMODULES", "").split(":") if name]
@@ -23,7 +26,10 @@ _SCHEDULERS = {"slurm": "SLURM_", "pbs": "PBS_", "lsf": "LSB_", "sge": "SGE_", "
 
 
 def take_scheduler(context: Context) -> Taken:
-    """What Slurm, PBS, LSF, Grid Engine or Kubernetes said about the job in the environment."""
+    """Capture the variables that the scheduler set for the job.
+
+    The schedulers are Slurm, PBS, LSF, Grid Engine and Kubernetes.
+    """
     found = {}
     for kind, start in _SCHEDULERS.items():
         values = {
@@ -35,7 +41,7 @@ def take_scheduler(context: Context) -> Taken:
                 name: value.encode("utf-8", "backslashreplace").decode() for name, value in values.items()
             }
     if "kubernetes" in found:
-        place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # beside it stands a token, which is not read
+        place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # the token beside it is not read
         found["kubernetes"]["namespace"] = _text(place, 256)
     if not found:
         raise GaveUp("not-there")

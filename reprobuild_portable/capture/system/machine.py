@@ -1,4 +1,4 @@
-"""Capture the machine."""
+"""Facts about the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reprobuild_portable.capture.model import Context, Taken
 
 
 def take_machine(context: Context) -> Taken:
-    """Processor, memory, kernel, limits, control group and release of the system."""
+    """Capture processor, memory, kernel, limits, control group and release."""
     import resource  # not on every system
 
     cpu = _text("/proc/cpuinfo", 1 << 16)

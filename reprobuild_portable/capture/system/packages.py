@@ -1,4 +1,4 @@
-"""Capture the packages of dpkg, rpm and conda."""
+"""Packages of dpkg, rpm and conda."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from reprobuild_portable.secrets.redact import redact, strip_credentials
 
 
 def take_dpkg(context: Context) -> Taken:
-    """Debian's packages as `apt list --installed` shows them, from dpkg's and apt's own files."""
+    """Capture Debian's packages as `apt list --installed` prints them.
+
+    The source is the files of dpkg and apt.
+    """
     status = _read("/var/lib/dpkg/status", 1 << 28)
     if not status:
         raise GaveUp("not-there")
@@ -45,9 +48,10 @@ def take_dpkg(context: Context) -> Taken:
 
 
 def _paragraphs(data: bytes, *names: str) -> Iterator[Dict[str, str]]:
-    """Give name, architecture and some other fields of each paragraph, "" for what it does not have.
+    """Yield name, architecture and some other fields of each paragraph.
 
-    The file may have megabytes: plain search is ten times as fast as a pattern.
+    A field that is missing is empty. The file may have megabytes: plain search is ten times as fast as a
+    pattern.
     """
     for block in data.decode("utf-8", "replace").split("\n\n"):
         text = f"\n{block}\n"
@@ -73,7 +77,10 @@ RPM_FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")  # of its database, in o
 
 
 def take_rpm(context: Context) -> Taken:
-    """Packages of rpm, from its own program: its database has a format for each release."""
+    """Capture the packages of rpm, with its own program.
+
+    Its database has a format for each release.
+    """
     program = _program("rpm", context)
     if not program or not any(map(os.path.isdir, RPM_FOLDERS)):
         raise GaveUp("not-there")
@@ -90,7 +97,10 @@ def take_rpm(context: Context) -> Taken:
 
 
 def take_conda(context: Context) -> Taken:
-    """The explicit list of the conda environment that this Python, or CONDA_PREFIX, belongs to."""
+    """Capture the explicit list of the conda environment.
+
+    The environment is that of this Python, else that of CONDA_PREFIX.
+    """
     places = [sys.prefix, context.environ.get("CONDA_PREFIX", "")]
     folder = next(
         (p for p in places if os.path.isabs(p) and os.path.isdir(os.path.join(p, "conda-meta"))), None
