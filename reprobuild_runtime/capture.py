@@ -96,7 +96,7 @@ REASONS = {
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
-class GaveUp(Exception):
+class GaveUpError(Exception):
     """An error for a part that cannot be captured.
 
     `reason` is a key of `REASONS`. `why` holds no value of the environment.
@@ -108,7 +108,7 @@ class GaveUp(Exception):
         self.why = why
 
 
-class Unwritable(Exception):
+class UnwritableError(Exception):
     """An error for an output directory that cannot be written."""
 
 
@@ -132,11 +132,11 @@ class Context(NamedTuple):
         """Return the seconds left.
 
         Raises:
-            GaveUp: no time is left.
+            GaveUpError: no time is left.
         """
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise GaveUp("timed-out")
+            raise GaveUpError("timed-out")
         return left
 
 
@@ -284,7 +284,7 @@ def _run(
         left = context.left()
         with _WATCHER.lock:  # so that `end_all` finds each program that has started
             if _WATCHER.closed:
-                raise GaveUp("failed")
+                raise GaveUpError("failed")
             own = absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
                 list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
@@ -294,13 +294,13 @@ def _run(
             _WATCHER.programs.append(program)
         code, reason = _wait(child, program)
         if reason:
-            raise GaveUp(reason, f"`{os.path.basename(argv[0])}` was ended")
+            raise GaveUpError(reason, f"`{os.path.basename(argv[0])}` was ended")
         if code not in codes:
-            raise GaveUp("failed", f"`{os.path.basename(argv[0])}` exited {code}")
+            raise GaveUpError("failed", f"`{os.path.basename(argv[0])}` exited {code}")
         if out:
             return b""
         if most and os.fstat(said.fileno()).st_size > most:
-            raise GaveUp("too-large")
+            raise GaveUpError("too-large")
         said.seek(0)
         return said.read()
 
@@ -440,16 +440,16 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     for own in dict.fromkeys((folder, common)):
         outside = next(_links_out(own, common, context), None)
         if outside is not None:
-            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
+            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git folder")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
         if not listed or os.path.realpath(os.path.join(folder, named)) != here:
-            raise GaveUp(
+            raise GaveUpError(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
     elif folder != here and not _claims(folder, top, program, context):
-        raise GaveUp(
+        raise GaveUpError(
             "untrusted",
             f"{_path(folder)} is the git folder of another directory: "
             f"`git config core.worktree {shlex.quote(_path(top))}` in that repository makes it that of this one",
@@ -502,7 +502,7 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     if all(os.lstat(place).st_uid in own for place in places):
         return
     if not _is_safe(os.path.realpath(top), program, context):
-        raise GaveUp(
+        raise GaveUpError(
             "untrusted",
             "it belongs to another user: "
             f"`git config --global --add safe.directory {shlex.quote(_path(top))}` trusts it",
@@ -601,7 +601,7 @@ class Repository:
         self.context = context
         program = _program("git", context)
         if program is None:
-            raise GaveUp("failed", "git is not on PATH")
+            raise GaveUpError("failed", "git is not on PATH")
         self.program = program
         self.folder, self.common = _git_folders(top)
         _check_links(top, self.folder, self.common, program, context)
@@ -648,8 +648,8 @@ class Repository:
                 [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
             )  # fmt: skip
-        except GaveUp as err:
-            raise GaveUp(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
+        except GaveUpError as err:
+            raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
 
     def _config(self) -> Dict[str, str]:
         """Return the last value of each setting.
@@ -665,7 +665,7 @@ class Repository:
     def _silence_filters(self) -> None:
         for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
             if "=" in name or "\n" in name:
-                raise GaveUp("failed", "the configuration names a filter that cannot be switched off")
+                raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
             for key in ("clean", "smudge", "process"):
                 self.options += ["-c", f"{name}.{key}="]
             self.options += ["-c", f"{name}.required=false"]
@@ -804,10 +804,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
     if os.path.isfile(folder):
         said = _read(folder, 1 << 14)
         if not said.startswith(b"gitdir: "):
-            raise GaveUp("failed", "its `.git` is no git folder")
+            raise GaveUpError("failed", "its `.git` is no git folder")
         folder = os.path.join(top, os.fsdecode(said[8:].rstrip(b"\r\n")))
     if not os.path.isfile(os.path.join(folder, "HEAD")):
-        raise GaveUp("failed", "its `.git` is no git folder")
+        raise GaveUpError("failed", "its `.git` is no git folder")
     shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
     common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
     return os.path.realpath(folder), os.path.realpath(common)
@@ -3106,12 +3106,12 @@ def _search(
         new = _carried(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _searchable(repository, new)
-    except GaveUp:
+    except GaveUpError:
         return {"secrets": [], "unsearched": max(1, len(new or ()))}
     for oid, content in contents:
         try:
             places = _places(content, context)
-        except GaveUp:
+        except GaveUpError:
             unsearched += 1
             continue
         found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
@@ -3134,7 +3134,7 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
     if not facts["head"] or not oids:
         return found
     above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
-    with contextlib.suppress(GaveUp):
+    with contextlib.suppress(GaveUpError):
         commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
         words = (
             "diff-tree",
@@ -3172,7 +3172,7 @@ def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[Lis
     """
     try:
         return list(_contents(repository, list(new), SEARCHED)), 0
-    except GaveUp as err:
+    except GaveUpError as err:
         if err.reason != "too-large":
             raise
     chosen, unsearched = _smallest(repository, new)
@@ -3185,7 +3185,7 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
     Rules give at most `most` of them.
 
     Raises:
-        GaveUp: no time is left.
+        GaveUpError: no time is left.
     """
     context.left()
     places = find(content, most, context.left)
@@ -3217,7 +3217,7 @@ def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> I
     """Return an iterator of id and content of existing blobs.
 
     Raises:
-        GaveUp: together they have more than `most` bytes, if that is not 0.
+        GaveUpError: together they have more than `most` bytes, if that is not 0.
     """
     if not oids:
         return iter(())
@@ -3337,7 +3337,7 @@ def take_interpreter(context: Context) -> Taken:
         packing.close()
     size = os.path.getsize(place)
     if size > BUNDLE:
-        raise GaveUp("too-large", f"it is packed in {size} bytes")
+        raise GaveUpError("too-large", f"it is packed in {size} bytes")
     return Taken(
         {
             "file": PACKED,
@@ -3356,19 +3356,19 @@ def _check_packable(base: str, name: str) -> None:
     """Refuse a Python of a package, or of another layout.
 
     Raises:
-        GaveUp: packages provide this Python, or its layout is not that of an installation of CPython.
+        GaveUpError: packages provide this Python, or its layout is not that of an installation of CPython.
     """
     version = platform.python_version()
     if platform.python_implementation() != "CPython" or sys.abiflags:
-        raise GaveUp("failed", "it is no ordinary CPython")
+        raise GaveUpError("failed", "it is no ordinary CPython")
     if os.path.isdir(os.path.join(base, "conda-meta")):
-        raise GaveUp("provided", f"conda's package of Python {version}, which conda's list names")
+        raise GaveUpError("provided", f"conda's package of Python {version}, which conda's list names")
     if base == "/usr":
-        raise GaveUp("provided", f"the system's package of Python {version}")
+        raise GaveUpError("provided", f"the system's package of Python {version}")
     if not re.fullmatch(r"(/(?!\.\.?(/|$))[A-Za-z0-9._+@-]+)+", base):
-        raise GaveUp("failed", "the path of its folder has characters that no image takes")
+        raise GaveUpError("failed", "the path of its folder has characters that no image takes")
     if not os.path.isfile(os.path.join(base, "lib", name, "os.py")):
-        raise GaveUp("failed", f"{base} has no lib/{name}/os.py")
+        raise GaveUpError("failed", f"{base} has no lib/{name}/os.py")
 
 
 class Packing:
@@ -3481,9 +3481,9 @@ class Packing:
         self._total += len(content)
         self._names.add(path)
         if self._total > INTERPRETER_TOTAL:
-            raise GaveUp("too-large", f"it has more than {INTERPRETER_TOTAL} bytes")
+            raise GaveUpError("too-large", f"it has more than {INTERPRETER_TOTAL} bytes")
         if len(self._names) > INTERPRETER_COUNT:
-            raise GaveUp("too-many", f"it has more than {INTERPRETER_COUNT} files")
+            raise GaveUpError("too-many", f"it has more than {INTERPRETER_COUNT} files")
         info = self._new(f"python/{path}")
         info.mode = 0o755 if program else 0o644
         info.size = len(content)
@@ -3492,12 +3492,12 @@ class Packing:
         try:
             self._tar.addfile(info, io.BytesIO(content))
         except (ValueError, UnicodeError):  # a name that is too long, or no text
-            raise GaveUp("failed", f"the name of {_path(path)} is none for an archive") from None
+            raise GaveUpError("failed", f"the name of {_path(path)} is none for an archive") from None
 
     def _leave(self, path: str, reason: str, needed: bool) -> None:
         self._names.add(path)  # not read again
         if needed:
-            raise GaveUp(reason, f"{_path(path)} cannot be left out")
+            raise GaveUpError(reason, f"{_path(path)} cannot be left out")
         self.left_out.append({"path": _path(path), "reason": reason})
 
 
@@ -4153,7 +4153,7 @@ def _naming(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as err:
-        raise Unwritable(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
+        raise UnwritableError(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
 
 
 def _claim(folder: str, seconds: float) -> Optional[str]:
@@ -4193,10 +4193,10 @@ def _is_taken(folder: str) -> bool:
     if "capture.json" in inside:
         return True
     if inside:
-        raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
+        raise UnwritableError(f"{folder} is not empty, and holds no snapshot of this program")
     with contextlib.suppress(OSError):
         if os.path.samefile(folder, os.curdir):  # a user there would be left in a removed directory
-            raise Unwritable(
+            raise UnwritableError(
                 f"{folder} is the current folder, which would be replaced: name one inside of it"
             )
     return False
@@ -4653,7 +4653,7 @@ def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -
         return ""
     try:
         places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
-    except GaveUp:
+    except GaveUpError:
         return ""
     if not places:
         repository.clean.add(oid)
@@ -4744,7 +4744,7 @@ def _unstage(
         paths.setdefault(row.oid, []).append(row)
     found: Dict[bytes, str] = {}
     undone = []
-    with contextlib.suppress(GaveUp):  # files not searched here are counted later
+    with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _withheld(repository, row.path, oid, content)
@@ -4807,8 +4807,8 @@ def _bundle(
         try:
             repository.git(*words, stdin=wanted.encode(), out=stream, most=BUNDLE)
             if stream.seek(0, os.SEEK_END) > BUNDLE:
-                raise GaveUp("too-large")
-        except GaveUp as err:
+                raise GaveUpError("too-large")
+        except GaveUpError as err:
             return {"file": None, "refs": refs, "reason": err.reason, "why": err.why}
     name = f"{facts['name']}.bundle"
     moved[name] = path
@@ -4862,7 +4862,7 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
                 out=stream,
                 most=DIFF,
             )
-    except GaveUp as err:
+    except GaveUpError as err:
         return {"file": None, "from": start, "reason": err.reason}
     size = os.stat(path).st_size
     if size > DIFF:
@@ -4981,7 +4981,7 @@ def _bundle_branch(
         if bundle["file"]:
             facts.update(prerequisites=rest, bundle=bundle)
         return bool(bundle["file"])
-    except GaveUp:
+    except GaveUpError:
         return False
     finally:
         repository.context = context
@@ -5154,7 +5154,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
     waiting = []
     try:
         listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
-    except GaveUp as err:  # a home directory that is a repository
+    except GaveUpError as err:  # a home directory that is a repository
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = listed.split(b"\0")[:-1]
@@ -5221,7 +5221,7 @@ def _ignored(repository: Repository) -> Dict[str, Any]:
     try:
         words = ("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
         rows = repository.git(*words, seconds=LISTING)
-    except GaveUp as err:
+    except GaveUpError as err:
         return {"reason": err.reason}
     return _names(rows.split(b"\0")[:-1])
 
@@ -5351,7 +5351,7 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     there = state is not None and stat.S_ISDIR(state.st_mode)
     if there and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
-        with contextlib.suppress(GaveUp, OSError):
+        with contextlib.suppress(GaveUpError, OSError):
             head = _head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
@@ -5500,7 +5500,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     """
     program = _program("git", context)
     if program is None:
-        raise GaveUp("failed", "git is not on PATH")
+        raise GaveUpError("failed", "git is not on PATH")
     top = os.path.join(
         os.path.realpath(tempfile.mkdtemp(dir=context.scratch)), os.path.basename(folder) or name
     )
@@ -5665,7 +5665,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
             for name in tops if tops[name] == top
         }  # fmt: skip
         words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
-        with contextlib.suppress(GaveUp, OSError):  # the capture of the repository reports it
+        with contextlib.suppress(GaveUpError, OSError):  # the capture of the repository reports it
             repository = Repository(top, context)
             said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
             found += [name for path, name in asked.items() if path in said]
@@ -5673,7 +5673,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
 
 
 def _too_many(context: Context) -> Taken:
-    raise GaveUp("too-many")
+    raise GaveUpError("too-many")
 
 
 def _take_wave(
@@ -5826,7 +5826,7 @@ def take_gpu(context: Context) -> Taken:
         }
     facts.update(_ask_nvidia_smi(context))
     if not any(facts.values()):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     return Taken(facts)
 
 
@@ -5839,8 +5839,8 @@ def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
     for fields in _GPU:
         try:
             said = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
-        except (GaveUp, OSError) as err:
-            reason = err.reason if isinstance(err, GaveUp) else "failed"
+        except (GaveUpError, OSError) as err:
+            reason = err.reason if isinstance(err, GaveUpError) else "failed"
             continue
         return {
             "nvidia_smi": said.decode("utf-8", "replace").strip().split("\n"),
@@ -5892,7 +5892,7 @@ def take_modules(context: Context) -> Taken:
     Lmod, Tcl modules and those of Cray all set LOADEDMODULES.
     """
     if not any(name in context.environ for name in ("LOADEDMODULES", "MODULESHOME", "LMOD_CMD")):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     names = [name for name in context.environ.get("LOADEDMODULES", "").split(":") if name]
     places = [place for place in context.environ.get("_LMFILES_", "").split(":") if place]
     rows = ["Currently Loaded Modules:", *(f"  {i}) {name}" for i, name in enumerate(names, 1))]
@@ -5923,7 +5923,7 @@ def take_scheduler(context: Context) -> Taken:
         place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # the token beside it is not read
         found["kubernetes"]["namespace"] = _text(place, 256)
     if not found:
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     return Taken(found)
 
 
@@ -5987,7 +5987,7 @@ def take_dpkg(context: Context) -> Taken:
     """
     status = _read("/var/lib/dpkg/status", 1 << 28)
     if not status:
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     automatic = {
         (fields["Package"], fields["Architecture"])
         for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
@@ -6048,14 +6048,14 @@ def take_rpm(context: Context) -> Taken:
     """
     program = _program("rpm", context)
     if not program or not any(map(os.path.isdir, RPM_FOLDERS)):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     rows = (
         _run([program, "-qa", "--qf", "%{NAME} %{EVR} %{ARCH}\n"], context)
         .decode("utf-8", "replace")
         .split("\n")
     )
     if not any(rows):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     return Taken(
         {"packages": len(rows) - 1}, {"rpm-packages.txt": "\n".join(sorted(rows)).lstrip().encode() + b"\n"}
     )
@@ -6071,7 +6071,7 @@ def take_conda(context: Context) -> Taken:
         (p for p in places if os.path.isabs(p) and os.path.isdir(os.path.join(p, "conda-meta"))), None
     )
     if folder is None:
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     rows, broken, withheld = [], [], []
     for entry in sorted(_scan(os.path.join(folder, "conda-meta")), key=lambda entry: entry.name):
         context.left()
@@ -6178,19 +6178,19 @@ def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[
     def work() -> None:
         try:
             box.append(part(context))
-        except GaveUp as err:
+        except GaveUpError as err:
             box.append(err)
         except Exception as err:
-            box.append(GaveUp("failed", _harmless(err)))
+            box.append(GaveUpError("failed", _harmless(err)))
 
     started = time.monotonic()
     thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
     thread.start()
     left = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
     thread.join(min(left, threading.TIMEOUT_MAX))
-    result = box[0] if box else GaveUp("timed-out")
+    result = box[0] if box else GaveUpError("timed-out")
     outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}
-    if isinstance(result, GaveUp):
+    if isinstance(result, GaveUpError):
         outcome["outcome"] = result.reason
         if result.why:
             outcome["why"] = result.why
@@ -6237,7 +6237,7 @@ def capture(
     """
     try:
         return _capture(os.fspath(folder), seconds, False, accept, include)
-    except Unwritable as err:
+    except UnwritableError as err:
         return _report(str(folder), note=str(err))
     except Exception as err:  # a snapshot is never worth the job
         return _report(str(folder), note=f"the capture failed: {_harmless(err)}")
@@ -6332,7 +6332,7 @@ def main(words: Optional[List[str]] = None) -> int:
     try:
         out = asked.out or default_folder(os.environ)
         report = _capture(out, asked.seconds, True, asked.accept, asked.include)
-    except Unwritable as err:
+    except UnwritableError as err:
         return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
     except Exception as err:
         return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
@@ -6347,7 +6347,7 @@ def _pack(folder: str, seconds: float) -> int:
     context = Context({}, time.monotonic() + seconds, folder, program=True)
     try:
         facts = take_interpreter(context).facts
-    except GaveUp as err:
+    except GaveUpError as err:
         print(err.why or err.reason, file=sys.stderr)
         return 1
     print(json.dumps(facts))

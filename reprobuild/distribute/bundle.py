@@ -22,7 +22,7 @@ from reprobuild.infra.atomic import private_folder, write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.output.directory import VERDICT, read_image
 from reprobuild.store.store import Store
-from reprobuild_portable.unbundle.format import Refused
+from reprobuild_portable.unbundle.format import RefusedError
 from reprobuild_portable.unbundle.volume import begins_bundle, is_part
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -124,7 +124,7 @@ def bundle(
         }  # fmt: skip
         try:
             manifest = manifest_of(files, told)
-        except Refused as err:
+        except RefusedError as err:
             raise DistributionError(str(err), hint="give the file another name, and build again") from None
         signature = sign(manifest, wanted.key, env) if wanted.key else b""
         say(f"bundle: {len(files)} files")

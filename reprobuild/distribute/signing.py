@@ -11,13 +11,13 @@ from pathlib import Path
 
 from reprobuild.errors import DistributionError
 from reprobuild.infra import proc
-from reprobuild_portable.unbundle.format import Refused
+from reprobuild_portable.unbundle.format import RefusedError
 from reprobuild_portable.unbundle.signature import (
     KEYGEN_TIME,
     NAMESPACE,
     NEW_KEYGEN,
     TOO_OLD,
-    Absent,
+    AbsentError,
     Keygen,
     is_too_old,
 )
@@ -79,14 +79,14 @@ def looking_by(env: Mapping[str, str]) -> Keygen:
                 hint=NEW_KEYGEN,
             )  # fmt: skip
         except _NoKeygenError as err:
-            raise Absent(str(err), err.hint) from None
+            raise AbsentError(str(err), err.hint) from None
         except proc.ProcessFailedError as err:
             if is_too_old(err.stderr):
-                raise Absent(TOO_OLD, NEW_KEYGEN) from None
+                raise AbsentError(TOO_OLD, NEW_KEYGEN) from None
             return None  # the check failed
         except proc.ProcessTimeoutError as err:
             # The error of `proc` names the files of a directory that no longer exists.
-            raise Refused(
+            raise RefusedError(
                 str(err), "run it again; `command -v ssh-keygen` names the program that waits"
             ) from None
         return said.decode(errors="replace")

@@ -25,8 +25,8 @@ from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image, remem
 from reprobuild.store.roots import keep
 from reprobuild.store.store import DamagedError, Store, hash_file
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
-from reprobuild_portable.unbundle.damage import Sink, damaged, refuse_damaged
-from reprobuild_portable.unbundle.format import Member, Refused
+from reprobuild_portable.unbundle.damage import MemberSink, damaged, refuse_damaged
+from reprobuild_portable.unbundle.format import Member, RefusedError
 from reprobuild_portable.unbundle.messages import origin, say_strangers
 from reprobuild_portable.unbundle.strangers import strangers
 from reprobuild_portable.unbundle.unpack import unpack
@@ -161,7 +161,7 @@ def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterato
     try:
         with open_bundle(str(file), str(signers) if signers else "", looking_by(env)) as found:
             yield found
-    except Refused as err:
+    except RefusedError as err:
         raise DistributionError(str(err), hint=err.hint) from None
 
 
@@ -218,7 +218,7 @@ def _take(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> 
     return True
 
 
-class _Input(Sink):
+class _Input(MemberSink):
     """A sink that stores an input after verification."""
 
     def __init__(self, part: Path, sha256: str, store: Store) -> None:
@@ -240,12 +240,12 @@ def _read(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
     """Add inputs to the store from the bundle.
 
     Raises:
-        Refused: with the name of each member that is damaged.
+        RefusedError: with the name of each member that is damaged.
     """
     wanted = {member.sha256 for member in inputs}
     with store.scratch() as folder:
 
-        def take(member: Member) -> Sink | None:  # the bytes of a link came with an earlier member
+        def take(member: Member) -> MemberSink | None:  # the bytes of a link came with an earlier member
             fits = member.sha256 in wanted and not member.link
             return _Input(folder / "input", member.sha256, store) if fits else None
 

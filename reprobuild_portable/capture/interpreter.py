@@ -18,7 +18,7 @@ from reprobuild_portable.capture.limits import (
     INTERPRETER_TOTAL,
     LISTED,
 )
-from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.repositories.search import _places
 from reprobuild_portable.secrets.files import secret_file
 
@@ -49,7 +49,7 @@ def take_interpreter(context: Context) -> Taken:
         packing.close()
     size = os.path.getsize(place)
     if size > BUNDLE:
-        raise GaveUp("too-large", f"it is packed in {size} bytes")
+        raise GaveUpError("too-large", f"it is packed in {size} bytes")
     return Taken(
         {
             "file": PACKED,
@@ -68,19 +68,19 @@ def _check_packable(base: str, name: str) -> None:
     """Refuse a Python of a package, or of another layout.
 
     Raises:
-        GaveUp: packages provide this Python, or its layout is not that of an installation of CPython.
+        GaveUpError: packages provide this Python, or its layout is not that of an installation of CPython.
     """
     version = platform.python_version()
     if platform.python_implementation() != "CPython" or sys.abiflags:
-        raise GaveUp("failed", "it is no ordinary CPython")
+        raise GaveUpError("failed", "it is no ordinary CPython")
     if os.path.isdir(os.path.join(base, "conda-meta")):
-        raise GaveUp("provided", f"conda's package of Python {version}, which conda's list names")
+        raise GaveUpError("provided", f"conda's package of Python {version}, which conda's list names")
     if base == "/usr":
-        raise GaveUp("provided", f"the system's package of Python {version}")
+        raise GaveUpError("provided", f"the system's package of Python {version}")
     if not re.fullmatch(r"(/(?!\.\.?(/|$))[A-Za-z0-9._+@-]+)+", base):
-        raise GaveUp("failed", "the path of its folder has characters that no image takes")
+        raise GaveUpError("failed", "the path of its folder has characters that no image takes")
     if not os.path.isfile(os.path.join(base, "lib", name, "os.py")):
-        raise GaveUp("failed", f"{base} has no lib/{name}/os.py")
+        raise GaveUpError("failed", f"{base} has no lib/{name}/os.py")
 
 
 class Packing:
@@ -193,9 +193,9 @@ class Packing:
         self._total += len(content)
         self._names.add(path)
         if self._total > INTERPRETER_TOTAL:
-            raise GaveUp("too-large", f"it has more than {INTERPRETER_TOTAL} bytes")
+            raise GaveUpError("too-large", f"it has more than {INTERPRETER_TOTAL} bytes")
         if len(self._names) > INTERPRETER_COUNT:
-            raise GaveUp("too-many", f"it has more than {INTERPRETER_COUNT} files")
+            raise GaveUpError("too-many", f"it has more than {INTERPRETER_COUNT} files")
         info = self._new(f"python/{path}")
         info.mode = 0o755 if program else 0o644
         info.size = len(content)
@@ -204,10 +204,10 @@ class Packing:
         try:
             self._tar.addfile(info, io.BytesIO(content))
         except (ValueError, UnicodeError):  # a name that is too long, or no text
-            raise GaveUp("failed", f"the name of {_path(path)} is none for an archive") from None
+            raise GaveUpError("failed", f"the name of {_path(path)} is none for an archive") from None
 
     def _leave(self, path: str, reason: str, needed: bool) -> None:
         self._names.add(path)  # not read again
         if needed:
-            raise GaveUp(reason, f"{_path(path)} cannot be left out")
+            raise GaveUpError(reason, f"{_path(path)} cannot be left out")
         self.left_out.append({"path": _path(path), "reason": reason})

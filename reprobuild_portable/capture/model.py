@@ -30,7 +30,7 @@ REASONS = {
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
-class GaveUp(Exception):
+class GaveUpError(Exception):
     """An error for a part that cannot be captured.
 
     `reason` is a key of `REASONS`. `why` holds no value of the environment.
@@ -42,7 +42,7 @@ class GaveUp(Exception):
         self.why = why
 
 
-class Unwritable(Exception):
+class UnwritableError(Exception):
     """An error for an output directory that cannot be written."""
 
 
@@ -66,11 +66,11 @@ class Context(NamedTuple):
         """Return the seconds left.
 
         Raises:
-            GaveUp: no time is left.
+            GaveUpError: no time is left.
         """
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise GaveUp("timed-out")
+            raise GaveUpError("timed-out")
         return left
 
 

@@ -13,7 +13,7 @@ import time
 from typing import IO, Any, Dict, Iterator, Optional
 
 from reprobuild_portable.capture.limits import STALE
-from reprobuild_portable.capture.model import FILE_MODE, FOLDER_MODE, Unwritable
+from reprobuild_portable.capture.model import FILE_MODE, FOLDER_MODE, UnwritableError
 from reprobuild_portable.capture.processes import _WATCHER
 
 
@@ -22,7 +22,7 @@ def _naming(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as err:
-        raise Unwritable(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
+        raise UnwritableError(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
 
 
 def _claim(folder: str, seconds: float) -> Optional[str]:
@@ -62,10 +62,10 @@ def _is_taken(folder: str) -> bool:
     if "capture.json" in inside:
         return True
     if inside:
-        raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
+        raise UnwritableError(f"{folder} is not empty, and holds no snapshot of this program")
     with contextlib.suppress(OSError):
         if os.path.samefile(folder, os.curdir):  # a user there would be left in a removed directory
-            raise Unwritable(
+            raise UnwritableError(
                 f"{folder} is the current folder, which would be replaced: name one inside of it"
             )
     return False

@@ -11,7 +11,7 @@ from reprobuild_portable.capture.environment import _environment, take_environme
 from reprobuild_portable.capture.freeze import _freeze
 from reprobuild_portable.capture.interpreter import INTERPRETER, take_interpreter
 from reprobuild_portable.capture.limits import BUDGETS
-from reprobuild_portable.capture.model import PROGRAM, REASONS, VERSION, Context, GaveUp, Taken
+from reprobuild_portable.capture.model import PROGRAM, REASONS, VERSION, Context, GaveUpError, Taken
 from reprobuild_portable.capture.notes import _notes
 from reprobuild_portable.capture.python import take_python
 from reprobuild_portable.capture.repositories.discovery import _take_repositories
@@ -103,19 +103,19 @@ def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[
     def work() -> None:
         try:
             box.append(part(context))
-        except GaveUp as err:
+        except GaveUpError as err:
             box.append(err)
         except Exception as err:
-            box.append(GaveUp("failed", _harmless(err)))
+            box.append(GaveUpError("failed", _harmless(err)))
 
     started = time.monotonic()
     thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
     thread.start()
     left = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
     thread.join(min(left, threading.TIMEOUT_MAX))
-    result = box[0] if box else GaveUp("timed-out")
+    result = box[0] if box else GaveUpError("timed-out")
     outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}
-    if isinstance(result, GaveUp):
+    if isinstance(result, GaveUpError):
         outcome["outcome"] = result.reason
         if result.why:
             outcome["why"] = result.why

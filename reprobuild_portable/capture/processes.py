@@ -13,7 +13,7 @@ import time
 from typing import IO, Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.limits import TICK
-from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp
+from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError
 from reprobuild_portable.search_path import absolute_path
 
 
@@ -36,7 +36,7 @@ def _run(
         left = context.left()
         with _WATCHER.lock:  # so that `end_all` finds each program that has started
             if _WATCHER.closed:
-                raise GaveUp("failed")
+                raise GaveUpError("failed")
             own = absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
                 list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
@@ -46,13 +46,13 @@ def _run(
             _WATCHER.programs.append(program)
         code, reason = _wait(child, program)
         if reason:
-            raise GaveUp(reason, f"`{os.path.basename(argv[0])}` was ended")
+            raise GaveUpError(reason, f"`{os.path.basename(argv[0])}` was ended")
         if code not in codes:
-            raise GaveUp("failed", f"`{os.path.basename(argv[0])}` exited {code}")
+            raise GaveUpError("failed", f"`{os.path.basename(argv[0])}` exited {code}")
         if out:
             return b""
         if most and os.fstat(said.fileno()).st_size > most:
-            raise GaveUp("too-large")
+            raise GaveUpError("too-large")
         said.seek(0)
         return said.read()
 

@@ -36,7 +36,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from reprobuild_portable.capture.files import _path
 from reprobuild_portable.capture.interpreter import take_interpreter
 from reprobuild_portable.capture.limits import SAID, SECONDS
-from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp, Unwritable
+from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, UnwritableError
 from reprobuild_portable.capture.processes import _WATCHER
 from reprobuild_portable.capture.scrub import _harmless
 from reprobuild_portable.capture.snapshot import _capture, _report
@@ -82,7 +82,7 @@ def main(words: Optional[List[str]] = None) -> int:
     try:
         out = asked.out or default_folder(os.environ)
         report = _capture(out, asked.seconds, True, asked.accept, asked.include)
-    except Unwritable as err:
+    except UnwritableError as err:
         return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
     except Exception as err:
         return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
@@ -97,7 +97,7 @@ def _pack(folder: str, seconds: float) -> int:
     context = Context({}, time.monotonic() + seconds, folder, program=True)
     try:
         facts = take_interpreter(context).facts
-    except GaveUp as err:
+    except GaveUpError as err:
         print(err.why or err.reason, file=sys.stderr)
         return 1
     print(json.dumps(facts))

@@ -9,7 +9,7 @@ from typing import Any, Dict, Sequence
 
 from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import SECONDS
-from reprobuild_portable.capture.model import Unwritable
+from reprobuild_portable.capture.model import UnwritableError
 from reprobuild_portable.capture.notes import _losses
 from reprobuild_portable.capture.output import (
     _claim,
@@ -45,7 +45,7 @@ def capture(
     """
     try:
         return _capture(os.fspath(folder), seconds, False, accept, include)
-    except Unwritable as err:
+    except UnwritableError as err:
         return _report(str(folder), note=str(err))
     except Exception as err:  # a snapshot is never worth the job
         return _report(str(folder), note=f"the capture failed: {_harmless(err)}")

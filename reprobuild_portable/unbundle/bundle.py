@@ -16,13 +16,13 @@ from reprobuild_portable.unbundle.format import (
     RECORD,
     SIGNATURE,
     Member,
-    Refused,
+    RefusedError,
     header,
     pad,
 )
 from reprobuild_portable.unbundle.manifest import members_of
 from reprobuild_portable.unbundle.signature import Keygen, check_signature, run_keygen
-from reprobuild_portable.unbundle.volume import _PART, Volume, _field, _parts_named, _rest, find_parts
+from reprobuild_portable.unbundle.volume import _PART, BundleVolume, _field, _parts_named, _rest, find_parts
 
 
 class Bundle(NamedTuple):
@@ -32,7 +32,7 @@ class Bundle(NamedTuple):
     of the first.
     """
 
-    volume: Volume
+    volume: BundleVolume
     epoch: int
     manifest: bytes
     signature: bytes
@@ -83,14 +83,14 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         signers, keygen: see `check_signature`.
 
     Raises:
-        Refused: a part is missing, the copy was cut, it is not a bundle, or no allowed signer signed it.
+        RefusedError: a part is missing, the copy was cut, it is not a bundle, or no allowed signer signed it.
     """
-    volume = Volume(find_parts(path))
+    volume = BundleVolume(find_parts(path))
     try:
         first = volume.read(0, BLOCK)
         size, epoch = _field(first, 124, 136), _field(first, 136, 148)
         if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
-            raise Refused("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
+            raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
         manifest = volume.read(BLOCK, size)
         start = BLOCK + size + pad(size)
         if volume.size < start:
@@ -100,8 +100,8 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         signer = check_signature(manifest, signature, signers, keygen or run_keygen)
         try:
             members = members_of(manifest)
-        except Refused as err:
-            raise Refused("%s: %s" % (volume.paths[0], err), err.hint) from None
+        except RefusedError as err:
+            raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
         end = length(start, members, epoch)
         found = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
         _check_length(found)
@@ -110,7 +110,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         volume.close()
 
 
-def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
+def _signature(volume: BundleVolume, start: int, epoch: int) -> Tuple[bytes, int]:
     block = volume.read(start, BLOCK)
     size = _field(block, 124, 136)
     if block != header(SIGNATURE, size, epoch) or size > LARGEST_SIGNATURE:
@@ -122,12 +122,14 @@ def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
     return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
 
 
-def _check_padding(volume: Volume, name: str, end: int) -> None:
+def _check_padding(volume: BundleVolume, name: str, end: int) -> None:
     if volume.read(end, pad(end)).strip(b"\0"):
-        raise Refused("what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN)
+        raise RefusedError(
+            "what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN
+        )
 
 
-def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
+def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     """Return the error for a copy that was cut.
 
     Args:
@@ -138,16 +140,16 @@ def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
     there = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return Refused("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+        return RefusedError("%s: %s: its copy was cut" % (path, there), _rest(path, size))
     either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
-    return Refused(
+    return RefusedError(
         "%s: %s: one copy was cut" % (either, there),
         "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
         " `rsync --append-verify` does",
     )
 
 
-def _ends(volume: Volume) -> Sequence[int]:
+def _ends(volume: BundleVolume) -> Sequence[int]:
     """Return the parts that may be short.
 
     Each of two may be: the size of the first is not known. Of more parts it is the last.
@@ -174,7 +176,7 @@ def _short(bundle: Bundle) -> Sequence[int]:
 def _check_length(bundle: Bundle) -> None:
     volume, end = bundle.volume, bundle.end
     if volume.size > end:
-        raise Refused("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
+        raise RefusedError("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
     if volume.size == end:
         return
     whole = max(volume.sizes)
@@ -182,7 +184,7 @@ def _check_length(bundle: Bundle) -> None:
     if _PART.fullmatch(volume.paths[0]) and volume.sizes[-1] == whole and count > len(volume.paths):
         numbers = range(len(volume.paths) + 1, count + 1)
         stem = _PART.fullmatch(volume.paths[0]).group(1)  # type: ignore[union-attr]  # it was matched when it was found
-        raise Refused(
+        raise RefusedError(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
     raise _cut(volume, "%d" % end, _short(bundle))

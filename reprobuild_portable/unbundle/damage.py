@@ -6,10 +6,10 @@ import hashlib
 from typing import Callable, Iterator, Optional, Sequence
 
 from reprobuild_portable.unbundle.bundle import Bundle, _stored
-from reprobuild_portable.unbundle.format import AGAIN, CHUNK, MOST_NAMED, Member, Refused, pad
+from reprobuild_portable.unbundle.format import AGAIN, CHUNK, MOST_NAMED, Member, RefusedError, pad
 
 
-class Sink:
+class MemberSink:
     """A receiver of the bytes of a member.
 
     Its last call has the result of the comparison.
@@ -25,7 +25,7 @@ class Sink:
         """
 
 
-def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterator[str]:
+def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> Iterator[str]:
     """Read every member, and yield each damage.
 
     Args:
@@ -48,14 +48,14 @@ def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterato
         yield "its end is not empty (%s)" % volume.place(end, bundle.end)
 
 
-def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[str]:
+def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
     digest, left = hashlib.sha256(), member.size
     right = False
     try:
         while left:
             piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
             if not piece:
-                raise Refused("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
+                raise RefusedError("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
             left -= len(piece)
@@ -69,16 +69,16 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[
 
 
 def refuse_damaged(found: Sequence[str]) -> None:
-    """Raise `Refused` if any damage was found."""
+    """Raise `RefusedError` if any damage was found."""
     if found:
         more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
-        raise Refused("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
+        raise RefusedError("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
 
 
 def check(bundle: Bundle) -> None:
     """Compare every byte of a bundle with its manifest.
 
     Raises:
-        Refused: with the names of damaged members.
+        RefusedError: with the names of damaged members.
     """
-    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else Sink())))
+    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else MemberSink())))

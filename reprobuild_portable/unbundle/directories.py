@@ -11,7 +11,7 @@ import stat
 from typing import Iterator, Set, Tuple
 
 from reprobuild_portable.unbundle.bundle import Bundle
-from reprobuild_portable.unbundle.format import Member, Refused
+from reprobuild_portable.unbundle.format import Member, RefusedError
 from reprobuild_portable.unbundle.hashes import _hash_stream
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,7 +32,7 @@ def _alone(work: str) -> Iterator[int]:
     try:
         found = os.fstat(number)
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise Refused(
+            raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
                 "remove it, or name a folder with -o where nobody else can write",
             )
@@ -40,7 +40,7 @@ def _alone(work: str) -> Iterator[int]:
             try:
                 fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Refused(
+                raise RefusedError(
                     "another process unpacks into %s" % work, "run it again when that has ended"
                 ) from None
         yield number
@@ -72,11 +72,13 @@ def _path_of(work: str, name: str, tree: int) -> str:
     """Return the path of the directory that was filled.
 
     Raises:
-        Refused: the path leads to another directory.
+        RefusedError: the path leads to another directory.
     """
     path = os.path.join(work, name)
     if not os.path.samestat(os.lstat(path), os.fstat(tree)):
-        raise Refused("%s is another folder than before" % path, "name a folder where nobody else can write")
+        raise RefusedError(
+            "%s is another folder than before" % path, "name a folder where nobody else can write"
+        )
     return path
 
 

@@ -13,7 +13,7 @@ import time
 from typing import Sequence
 
 from reprobuild_portable.search_path import absolute_path
-from reprobuild_portable.unbundle.format import Refused
+from reprobuild_portable.unbundle.format import RefusedError
 
 
 def load(out: str, engine: str, reference: str, compared: bool) -> None:
@@ -29,7 +29,7 @@ def load(out: str, engine: str, reference: str, compared: bool) -> None:
             layers.
 
     Raises:
-        Refused: the engine is absent, or failed.
+        RefusedError: the engine is absent, or failed.
     """
     image = os.path.join(os.path.abspath(out), "image")
     if engine == "docker":
@@ -69,8 +69,8 @@ def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
                 with quiet, process.stdin as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
                     tar.add(layout, arcname=".")
     except OSError as err:
-        raise Refused(
+        raise RefusedError(
             "%s cannot be run: %s" % (argv[0], err.strerror), "choose another with --load"
         ) from None
     if process.returncode:
-        raise Refused("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")
+        raise RefusedError("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")

@@ -16,7 +16,7 @@ AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole
 NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An error for a bundle that cannot be accepted.
 
     The message describes the problem, and the hint the remedy.

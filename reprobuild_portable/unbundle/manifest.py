@@ -16,7 +16,7 @@ from reprobuild_portable.unbundle.format import (
     NO_BUNDLE,
     SIGNATURE,
     Member,
-    Refused,
+    RefusedError,
 )
 
 LARGEST_FOLDERS = 16 << 20  # characters in the names of all directories
@@ -56,7 +56,7 @@ def members_of(raw: bytes) -> List[Member]:
     """Return the members that a manifest names.
 
     Raises:
-        Refused: it is not a manifest, has another form, or names a file that is forbidden or that no bundle
+        RefusedError: it is not a manifest, has another form, or names a file that is forbidden or that no bundle
             has.
     """
     try:
@@ -64,7 +64,7 @@ def members_of(raw: bytes) -> List[Member]:
             raise ValueError("it has more than %d bytes" % LARGEST_MANIFEST)
         document = json.loads(raw.decode())
         if document["form"] != FORM:
-            raise Refused(
+            raise RefusedError(
                 "it is a bundle of the form %.20r, and this program reads form %d" % (document["form"], FORM),
                 "use the unbundle.py that came with it",
             )
@@ -74,14 +74,16 @@ def members_of(raw: bytes) -> List[Member]:
         found = _members(document["members"])
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
-        raise Refused("its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE) from None
+        raise RefusedError(
+            "its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE
+        ) from None
     for member in found:
         if (
             member.path not in FILES
             and not member.path.startswith(FOLDERS)
             and not _OWN.fullmatch(member.path)
         ):
-            raise Refused(
+            raise RefusedError(
                 "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Callable, Dict
 
-from reprobuild_portable.unbundle.format import LARGEST_INDEX, NO_BUNDLE, Refused
+from reprobuild_portable.unbundle.format import LARGEST_INDEX, NO_BUNDLE, RefusedError
 from reprobuild_portable.unbundle.hashes import hash_file
 from reprobuild_portable.unbundle.manifest import _WORD, escaped
 
@@ -29,14 +29,14 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
         tree: the directory of its files.
 
     Raises:
-        Refused: it names another image, or the files are not those of one image of this name.
+        RefusedError: it names another image, or the files are not those of one image of this name.
     """
     name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
     if not os.path.isfile(lock):
-        raise Refused("the bundle holds no lock, so its image has no name", NO_BUNDLE)
+        raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
     own = "reprobuild:%s" % hash_file(lock)[:12]
     if name != own:
-        raise Refused(
+        raise RefusedError(
             "the image of the bundle names itself %s, which could hide another image" % escaped(name),
             "ask for a bundle of this reprobuild: in it the image is %s" % own,
         )
@@ -48,9 +48,11 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
         with open(os.path.join(tree, "image.json"), "rb") as stream:
             there = there and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
     except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
-        raise Refused("the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE) from None
+        raise RefusedError(
+            "the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE
+        ) from None
     if not there:
-        raise Refused("its image has other names than %s" % name, "ask for another bundle")
+        raise RefusedError("its image has other names than %s" % name, "ask for another bundle")
     _check_layout(folder, document["image"]["manifest"])
     return name
 
@@ -70,10 +72,10 @@ def _check_layout(folder: str, manifest: str) -> None:
             inner = os.path.relpath(path, folder)
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
             if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
-                raise Refused("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
+                raise RefusedError("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
     for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
         if not os.path.isfile(os.path.join(folder, inner)):
-            raise Refused("its image lacks %s" % inner, NO_BUNDLE)
+            raise RefusedError("its image lacks %s" % inner, NO_BUNDLE)
 
 
 def _named(

@@ -24,7 +24,7 @@ from typing import Callable, Sequence
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
 from reprobuild_portable.unbundle.damage import check
 from reprobuild_portable.unbundle.engine import load
-from reprobuild_portable.unbundle.format import PAGE, Refused
+from reprobuild_portable.unbundle.format import PAGE, RefusedError
 from reprobuild_portable.unbundle.hashes import hash_file
 from reprobuild_portable.unbundle.manifest import escaped
 from reprobuild_portable.unbundle.messages import origin, say, say_strangers
@@ -102,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
                 )
             if options.load:
                 load(out, options.load, name, any(member.path == "image.sif" for member in bundle.members))
-    except Refused as err:
+    except RefusedError as err:
         say("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
     except OSError as err:

@@ -10,7 +10,7 @@ import tempfile
 from typing import Callable, Optional, Sequence
 
 from reprobuild_portable.search_path import absolute_path
-from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, Refused
+from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, RefusedError
 from reprobuild_portable.unbundle.manifest import escaped
 
 NAMESPACE = "reprobuild-bundle"  # of signatures: a signature for another purpose is not valid here
@@ -21,7 +21,7 @@ TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signa
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 
 
-class Absent(Refused):
+class AbsentError(RefusedError):
     """An error for an absent or too old `ssh-keygen`."""
 
 
@@ -42,14 +42,16 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         The signer's name in the file, empty without a file.
 
     Raises:
-        Refused: it is not signed, or by another signer, the signature is damaged, or `ssh-keygen` is absent.
+        RefusedError: it is not signed, or by another signer, the signature is damaged, or `ssh-keygen` is absent.
     """
     if not signature:
         if signers:
-            raise Refused("the bundle is not signed", "leave --allowed-signers out to take it all the same")
+            raise RefusedError(
+                "the bundle is not signed", "leave --allowed-signers out to take it all the same"
+            )
         return ""
     if signers and not os.path.isfile(signers):
-        raise Refused(
+        raise RefusedError(
             "%s is no file of allowed signers" % escaped(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
         )
     try:
@@ -59,7 +61,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
                 stream.write(signature)
             return _signer(manifest, place, signers, keygen)
     except OSError as err:
-        raise Refused(
+        raise RefusedError(
             "the signature cannot be looked at: %s" % err.strerror,
             "make room for temporary files, or name another folder for them with TMPDIR",
         ) from None
@@ -69,8 +71,8 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
     asked = ["-n", NAMESPACE, "-s", signature]
     try:
         if keygen(["check-novalidate", *asked], manifest) is None:
-            raise Refused("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
-    except Absent:
+            raise RefusedError("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
+    except AbsentError:
         if signers:
             raise
         return ""
@@ -80,7 +82,7 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
     for name in (keygen(["find-principals", *asked], b"") or "").splitlines():
         if keygen(["verify", *asked, "-I", name], manifest) is not None:
             return name
-    raise Refused(
+    raise RefusedError(
         "none of those whom %s names signed the bundle" % signers,
         "ask for the key of whoever signed it, by another way than the bundle came",
     )
@@ -93,7 +95,7 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
         Its output, None if it refuses.
 
     Raises:
-        Absent: it cannot be run, or is too old. Refused: it does not end.
+        AbsentError: it cannot be run, or is too old. RefusedError: it does not end.
     """
     env = absolute_path(os.environ)
     argv = [shutil.which("ssh-keygen", path=env["PATH"]) or "/ssh-keygen", "-Y", *arguments]
@@ -102,15 +104,15 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
             argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME, env=env
         )
     except OSError as err:
-        raise Absent(
+        raise AbsentError(
             "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror, NEW_KEYGEN
         ) from None
     except subprocess.TimeoutExpired:
-        raise Refused("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
+        raise RefusedError("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
     if done.returncode == 0:
         return done.stdout.decode(errors="replace")
     if is_too_old(done.stderr.decode(errors="replace")):
-        raise Absent(TOO_OLD, NEW_KEYGEN)
+        raise AbsentError(TOO_OLD, NEW_KEYGEN)
     return None
 
 

@@ -9,7 +9,7 @@ import shutil
 from typing import Callable, Optional
 
 from reprobuild_portable.unbundle.bundle import Bundle
-from reprobuild_portable.unbundle.damage import Sink, damaged, refuse_damaged
+from reprobuild_portable.unbundle.damage import MemberSink, damaged, refuse_damaged
 from reprobuild_portable.unbundle.directories import (
     _PLAIN,
     _alone,
@@ -19,7 +19,7 @@ from reprobuild_portable.unbundle.directories import (
     _prune,
     _tree,
 )
-from reprobuild_portable.unbundle.format import CHANGED, CHUNK, MANIFEST, SIGNATURE, Member, Refused
+from reprobuild_portable.unbundle.format import CHANGED, CHUNK, MANIFEST, SIGNATURE, Member, RefusedError
 
 
 def unpack(
@@ -40,7 +40,7 @@ def unpack(
         False if the bundle is unpacked there already.
 
     Raises:
-        Refused: a byte differs from the manifest, `out` has other content, or there is no room.
+        RefusedError: a byte differs from the manifest, `out` has other content, or there is no room.
     """
     # The user may have made the empty directory, and a link to it.
     out = os.path.realpath(out) if os.path.isdir(out) else os.path.abspath(out)
@@ -53,7 +53,7 @@ def unpack(
             os.rmdir(work)
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
-        raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
+        raise RefusedError("%s is there, and holds something else" % out, "name another folder, or remove it")
     try:
         with _alone(work) as held, _tree(bundle, held) as (name, tree):
             _fill(bundle, work, held, tree, progress)
@@ -65,7 +65,7 @@ def unpack(
             os.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
-        raise Refused(
+        raise RefusedError(
             "%s%s" % (place, err.strerror),
             "mend that, and run it again: it goes on with what stands in %s" % work,
         ) from None
@@ -77,13 +77,13 @@ def _check_there(bundle: Bundle, out: str) -> None:
     try:
         whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
         if not _is_whole(top, whole):
-            raise Refused("%s holds another bundle" % out, "name another folder, or remove it")
+            raise RefusedError("%s holds another bundle" % out, "name another folder, or remove it")
         for member in bundle.members:
             path = os.path.join(out, member.path)
             if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
                 continue  # a check writes the first two, and `reprobuild unbundle` moves the others into its store
             if not _is_whole(top, member):
-                raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
+                raise RefusedError("%s is missing or changed" % path, "remove %s, and run it again" % out)
     finally:
         os.close(top)
 
@@ -97,13 +97,13 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
     free = shutil.disk_usage(work).free
     if need > free:
-        raise Refused(
+        raise RefusedError(
             "%d bytes are to be unpacked, and %d are free in %s" % (need, free, os.path.dirname(work)),
             "make room, or name another folder with -o; what is unpacked already is kept",
         )
     done = 0
 
-    def take(member: Member) -> Optional[Sink]:
+    def take(member: Member) -> Optional[MemberSink]:
         if member.path in there:
             nonlocal done
             done += member.size
@@ -151,7 +151,7 @@ def _link(work: int, tree: int, member: Member) -> None:
             part.close(right=True)
 
 
-class _Part(Sink):
+class _Part(MemberSink):
     """A file that gets its name after a successful comparison."""
 
     def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:

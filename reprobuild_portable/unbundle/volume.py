@@ -6,13 +6,13 @@ import os
 import re
 from typing import Any, List, Sequence
 
-from reprobuild_portable.unbundle.format import BLOCK, MANIFEST, MOST_NAMED, NO_BUNDLE, Refused, header
+from reprobuild_portable.unbundle.format import BLOCK, MANIFEST, MOST_NAMED, NO_BUNDLE, RefusedError, header
 from reprobuild_portable.unbundle.manifest import escaped
 
 _PART = re.compile(r"(.+)\.(\d{3,6})")
 
 
-class Volume:
+class BundleVolume:
     """The bytes of a file, or of consecutive parts."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ def find_parts(path: str) -> List[str]:
     """Return the files of a bundle in their order.
 
     Raises:
-        Refused: no file exists, or a part is missing or cut.
+        RefusedError: no file exists, or a part is missing or cut.
     """
     if os.path.isfile(path) and not _PART.fullmatch(path):
         return [path]
@@ -93,12 +93,12 @@ def find_parts(path: str) -> List[str]:
         and os.path.isfile(os.path.join(folder, match.group(0)))  # a pipe would be waited for without end
     )
     if not numbers and os.path.isdir(path):
-        raise Refused("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
+        raise RefusedError("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
     if not numbers:
-        raise Refused("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
+        raise RefusedError("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
     missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
     if missing:
-        raise Refused(
+        raise RefusedError(
             "missing: %s" % _parts_named(stem, missing), "copy what is missing; the other parts can stay"
         )
     paths = ["%s.%03d" % (stem, number) for number in numbers]
@@ -107,7 +107,7 @@ def find_parts(path: str) -> List[str]:
     for one, size in zip(paths[:-1], sizes):
         if size < max(sizes):
             told = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise Refused(told % (one, size, max(sizes)), _rest(one, size))
+            raise RefusedError(told % (one, size, max(sizes)), _rest(one, size))
     return paths
 
 

@@ -199,7 +199,7 @@ def packing(tmp_path: Path) -> Any:
 )
 def test_it_is_bounded(packing: Any, monkeypatch: pytest.MonkeyPatch, bound: str, reason: str) -> None:
     monkeypatch.setattr(capture, bound, 3)
-    with pytest.raises(capture.GaveUp) as caught:
+    with pytest.raises(capture.GaveUpError) as caught:
         packing.folder("lib")
     assert caught.value.reason == reason
 
@@ -217,5 +217,5 @@ def test_the_archive_is_bounded(python: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(sys, "version_info", (*map(int, MINOR.split(".")), 0))
     context = capture.Context(dict(LEAN), 1e12, str(tmp_path), program=False)
-    with pytest.raises(capture.GaveUp, match=r"it is packed in \d+ bytes"):
+    with pytest.raises(capture.GaveUpError, match=r"it is packed in \d+ bytes"):
         capture.take_interpreter(context)

@@ -238,7 +238,7 @@ def test_rpm_lists_its_packages(
     fake.chmod(0o755)
     found = context._replace(environ={"PATH": f"{fake.parent}:{ENV['PATH']}"})
     monkeypatch.setattr(capture, "RPM_FOLDERS", ("/nonexistent",))
-    with pytest.raises(capture.GaveUp) as caught:
+    with pytest.raises(capture.GaveUpError) as caught:
         capture.take_rpm(found)
     assert caught.value.reason == "not-there"
     monkeypatch.setattr(capture, "RPM_FOLDERS", (str(tmp_path),))

@@ -140,7 +140,7 @@ def test_the_modules_are_read(names: list[str]) -> None:
 
 
 def test_no_modules_is_no_file() -> None:
-    with pytest.raises(capture.GaveUp) as caught:
+    with pytest.raises(capture.GaveUpError) as caught:
         capture.take_modules(context({}))
     assert caught.value.reason == "not-there"
 
@@ -409,7 +409,7 @@ def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
 def test_a_relative_prefix_of_conda_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "env" / "conda-meta").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(capture.GaveUp):
+    with pytest.raises(capture.GaveUpError):
         capture.take_conda(context({"CONDA_PREFIX": "env"}))
 
 

@@ -469,20 +469,20 @@ def test_a_filter_that_cannot_be_switched_off_ends_the_part(tmp_path: Path) -> N
     top = new_origin(tmp_path)
     git(top, "config", "filter.a=b.clean", "true")
     context = capture.Context(dict(ENV), 1e12, str(tmp_path), program=False)
-    with pytest.raises(capture.GaveUp, match="cannot be switched off"):
+    with pytest.raises(capture.GaveUpError, match="cannot be switched off"):
         capture.take_repository(context, str(top), "top", installed=True)
 
 
 def test_a_folder_that_only_looks_like_a_repository(tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("nothing\n")
     context = capture.Context(dict(ENV), 1e12, str(tmp_path), program=False)
-    with pytest.raises(capture.GaveUp, match="no git folder"):
+    with pytest.raises(capture.GaveUpError, match="no git folder"):
         capture.take_repository(context, str(tmp_path), "top", installed=True)
 
 
 def test_without_git_the_part_fails_and_says_so(tmp_path: Path) -> None:
     context = capture.Context({"PATH": str(tmp_path)}, 1e12, str(tmp_path), program=False)
-    with pytest.raises(capture.GaveUp, match="git is not on PATH"):
+    with pytest.raises(capture.GaveUpError, match="git is not on PATH"):
         capture.take_repository(context, str(new_origin(tmp_path)), "top", installed=True)
 
 

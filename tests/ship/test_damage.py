@@ -86,7 +86,7 @@ def test_one_changed_byte_is_refused_by_name(sent: Path, tmp_path: Path) -> None
             stream.seek(at)
             stream.write(bytes([was[0] ^ 1 << CHANCE.randrange(8)]))
             stream.flush()
-            with pytest.raises(form.Refused) as caught:
+            with pytest.raises(form.RefusedError) as caught:
                 check_bundle(copy)
             assert name in str(caught.value), (begin, at)
             stream.seek(at)
@@ -271,7 +271,7 @@ def test_of_two_parts_the_one_that_was_cut_is_named(
     short = tmp_path / f"b.tar.{part:03d}"
     data = short.read_bytes()
     short.write_bytes(data[:size])
-    with pytest.raises(form.Refused) as caught:
+    with pytest.raises(form.RefusedError) as caught:
         check_bundle(file)
     assert str(caught.value).startswith(name.format(file))
     hint = f"b.tar.{part:03d} lacks `tail -c +{size + 1}` of the original"
@@ -287,7 +287,7 @@ def test_two_parts_that_are_shorter_than_what_names_the_rest(tmp_path: Path) -> 
     for path in (tmp_path / "b.tar.001", tmp_path / "b.tar.002"):
         path.write_bytes(path.read_bytes()[:100_000])
     with pytest.raises(
-        form.Refused, match=r" 200000 bytes are there of at least \d+: one copy was cut"
+        form.RefusedError, match=r" 200000 bytes are there of at least \d+: one copy was cut"
     ) as caught:
         check_bundle(file)
     assert caught.value.hint == EITHER, sizes

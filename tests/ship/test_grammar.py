@@ -105,7 +105,7 @@ def _both(document: dict[str, Any]) -> tuple[bool, bool]:
         try:
             read(raw)
             taken.append(True)
-        except (DistributionError, form.Refused):
+        except (DistributionError, form.RefusedError):
             taken.append(False)
     return taken[0], taken[1]
 

@@ -96,11 +96,11 @@ def test_members_that_contradict_each_other(members: list[Any], tmp_path: Path) 
 
 def test_folders_without_end_are_refused() -> None:
     """A path names all folders above it: a short manifest would fill the memory."""
-    with pytest.raises(form.Refused, match="has more than 32 parts"):
+    with pytest.raises(form.RefusedError, match="has more than 32 parts"):
         form.members_of(manifest(item("/".join("a" * 33))))
     paths = [f"context/{number}/" + "/".join(["b" * 30] * 30) for number in range(2000)]
     assert len(form.members_of(manifest(*map(item, paths[:500])))) == 500
-    with pytest.raises(form.Refused, match="it names too many folders"):
+    with pytest.raises(form.RefusedError, match="it names too many folders"):
         form.members_of(manifest(*map(item, paths)))
 
 
@@ -138,7 +138,7 @@ def test_a_manifest_of_other_keys_is_refused_before_it_is_encoded(
     assert len(raw) < form.LARGEST_MANIFEST
     encoded: list[object] = []
     monkeypatch.setattr(form, "encode", encoded.append)
-    with pytest.raises(form.Refused, match="damaged or hostile"):
+    with pytest.raises(form.RefusedError, match="damaged or hostile"):
         form.members_of(raw)
     assert encoded == []
 
@@ -146,7 +146,7 @@ def test_a_manifest_of_other_keys_is_refused_before_it_is_encoded(
 def test_a_bundle_of_very_many_files_has_a_manifest_that_is_read() -> None:
     many = [item(f"context/wheels/{number:05}-{'n' * 60}.whl", f"{number:064x}") for number in range(20_000)]
     assert len(form.members_of(manifest(*many))) == 20_000
-    with pytest.raises(form.Refused, match="it has more than 8388608 bytes"):
+    with pytest.raises(form.RefusedError, match="it has more than 8388608 bytes"):
         form.members_of(b" " * (8 << 20) + manifest())
 
 
@@ -493,7 +493,7 @@ def test_mutations_of_a_bundle_give_it_whole_or_a_refusal(results: Results, tmp_
             check_bundle(file)
             taken += 1
             assert mutated == data
-        except form.Refused:
+        except form.RefusedError:
             assert mutated != data
     assert taken < 10
 

@@ -121,7 +121,7 @@ def test_a_folder_that_another_one_replaced_is_not_taken(results: Results, tmp_p
         Path(tree).rename(tree + ".mine")
         Path(tree).mkdir()
 
-    with form.open_bundle(str(file)) as bundle, pytest.raises(form.Refused) as caught:
+    with form.open_bundle(str(file)) as bundle, pytest.raises(form.RefusedError) as caught:
         form.unpack(bundle, str(out), settle=replace)
     assert "is another folder than before" in str(caught.value)
     assert caught.value.hint == "name a folder where nobody else can write"

@@ -132,7 +132,7 @@ def test_a_program_of_signatures_that_never_ends(
     with pytest.raises(DistributionError, match="`ssh-keygen` did not end within") as caught:
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
     assert caught.value.hint == "run it again; `command -v ssh-keygen` names the program that waits"
-    with pytest.raises(form.Refused, match="ssh-keygen did not end within") as alone:
+    with pytest.raises(form.RefusedError, match="ssh-keygen did not end within") as alone:
         check_bundle(tmp_path / "b.tar")
     assert alone.value.hint == "run it again"
 

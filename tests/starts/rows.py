@@ -178,7 +178,7 @@ def load(scene: Scene) -> object:
     """Load an image as unbundle.py does."""
     try:
         return unbundle._engine(["podman", "load"], str(scene.folder))
-    except unbundle.Refused:
+    except unbundle.RefusedError:
         return None
 
 

@@ -48,7 +48,7 @@ AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole
 NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An error for a bundle that cannot be accepted.
 
     The message describes the problem, and the hint the remedy.
@@ -150,7 +150,7 @@ def members_of(raw: bytes) -> List[Member]:
     """Return the members that a manifest names.
 
     Raises:
-        Refused: it is not a manifest, has another form, or names a file that is forbidden or that no bundle
+        RefusedError: it is not a manifest, has another form, or names a file that is forbidden or that no bundle
             has.
     """
     try:
@@ -158,7 +158,7 @@ def members_of(raw: bytes) -> List[Member]:
             raise ValueError("it has more than %d bytes" % LARGEST_MANIFEST)
         document = json.loads(raw.decode())
         if document["form"] != FORM:
-            raise Refused(
+            raise RefusedError(
                 "it is a bundle of the form %.20r, and this program reads form %d" % (document["form"], FORM),
                 "use the unbundle.py that came with it",
             )
@@ -168,14 +168,16 @@ def members_of(raw: bytes) -> List[Member]:
         found = _members(document["members"])
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
-        raise Refused("its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE) from None
+        raise RefusedError(
+            "its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE
+        ) from None
     for member in found:
         if (
             member.path not in FILES
             and not member.path.startswith(FOLDERS)
             and not _OWN.fullmatch(member.path)
         ):
-            raise Refused(
+            raise RefusedError(
                 "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )
@@ -284,7 +286,7 @@ TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signa
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 
 
-class Absent(Refused):
+class AbsentError(RefusedError):
     """An error for an absent or too old `ssh-keygen`."""
 
 
@@ -305,14 +307,16 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         The signer's name in the file, empty without a file.
 
     Raises:
-        Refused: it is not signed, or by another signer, the signature is damaged, or `ssh-keygen` is absent.
+        RefusedError: it is not signed, or by another signer, the signature is damaged, or `ssh-keygen` is absent.
     """
     if not signature:
         if signers:
-            raise Refused("the bundle is not signed", "leave --allowed-signers out to take it all the same")
+            raise RefusedError(
+                "the bundle is not signed", "leave --allowed-signers out to take it all the same"
+            )
         return ""
     if signers and not os.path.isfile(signers):
-        raise Refused(
+        raise RefusedError(
             "%s is no file of allowed signers" % escaped(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
         )
     try:
@@ -322,7 +326,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
                 stream.write(signature)
             return _signer(manifest, place, signers, keygen)
     except OSError as err:
-        raise Refused(
+        raise RefusedError(
             "the signature cannot be looked at: %s" % err.strerror,
             "make room for temporary files, or name another folder for them with TMPDIR",
         ) from None
@@ -332,8 +336,8 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
     asked = ["-n", NAMESPACE, "-s", signature]
     try:
         if keygen(["check-novalidate", *asked], manifest) is None:
-            raise Refused("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
-    except Absent:
+            raise RefusedError("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
+    except AbsentError:
         if signers:
             raise
         return ""
@@ -343,7 +347,7 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
     for name in (keygen(["find-principals", *asked], b"") or "").splitlines():
         if keygen(["verify", *asked, "-I", name], manifest) is not None:
             return name
-    raise Refused(
+    raise RefusedError(
         "none of those whom %s names signed the bundle" % signers,
         "ask for the key of whoever signed it, by another way than the bundle came",
     )
@@ -356,7 +360,7 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
         Its output, None if it refuses.
 
     Raises:
-        Absent: it cannot be run, or is too old. Refused: it does not end.
+        AbsentError: it cannot be run, or is too old. RefusedError: it does not end.
     """
     env = absolute_path(os.environ)
     argv = [shutil.which("ssh-keygen", path=env["PATH"]) or "/ssh-keygen", "-Y", *arguments]
@@ -365,15 +369,15 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
             argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME, env=env
         )
     except OSError as err:
-        raise Absent(
+        raise AbsentError(
             "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror, NEW_KEYGEN
         ) from None
     except subprocess.TimeoutExpired:
-        raise Refused("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
+        raise RefusedError("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
     if done.returncode == 0:
         return done.stdout.decode(errors="replace")
     if is_too_old(done.stderr.decode(errors="replace")):
-        raise Absent(TOO_OLD, NEW_KEYGEN)
+        raise AbsentError(TOO_OLD, NEW_KEYGEN)
     return None
 
 
@@ -391,7 +395,7 @@ def is_too_old(said: str) -> bool:
 _PART = re.compile(r"(.+)\.(\d{3,6})")
 
 
-class Volume:
+class BundleVolume:
     """The bytes of a file, or of consecutive parts."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -452,7 +456,7 @@ def find_parts(path: str) -> List[str]:
     """Return the files of a bundle in their order.
 
     Raises:
-        Refused: no file exists, or a part is missing or cut.
+        RefusedError: no file exists, or a part is missing or cut.
     """
     if os.path.isfile(path) and not _PART.fullmatch(path):
         return [path]
@@ -472,12 +476,12 @@ def find_parts(path: str) -> List[str]:
         and os.path.isfile(os.path.join(folder, match.group(0)))  # a pipe would be waited for without end
     )
     if not numbers and os.path.isdir(path):
-        raise Refused("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
+        raise RefusedError("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
     if not numbers:
-        raise Refused("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
+        raise RefusedError("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
     missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
     if missing:
-        raise Refused(
+        raise RefusedError(
             "missing: %s" % _parts_named(stem, missing), "copy what is missing; the other parts can stay"
         )
     paths = ["%s.%03d" % (stem, number) for number in numbers]
@@ -486,7 +490,7 @@ def find_parts(path: str) -> List[str]:
     for one, size in zip(paths[:-1], sizes):
         if size < max(sizes):
             told = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise Refused(told % (one, size, max(sizes)), _rest(one, size))
+            raise RefusedError(told % (one, size, max(sizes)), _rest(one, size))
     return paths
 
 
@@ -520,7 +524,7 @@ class Bundle(NamedTuple):
     of the first.
     """
 
-    volume: Volume
+    volume: BundleVolume
     epoch: int
     manifest: bytes
     signature: bytes
@@ -571,14 +575,14 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         signers, keygen: see `check_signature`.
 
     Raises:
-        Refused: a part is missing, the copy was cut, it is not a bundle, or no allowed signer signed it.
+        RefusedError: a part is missing, the copy was cut, it is not a bundle, or no allowed signer signed it.
     """
-    volume = Volume(find_parts(path))
+    volume = BundleVolume(find_parts(path))
     try:
         first = volume.read(0, BLOCK)
         size, epoch = _field(first, 124, 136), _field(first, 136, 148)
         if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
-            raise Refused("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
+            raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
         manifest = volume.read(BLOCK, size)
         start = BLOCK + size + pad(size)
         if volume.size < start:
@@ -588,8 +592,8 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         signer = check_signature(manifest, signature, signers, keygen or run_keygen)
         try:
             members = members_of(manifest)
-        except Refused as err:
-            raise Refused("%s: %s" % (volume.paths[0], err), err.hint) from None
+        except RefusedError as err:
+            raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
         end = length(start, members, epoch)
         found = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
         _check_length(found)
@@ -598,7 +602,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         volume.close()
 
 
-def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
+def _signature(volume: BundleVolume, start: int, epoch: int) -> Tuple[bytes, int]:
     block = volume.read(start, BLOCK)
     size = _field(block, 124, 136)
     if block != header(SIGNATURE, size, epoch) or size > LARGEST_SIGNATURE:
@@ -610,12 +614,14 @@ def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
     return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
 
 
-def _check_padding(volume: Volume, name: str, end: int) -> None:
+def _check_padding(volume: BundleVolume, name: str, end: int) -> None:
     if volume.read(end, pad(end)).strip(b"\0"):
-        raise Refused("what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN)
+        raise RefusedError(
+            "what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN
+        )
 
 
-def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
+def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     """Return the error for a copy that was cut.
 
     Args:
@@ -626,16 +632,16 @@ def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
     there = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return Refused("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+        return RefusedError("%s: %s: its copy was cut" % (path, there), _rest(path, size))
     either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
-    return Refused(
+    return RefusedError(
         "%s: %s: one copy was cut" % (either, there),
         "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
         " `rsync --append-verify` does",
     )
 
 
-def _ends(volume: Volume) -> Sequence[int]:
+def _ends(volume: BundleVolume) -> Sequence[int]:
     """Return the parts that may be short.
 
     Each of two may be: the size of the first is not known. Of more parts it is the last.
@@ -662,7 +668,7 @@ def _short(bundle: Bundle) -> Sequence[int]:
 def _check_length(bundle: Bundle) -> None:
     volume, end = bundle.volume, bundle.end
     if volume.size > end:
-        raise Refused("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
+        raise RefusedError("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
     if volume.size == end:
         return
     whole = max(volume.sizes)
@@ -670,7 +676,7 @@ def _check_length(bundle: Bundle) -> None:
     if _PART.fullmatch(volume.paths[0]) and volume.sizes[-1] == whole and count > len(volume.paths):
         numbers = range(len(volume.paths) + 1, count + 1)
         stem = _PART.fullmatch(volume.paths[0]).group(1)  # type: ignore[union-attr]  # it was matched when it was found
-        raise Refused(
+        raise RefusedError(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
     raise _cut(volume, "%d" % end, _short(bundle))
@@ -680,7 +686,7 @@ def _check_length(bundle: Bundle) -> None:
 # Comparison of all bytes of a bundle with its manifest.
 
 
-class Sink:
+class MemberSink:
     """A receiver of the bytes of a member.
 
     Its last call has the result of the comparison.
@@ -696,7 +702,7 @@ class Sink:
         """
 
 
-def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterator[str]:
+def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> Iterator[str]:
     """Read every member, and yield each damage.
 
     Args:
@@ -719,14 +725,14 @@ def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterato
         yield "its end is not empty (%s)" % volume.place(end, bundle.end)
 
 
-def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[str]:
+def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
     digest, left = hashlib.sha256(), member.size
     right = False
     try:
         while left:
             piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
             if not piece:
-                raise Refused("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
+                raise RefusedError("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
             left -= len(piece)
@@ -740,19 +746,19 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[
 
 
 def refuse_damaged(found: Sequence[str]) -> None:
-    """Raise `Refused` if any damage was found."""
+    """Raise `RefusedError` if any damage was found."""
     if found:
         more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
-        raise Refused("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
+        raise RefusedError("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
 
 
 def check(bundle: Bundle) -> None:
     """Compare every byte of a bundle with its manifest.
 
     Raises:
-        Refused: with the names of damaged members.
+        RefusedError: with the names of damaged members.
     """
-    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else Sink())))
+    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else MemberSink())))
 
 
 # --- reprobuild_portable/unbundle/engine.py ---
@@ -772,7 +778,7 @@ def load(out: str, engine: str, reference: str, compared: bool) -> None:
             layers.
 
     Raises:
-        Refused: the engine is absent, or failed.
+        RefusedError: the engine is absent, or failed.
     """
     image = os.path.join(os.path.abspath(out), "image")
     if engine == "docker":
@@ -812,11 +818,11 @@ def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
                 with quiet, process.stdin as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
                     tar.add(layout, arcname=".")
     except OSError as err:
-        raise Refused(
+        raise RefusedError(
             "%s cannot be run: %s" % (argv[0], err.strerror), "choose another with --load"
         ) from None
     if process.returncode:
-        raise Refused("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")
+        raise RefusedError("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")
 
 
 # --- reprobuild_portable/unbundle/hashes.py ---
@@ -893,14 +899,14 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
         tree: the directory of its files.
 
     Raises:
-        Refused: it names another image, or the files are not those of one image of this name.
+        RefusedError: it names another image, or the files are not those of one image of this name.
     """
     name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
     if not os.path.isfile(lock):
-        raise Refused("the bundle holds no lock, so its image has no name", NO_BUNDLE)
+        raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
     own = "reprobuild:%s" % hash_file(lock)[:12]
     if name != own:
-        raise Refused(
+        raise RefusedError(
             "the image of the bundle names itself %s, which could hide another image" % escaped(name),
             "ask for a bundle of this reprobuild: in it the image is %s" % own,
         )
@@ -912,9 +918,11 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
         with open(os.path.join(tree, "image.json"), "rb") as stream:
             there = there and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
     except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
-        raise Refused("the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE) from None
+        raise RefusedError(
+            "the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE
+        ) from None
     if not there:
-        raise Refused("its image has other names than %s" % name, "ask for another bundle")
+        raise RefusedError("its image has other names than %s" % name, "ask for another bundle")
     _check_layout(folder, document["image"]["manifest"])
     return name
 
@@ -934,10 +942,10 @@ def _check_layout(folder: str, manifest: str) -> None:
             inner = os.path.relpath(path, folder)
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
             if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
-                raise Refused("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
+                raise RefusedError("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
     for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
         if not os.path.isfile(os.path.join(folder, inner)):
-            raise Refused("its image lacks %s" % inner, NO_BUNDLE)
+            raise RefusedError("its image lacks %s" % inner, NO_BUNDLE)
 
 
 def _named(
@@ -1013,7 +1021,7 @@ def _alone(work: str) -> Iterator[int]:
     try:
         found = os.fstat(number)
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise Refused(
+            raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
                 "remove it, or name a folder with -o where nobody else can write",
             )
@@ -1021,7 +1029,7 @@ def _alone(work: str) -> Iterator[int]:
             try:
                 fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Refused(
+                raise RefusedError(
                     "another process unpacks into %s" % work, "run it again when that has ended"
                 ) from None
         yield number
@@ -1053,11 +1061,13 @@ def _path_of(work: str, name: str, tree: int) -> str:
     """Return the path of the directory that was filled.
 
     Raises:
-        Refused: the path leads to another directory.
+        RefusedError: the path leads to another directory.
     """
     path = os.path.join(work, name)
     if not os.path.samestat(os.lstat(path), os.fstat(tree)):
-        raise Refused("%s is another folder than before" % path, "name a folder where nobody else can write")
+        raise RefusedError(
+            "%s is another folder than before" % path, "name a folder where nobody else can write"
+        )
     return path
 
 
@@ -1217,7 +1227,7 @@ def unpack(
         False if the bundle is unpacked there already.
 
     Raises:
-        Refused: a byte differs from the manifest, `out` has other content, or there is no room.
+        RefusedError: a byte differs from the manifest, `out` has other content, or there is no room.
     """
     # The user may have made the empty directory, and a link to it.
     out = os.path.realpath(out) if os.path.isdir(out) else os.path.abspath(out)
@@ -1230,7 +1240,7 @@ def unpack(
             os.rmdir(work)
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
-        raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
+        raise RefusedError("%s is there, and holds something else" % out, "name another folder, or remove it")
     try:
         with _alone(work) as held, _tree(bundle, held) as (name, tree):
             _fill(bundle, work, held, tree, progress)
@@ -1242,7 +1252,7 @@ def unpack(
             os.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
-        raise Refused(
+        raise RefusedError(
             "%s%s" % (place, err.strerror),
             "mend that, and run it again: it goes on with what stands in %s" % work,
         ) from None
@@ -1254,13 +1264,13 @@ def _check_there(bundle: Bundle, out: str) -> None:
     try:
         whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
         if not _is_whole(top, whole):
-            raise Refused("%s holds another bundle" % out, "name another folder, or remove it")
+            raise RefusedError("%s holds another bundle" % out, "name another folder, or remove it")
         for member in bundle.members:
             path = os.path.join(out, member.path)
             if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
                 continue  # a check writes the first two, and `reprobuild unbundle` moves the others into its store
             if not _is_whole(top, member):
-                raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
+                raise RefusedError("%s is missing or changed" % path, "remove %s, and run it again" % out)
     finally:
         os.close(top)
 
@@ -1274,13 +1284,13 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
     free = shutil.disk_usage(work).free
     if need > free:
-        raise Refused(
+        raise RefusedError(
             "%d bytes are to be unpacked, and %d are free in %s" % (need, free, os.path.dirname(work)),
             "make room, or name another folder with -o; what is unpacked already is kept",
         )
     done = 0
 
-    def take(member: Member) -> Optional[Sink]:
+    def take(member: Member) -> Optional[MemberSink]:
         if member.path in there:
             nonlocal done
             done += member.size
@@ -1328,7 +1338,7 @@ def _link(work: int, tree: int, member: Member) -> None:
             part.close(right=True)
 
 
-class _Part(Sink):
+class _Part(MemberSink):
     """A file that gets its name after a successful comparison."""
 
     def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:
@@ -1422,7 +1432,7 @@ def main(argv: Sequence[str]) -> int:
                 )
             if options.load:
                 load(out, options.load, name, any(member.path == "image.sif" for member in bundle.members))
-    except Refused as err:
+    except RefusedError as err:
         say("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
     except OSError as err:

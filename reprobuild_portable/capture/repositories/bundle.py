@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.files import _sha256
 from reprobuild_portable.capture.limits import BUNDLE
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.repository import Files, Repository
 from reprobuild_portable.capture.repositories.staged import Staged
 
@@ -47,8 +47,8 @@ def _bundle(
         try:
             repository.git(*words, stdin=wanted.encode(), out=stream, most=BUNDLE)
             if stream.seek(0, os.SEEK_END) > BUNDLE:
-                raise GaveUp("too-large")
-        except GaveUp as err:
+                raise GaveUpError("too-large")
+        except GaveUpError as err:
             return {"file": None, "refs": refs, "reason": err.reason, "why": err.why}
     name = f"{facts['name']}.bundle"
     moved[name] = path

@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict
 
 from reprobuild_portable.capture.limits import DIFF
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.repository import Repository
 
 
@@ -33,7 +33,7 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
                 out=stream,
                 most=DIFF,
             )
-    except GaveUp as err:
+    except GaveUpError as err:
         return {"file": None, "from": start, "reason": err.reason}
     size = os.stat(path).st_size
     if size > DIFF:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.freeze import _bare_line, _editable_line
 from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
-from reprobuild_portable.capture.model import PROGRAM, Context, GaveUp, Taken
+from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, Taken
 from reprobuild_portable.capture.repositories.included import _take_loose
 from reprobuild_portable.capture.repositories.record import take_repository
 from reprobuild_portable.capture.repositories.repository import Repository, _unique, find_top
@@ -96,7 +96,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
             for name in tops if tops[name] == top
         }  # fmt: skip
         words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
-        with contextlib.suppress(GaveUp, OSError):  # the capture of the repository reports it
+        with contextlib.suppress(GaveUpError, OSError):  # the capture of the repository reports it
             repository = Repository(top, context)
             said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
             found += [name for path, name in asked.items() if path in said]
@@ -104,7 +104,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
 
 
 def _too_many(context: Context) -> Taken:
-    raise GaveUp("too-many")
+    raise GaveUpError("too-many")
 
 
 def _take_wave(

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from reprobuild_portable.capture.files import _path, _read, quote
 from reprobuild_portable.capture.limits import MOST_COMMITS
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.bundle import _bundle
 from reprobuild_portable.capture.repositories.repository import _REMOTE, Head, Repository
 from reprobuild_portable.secrets.redact import strip_credentials
@@ -119,7 +119,7 @@ def _bundle_branch(
         if bundle["file"]:
             facts.update(prerequisites=rest, bundle=bundle)
         return bool(bundle["file"])
-    except GaveUp:
+    except GaveUpError:
         return False
     finally:
         repository.context = context

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Sequence, Set
 
 from reprobuild_portable.capture.files import _path
 from reprobuild_portable.capture.limits import BUDGETS, LISTED, UNTRACKED_FILE
-from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.capture.repositories.objects import _leave
 from reprobuild_portable.capture.repositories.record import take_repository
@@ -43,7 +43,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     """
     program = _program("git", context)
     if program is None:
-        raise GaveUp("failed", "git is not on PATH")
+        raise GaveUpError("failed", "git is not on PATH")
     top = os.path.join(
         os.path.realpath(tempfile.mkdtemp(dir=context.scratch)), os.path.basename(folder) or name
     )

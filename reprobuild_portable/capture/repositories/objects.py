@@ -8,7 +8,7 @@ from typing import Iterable, Optional, Set, Tuple
 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import SEARCHED, SPARE
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
 from reprobuild_portable.capture.repositories.search import _places
 from reprobuild_portable.secrets.files import secret_file
@@ -89,7 +89,7 @@ def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -
         return ""
     try:
         places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
-    except GaveUp:
+    except GaveUpError:
         return ""
     if not places:
         repository.clean.add(oid)

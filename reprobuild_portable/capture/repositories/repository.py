@@ -15,7 +15,7 @@ from typing import IO, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional,
 
 from reprobuild_portable.capture.files import _read, quote
 from reprobuild_portable.capture.limits import LISTED, SECONDS
-from reprobuild_portable.capture.model import Context, GaveUp
+from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
 
@@ -92,7 +92,7 @@ class Repository:
         self.context = context
         program = _program("git", context)
         if program is None:
-            raise GaveUp("failed", "git is not on PATH")
+            raise GaveUpError("failed", "git is not on PATH")
         self.program = program
         self.folder, self.common = _git_folders(top)
         _check_links(top, self.folder, self.common, program, context)
@@ -139,8 +139,8 @@ class Repository:
                 [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
             )  # fmt: skip
-        except GaveUp as err:
-            raise GaveUp(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
+        except GaveUpError as err:
+            raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
 
     def _config(self) -> Dict[str, str]:
         """Return the last value of each setting.
@@ -156,7 +156,7 @@ class Repository:
     def _silence_filters(self) -> None:
         for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
             if "=" in name or "\n" in name:
-                raise GaveUp("failed", "the configuration names a filter that cannot be switched off")
+                raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
             for key in ("clean", "smudge", "process"):
                 self.options += ["-c", f"{name}.{key}="]
             self.options += ["-c", f"{name}.required=false"]
@@ -295,10 +295,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
     if os.path.isfile(folder):
         said = _read(folder, 1 << 14)
         if not said.startswith(b"gitdir: "):
-            raise GaveUp("failed", "its `.git` is no git folder")
+            raise GaveUpError("failed", "its `.git` is no git folder")
         folder = os.path.join(top, os.fsdecode(said[8:].rstrip(b"\r\n")))
     if not os.path.isfile(os.path.join(folder, "HEAD")):
-        raise GaveUp("failed", "its `.git` is no git folder")
+        raise GaveUpError("failed", "its `.git` is no git folder")
     shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
     common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
     return os.path.realpath(folder), os.path.realpath(common)

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import LISTED, SEARCHED, SPARE
-from reprobuild_portable.capture.model import Context, GaveUp
+from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.repositories.repository import Repository
 from reprobuild_portable.secrets.search import find
 
@@ -29,12 +29,12 @@ def _search(
         new = _carried(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _searchable(repository, new)
-    except GaveUp:
+    except GaveUpError:
         return {"secrets": [], "unsearched": max(1, len(new or ()))}
     for oid, content in contents:
         try:
             places = _places(content, context)
-        except GaveUp:
+        except GaveUpError:
             unsearched += 1
             continue
         found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
@@ -57,7 +57,7 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
     if not facts["head"] or not oids:
         return found
     above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
-    with contextlib.suppress(GaveUp):
+    with contextlib.suppress(GaveUpError):
         commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
         words = (
             "diff-tree",
@@ -95,7 +95,7 @@ def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[Lis
     """
     try:
         return list(_contents(repository, list(new), SEARCHED)), 0
-    except GaveUp as err:
+    except GaveUpError as err:
         if err.reason != "too-large":
             raise
     chosen, unsearched = _smallest(repository, new)
@@ -108,7 +108,7 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
     Rules give at most `most` of them.
 
     Raises:
-        GaveUp: no time is left.
+        GaveUpError: no time is left.
     """
     context.left()
     places = find(content, most, context.left)
@@ -140,7 +140,7 @@ def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> I
     """Return an iterator of id and content of existing blobs.
 
     Raises:
-        GaveUp: together they have more than `most` bytes, if that is not 0.
+        GaveUpError: together they have more than `most` bytes, if that is not 0.
     """
     if not oids:
         return iter(())

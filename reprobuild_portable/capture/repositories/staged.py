@@ -6,7 +6,7 @@ import contextlib
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.files import quote
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.objects import _leave, _withheld
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Head, Repository
 from reprobuild_portable.capture.repositories.search import _searchable
@@ -69,7 +69,7 @@ def _unstage(
         paths.setdefault(row.oid, []).append(row)
     found: Dict[bytes, str] = {}
     undone = []
-    with contextlib.suppress(GaveUp):  # files not searched here are counted later
+    with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _withheld(repository, row.path, oid, content)

@@ -10,7 +10,7 @@ import shlex
 from typing import Iterator, List
 
 from reprobuild_portable.capture.files import _path, _read, _scan
-from reprobuild_portable.capture.model import Context, GaveUp
+from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _run
 
 # Files of a git directory that go into a capture, or name commits that do.
@@ -30,16 +30,16 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     for own in dict.fromkeys((folder, common)):
         outside = next(_links_out(own, common, context), None)
         if outside is not None:
-            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
+            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git folder")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
         if not listed or os.path.realpath(os.path.join(folder, named)) != here:
-            raise GaveUp(
+            raise GaveUpError(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
     elif folder != here and not _claims(folder, top, program, context):
-        raise GaveUp(
+        raise GaveUpError(
             "untrusted",
             f"{_path(folder)} is the git folder of another directory: "
             f"`git config core.worktree {shlex.quote(_path(top))}` in that repository makes it that of this one",
@@ -92,7 +92,7 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     if all(os.lstat(place).st_uid in own for place in places):
         return
     if not _is_safe(os.path.realpath(top), program, context):
-        raise GaveUp(
+        raise GaveUpError(
             "untrusted",
             "it belongs to another user: "
             f"`git config --global --add safe.directory {shlex.quote(_path(top))}` trusts it",

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Set
 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import LISTING, UNTRACKED_COUNT, UNTRACKED_FILE, UNTRACKED_TOTAL
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.objects import _hidden, _leave, _object
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names, find_top
 
@@ -23,7 +23,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
     waiting = []
     try:
         listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
-    except GaveUp as err:  # a home directory that is a repository
+    except GaveUpError as err:  # a home directory that is a repository
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = listed.split(b"\0")[:-1]
@@ -90,7 +90,7 @@ def _ignored(repository: Repository) -> Dict[str, Any]:
     try:
         words = ("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
         rows = repository.git(*words, seconds=LISTING)
-    except GaveUp as err:
+    except GaveUpError as err:
         return {"reason": err.reason}
     return _names(rows.split(b"\0")[:-1])
 

@@ -10,7 +10,7 @@ from typing import Dict, List, Match, Optional, Set, Tuple
 
 from reprobuild_portable.capture.files import _sha256, quote
 from reprobuild_portable.capture.limits import CHANGED_FILE
-from reprobuild_portable.capture.model import GaveUp
+from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.history import _head
 from reprobuild_portable.capture.repositories.objects import _hidden, _leave, _object, _ours
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
@@ -127,7 +127,7 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     there = state is not None and stat.S_ISDIR(state.st_mode)
     if there and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
-        with contextlib.suppress(GaveUp, OSError):
+        with contextlib.suppress(GaveUpError, OSError):
             head = _head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, Mapping
 
 from reprobuild_portable.capture.files import _path, _scan, _text
-from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
 
 # Fields of `nvidia-smi`. A field that an older driver does not know fails the whole query, so there is a short list.
@@ -48,7 +48,7 @@ def take_gpu(context: Context) -> Taken:
         }
     facts.update(_ask_nvidia_smi(context))
     if not any(facts.values()):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     return Taken(facts)
 
 
@@ -61,8 +61,8 @@ def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
     for fields in _GPU:
         try:
             said = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
-        except (GaveUp, OSError) as err:
-            reason = err.reason if isinstance(err, GaveUp) else "failed"
+        except (GaveUpError, OSError) as err:
+            reason = err.reason if isinstance(err, GaveUpError) else "failed"
             continue
         return {
             "nvidia_smi": said.decode("utf-8", "replace").strip().split("\n"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprobuild_portable.capture.files import _text
-from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.secrets.variables import secret_variable
 
 
@@ -13,7 +13,7 @@ def take_modules(context: Context) -> Taken:
     Lmod, Tcl modules and those of Cray all set LOADEDMODULES.
     """
     if not any(name in context.environ for name in ("LOADEDMODULES", "MODULESHOME", "LMOD_CMD")):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     names = [name for name in context.environ.get("LOADEDMODULES", "").split(":") if name]
     places = [place for place in context.environ.get("_LMFILES_", "").split(":") if place]
     rows = ["Currently Loaded Modules:", *(f"  {i}) {name}" for i, name in enumerate(names, 1))]
@@ -44,5 +44,5 @@ def take_scheduler(context: Context) -> Taken:
         place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # the token beside it is not read
         found["kubernetes"]["namespace"] = _text(place, 256)
     if not found:
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     return Taken(found)

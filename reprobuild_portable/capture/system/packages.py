@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, Iterator
 
 from reprobuild_portable.capture.files import _path, _read, _scan, _text
-from reprobuild_portable.capture.model import Context, GaveUp, Taken
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.secrets.redact import redact, strip_credentials
 
@@ -22,7 +22,7 @@ def take_dpkg(context: Context) -> Taken:
     """
     status = _read("/var/lib/dpkg/status", 1 << 28)
     if not status:
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     automatic = {
         (fields["Package"], fields["Architecture"])
         for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
@@ -83,14 +83,14 @@ def take_rpm(context: Context) -> Taken:
     """
     program = _program("rpm", context)
     if not program or not any(map(os.path.isdir, RPM_FOLDERS)):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     rows = (
         _run([program, "-qa", "--qf", "%{NAME} %{EVR} %{ARCH}\n"], context)
         .decode("utf-8", "replace")
         .split("\n")
     )
     if not any(rows):
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     return Taken(
         {"packages": len(rows) - 1}, {"rpm-packages.txt": "\n".join(sorted(rows)).lstrip().encode() + b"\n"}
     )
@@ -106,7 +106,7 @@ def take_conda(context: Context) -> Taken:
         (p for p in places if os.path.isabs(p) and os.path.isdir(os.path.join(p, "conda-meta"))), None
     )
     if folder is None:
-        raise GaveUp("not-there")
+        raise GaveUpError("not-there")
     rows, broken, withheld = [], [], []
     for entry in sorted(_scan(os.path.join(folder, "conda-meta")), key=lambda entry: entry.name):
         context.left()
