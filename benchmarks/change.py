@@ -38,6 +38,7 @@ MODULES = (
     "reprobuild/image",
     "reprobuild/realise",
     "reprobuild/infra/sandbox",
+    "reprobuild/store/directory",
     "reprobuild/store/store",
     "reprobuild/recipe/build_context",
     "reprobuild/recipe/payload",

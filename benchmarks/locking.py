@@ -30,7 +30,13 @@ from benchmarks.measure import ROOT, Figure, NotRunError, Sample, alternate, com
 PAIRS = 5
 LATENCY = 0.02  # seconds
 LIMIT, LIMIT_TO_UV = 2.0, 1.5
-MODULES = ("reprobuild/infra/http", "reprobuild/resolve", "reprobuild/snapshot", "reprobuild/store/store")
+MODULES = (
+    "reprobuild/infra/http",
+    "reprobuild/resolve",
+    "reprobuild/snapshot",
+    "reprobuild/store/directory",
+    "reprobuild/store/store",
+)
 FREEZE = ROOT / "benchmarks" / "freeze300.txt"
 STATES = {"warm": [], "asked": ["--refresh"]}
 _FLOOR = "import msgspec, packaging.requirements, packaging.tags, requests"

@@ -36,6 +36,7 @@ MODULES = (
     "reprobuild/image",
     "reprobuild/store/tar_listing",
     "reprobuild/pipeline/from_snapshot",
+    "reprobuild/store/directory",
     "reprobuild/store/store",
 )
 _CHUNK = 1 << 20

@@ -49,6 +49,7 @@ ROUNDS = 3
 MODULES = (
     "reprobuild/image",
     "reprobuild/realise",
+    "reprobuild/store/directory",
     "reprobuild/store/store",
     "reprobuild/recipe/build_context",
     "reprobuild/recipe/payload",

@@ -48,6 +48,7 @@ MODULES = (
     "reprobuild/recipe/layer_order",
     "reprobuild/recipe/payload",
     "reprobuild/recipe/render",
+    "reprobuild/store/directory",
     "reprobuild/store/store",
     "reprobuild/store/tar_listing",
 )

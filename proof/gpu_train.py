@@ -38,6 +38,7 @@ MODULES = (
     "reprobuild/recipe/build_context",
     "reprobuild/image",
     "reprobuild/realise",
+    "reprobuild/store/directory",
     "reprobuild/store/store",
     "reprobuild/recipe/layer_order",
 )

@@ -331,3 +331,36 @@ def test_a_shared_class_name_is_seen() -> None:
         "b.py": "class File: pass\nclass _Own: pass",
     }
     assert shared_names(sources) == {"File": ["a.py", "b.py"]}
+
+
+MOST_LINES = 350  # of a module that a person writes
+PACKAGES = ("reprobuild", "reprobuild_runtime", "reprobuild_portable")
+
+
+def long_modules(sources: dict[str, str]) -> dict[str, int]:
+    """Return each hand-written module with too many lines, and their number."""
+    found = {}
+    for name, source in sources.items():
+        lines = source.splitlines()
+        is_generated = any("do not edit" in line for line in lines[:5])
+        if len(lines) > MOST_LINES and not is_generated:
+            found[name] = len(lines)
+    return found
+
+
+def test_no_module_is_long() -> None:
+    root = PACKAGE.parent
+    paths = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+    sources = {path.relative_to(root).as_posix(): path.read_text() for path in paths}
+    assert len(sources) > 600
+    assert long_modules(sources) == {}
+
+
+def test_a_long_module_is_seen() -> None:
+    sources = {
+        "full.py": "x = 1\n" * MOST_LINES,
+        "long.py": "x = 1\n" * (MOST_LINES + 1),
+        "made.py": '"""Written by a program: do not edit."""\n' + "x = 1\n" * MOST_LINES,
+        "late.py": "x = 1\n" * MOST_LINES + "# do not edit\n",
+    }
+    assert long_modules(sources) == {"long.py": MOST_LINES + 1, "late.py": MOST_LINES + 1}

@@ -37,6 +37,7 @@ MODULES = (
     "reprobuild/infra/proc",
     "reprobuild/realise",
     "reprobuild/infra/sandbox",
+    "reprobuild/store/directory",
     "reprobuild/store/store",
     "reprobuild/infra/atomic",
 )

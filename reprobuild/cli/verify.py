@@ -14,7 +14,7 @@ from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.report.text import render_text
 from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
-from reprobuild.verify.workload.run import work_of_options
+from reprobuild.verify.workload.work import work_of_options
 
 
 @click.command()

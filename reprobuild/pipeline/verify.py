@@ -35,7 +35,7 @@ from reprobuild.verify.check import CheckRequest, record_of, seed_of, verify_ima
 from reprobuild.verify.determinism.expected import expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.conditions import RUNS
-from reprobuild.verify.workload.run import Work
+from reprobuild.verify.workload.work import Work
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):

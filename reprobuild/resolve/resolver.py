@@ -5,8 +5,7 @@ It calls the parts of this package in their order.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -23,13 +22,14 @@ from reprobuild.lock.consistent import readable
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.file import VERSION
 from reprobuild.lock.model import Lock, Resolution, Workload
-from reprobuild.lock.python import Source, Wheel
+from reprobuild.lock.python import Source
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import conflicts, in_short
 from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
 from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_ground
+from reprobuild.resolve.base_packages import add_libraries
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, resolve_buildings
 from reprobuild.resolve.builds.devel import devel_base
 from reprobuild.resolve.builds.extensions import Toolkit
@@ -40,9 +40,9 @@ from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.environment.path_mapping import PathMap, text_of
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged
 from reprobuild.resolve.interpreter.choice import guess, resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import not_used
+from reprobuild.resolve.line_resolutions import rule_dropped, rule_unread, without_unlisted
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.python.base_distributions import OF_BASE, Below
 from reprobuild.resolve.python.completeness import rule_list
@@ -53,21 +53,11 @@ from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, refuse_lost
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
-from reprobuild.resolve.system.calls import callers
-from reprobuild.resolve.system.needed import needed_for, programs
-from reprobuild.resolve.system.packages import ASKED, not_called
-from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import glibc_of
-from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.unused_overrides import misspelt, unused
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
-from reprobuild.snapshot.captured_command import captured_commands
-from reprobuild.snapshot.file_kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.fetch import fetch
-
-_SHOWN = 5  # names in one line
-_LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
@@ -133,8 +123,8 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
             lambda: common_pythons(subject.lines, files, target, wheels_only=True),
         ),
         *trees,
-        *_dropped(snapshot, decisions.drop),
-        *_unread(snapshot),
+        *rule_dropped(snapshot, decisions.drop),
+        *rule_unread(snapshot),
         *other_pip,
         *elsewhere,
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
@@ -147,7 +137,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
     python = with_prebuilt(python, _of_index(subject), target, services, around)
-    base, libraries = _with_libraries(ground, python.wheels, sources, subject, around)
+    base, libraries = add_libraries(ground, python.wheels, sources, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     toolkit = Toolkit(
         version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
@@ -231,70 +221,6 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> ResolveRequest:
     )  # fmt: skip
 
 
-def _with_libraries(
-    ground: ResolvedBase,
-    wheels: Sequence[Wheel],
-    sources: Sequence[Source],
-    subject: ResolveRequest,
-    around: ResolveContext,
-) -> tuple[Base, list[Resolution]]:
-    """Return the base with the needs of wheels and sources.
-
-    The resolutions of packages and libraries are returned, too.
-    """
-    system, base, packages = ground.system, ground.base, ground.packages
-    missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
-    fetch(missing, around.store, around.net, around.progress)
-    around.say("system: what the shared libraries of the wheels need")
-    opened = open_wheels(wheels, subject.machine, around.store)
-    own = asks_of(ground.interpreter, subject.machine, around.store)
-    asked = asked_of_system(own)
-    needed, drop = asks(opened), subject.decisions.drop
-    libraries, _ = system_libraries((*asked, *needed), subject.snapshot, system.index, base, drop)
-    if libraries:
-        whose = "shared libraries of the wheels" + (" and of the captured Python" if own else "")
-        around.say(f"system: {len(libraries)} packages more, for the {whose}")
-    called = _called(wheels, sources, subject, around)
-    if called:
-        around.say(f"system: {len(called)} packages whose programs are called")
-    if libraries or called:
-        base, packages = system.pin(libraries, {**ground.listed, **called})
-    if left := not_called(packages):
-        around.say(
-            f"system: {len(left)} packages that a person had installed are left out, because no code calls them: "
-            f"{_some(left)}; `--system all` installs every one, `--package NAME` one of them"
-        )
-    _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
-    _, lost = system_libraries(asked, subject.snapshot, system.index, base, drop)
-    return base, [
-        *packages,
-        *left_out,
-        *judged(ground.interpreter, lost, asked),
-        *too_new((*own, *opened), base),
-    ]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-
-
-def _called(
-    wheels: Sequence[Wheel], sources: Sequence[Source], subject: ResolveRequest, around: ResolveContext
-) -> dict[str, str]:
-    """Return the captured packages with called programs.
-
-    Each has its caller.
-    """
-    snapshot, workload = subject.snapshot, subject.decisions.workload
-    if subject.decisions.system == "all":
-        return {}
-    names = [package.name for package in snapshot.packages if package.mark in ASKED]
-    commands = [shlex.join(workload.command)] if workload else []
-    captured = captured_commands(around.captured) if snapshot.captured else ()
-    found = callers(wheels, sources, commands, programs(names), around.store, captured)
-    return dict(needed_for(names, found))
-
-
 def lock_sources(
     snapshot: Snapshot, decisions: Decisions, around: ResolveContext
 ) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
@@ -344,53 +270,6 @@ def _fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
         fetch([artefact], around.store, around.net)
 
     return bring
-
-
-def _unread(snapshot: Snapshot) -> list[Resolution]:
-    """Return resolutions for package list lines that are not understood.
-
-    Such a line may have named a package.
-    """
-    conda = {package.place.file for package in snapshot.conda}
-    if "requirements.txt" in snapshot.absent:  # no other file explains an environment.yml
-        conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
-    return [
-        Resolution(
-            file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
-            reason=f"{remark.reason}: {remark.text}", kind="unread-line",
-        )
-        for remark in snapshot.remarks
-        if not remark.understood and remark.text
-        and (field_of(remark.place.file) in _LISTS or remark.place.file in conda)
-    ]  # fmt: skip
-
-
-def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Resolution]:
-    return [
-        _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
-        for line in (*snapshot.requirements, *snapshot.unlisted)
-        if is_named(line.name, drop)
-    ]
-
-
-def without_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple[Resolution, ...]:
-    """Exclude unresolved lines that are not in the freeze.
-
-    A snapshot without capture.json has no such lines.
-    """
-    beside = {(line.place.file, line.name) for line in snapshot.unlisted}
-    return tuple(
-        msgspec.structs.replace(ruling, outcome="excluded", kind="unlisted")
-        if ruling.outcome == "unresolved" and (ruling.file, ruling.subject) in beside
-        else ruling
-        for ruling in rulings
-    )
-
-
-def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Resolution:
-    return Resolution(
-        file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured, kind="decision"
-    )  # fmt: skip
 
 
 def _workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> str:

@@ -16,15 +16,12 @@ Every file appears by rename, so an interrupted process leaves no half-written f
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
-import stat
 import threading
 import time
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,9 +31,10 @@ from msgspec import Struct
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.atomic import private_folder
-from reprobuild.infra.flock import lock, machine
+from reprobuild.infra.flock import machine
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256
+from reprobuild.store.directory import StoreDirectory
 from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
 
@@ -44,7 +42,6 @@ CHUNK = 1 << 20
 LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
 HOUR = 3600.0
 _SHA256 = re.compile("[0-9a-f]{64}")
-_OPENED = ("in-use", "key")  # files that are opened without following a link
 
 
 def hash_file(path: Path) -> str:
@@ -101,7 +98,7 @@ class Used(Struct, frozen=True, kw_only=True):
     made: tuple[Sha256, ...] = ()
 
 
-class Store:
+class Store(StoreDirectory):
     """A directory of blobs, safe for several processes at once.
 
     All writes are renames.
@@ -122,20 +119,15 @@ class Store:
             known: the keys that the user trusts; by default those of the user of this process.
             doubt: called once, at the first request for results, if the user does not trust the store's key.
         """
-        self.root = root
+        super().__init__(root)
         self.known = known or keyring()
         self._verified: set[str] = set()
         # Threads that want one blob wait for the first, which hashes it.
         self._hashing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._blobs: set[str] = set()
         self._made: set[str] = set()
-        self._guard = threading.RLock()
-        self._holder: int | None = None  # the open file of the lock
-        self._let_go: Callable[[], object] = lambda: None
-        self._locked = False
         self._key: bytes | None = None
         self._doubt: Callable[[Store], object] | None = doubt
-        self._checked = False  # for links
         self._here: dict[str, bytes] = {}  # results that this process remembers without a trusted key
 
     def blob(self, sha256: str) -> Path:
@@ -166,62 +158,6 @@ class Store:
         return Used(blobs=tuple(blobs), made=tuple(made))
 
     @contextlib.contextmanager
-    def sole(self) -> Iterator[bool]:
-        """Lock the store for this process alone.
-
-        Yield False if the file system has no locks.
-
-        Raises:
-            FetchError: another process uses it.
-        """
-        self._hold(make=True)
-        with self._guard:
-            try:
-                if self._locked and self._holder is not None:
-                    fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FetchError(
-                    f"another process uses the store {self.root}", hint="run it again when that has ended"
-                ) from None
-            try:
-                yield self._locked
-            finally:
-                if self._locked and self._holder is not None:
-                    fcntl.flock(self._holder, fcntl.LOCK_SH)
-
-    def make(self) -> None:
-        """Make the store's private directory if it is missing.
-
-        Raises:
-            FetchError: a link is at the path of a directory.
-        """
-        self._check_links()
-        self.root.parent.mkdir(parents=True, exist_ok=True)
-        self.root.mkdir(mode=0o700, exist_ok=True)
-
-    def _check_links(self) -> None:
-        """Refuse a store with links that lead elsewhere.
-
-        Files there would be overwritten or removed.
-
-        The store itself may be a link.
-        """
-        if self._checked:
-            return
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            for folder in (self.root, self.root / "blobs"):
-                with os.scandir(folder) as entries:
-                    links = (one for one in entries if one.is_symlink() and one.name not in _OPENED)
-                    link = next((one.path for one in links), None)
-                if link is not None:
-                    raise FetchError(
-                        f"{link} in the store is a link, and no program puts one there",
-                        hint="remove the link, or choose another directory with `--store`; the whole store may stand "
-                        "behind a link",
-                    )
-            self._checked = True
-
-    @contextlib.contextmanager
     def own_folder(self, above: str, name: str) -> Iterator[Path]:
         """Yield a directory in the store for the user alone.
 
@@ -244,38 +180,6 @@ class Store:
         folder = self.root / above / mark
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
-
-    @property
-    def shared(self) -> bool:
-        """Whether other users may write here: see `share`."""
-        return bool(self.root.stat().st_mode & stat.S_IWGRP)
-
-    def release(self) -> None:
-        """Let others remove files from the store, until its next use.
-
-        No thread may be at work with it.
-        """
-        with self._guard:
-            self._let_go()
-            self._holder, self._locked = None, False
-
-    def _hold(self, *, make: bool = False) -> None:
-        """Hold the lock that marks the store as used.
-
-        It is held for the life of this object.
-        """
-        if self._holder is not None:
-            return
-        self._check_links()
-        with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
-            if self._holder is None:
-                if make:
-                    self.make()
-                way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
-                number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
-                self._let_go = weakref.finalize(self, os.close, number)
-                self._locked = lock(number, fcntl.LOCK_SH)
-                self._holder = number
 
     def _asked(self, asked: set[str], name: str, path: Path) -> None:
         """Record a used file, and refresh its time for others."""

@@ -46,7 +46,8 @@ from reprobuild.verify.verdict import VERSION, RoundTripDifference, Smoke, Verdi
 from reprobuild.verify.workload.conditions import RUNS, WorkRecord, record
 from reprobuild.verify.workload.judge import shown
 from reprobuild.verify.workload.mounts import Mounts
-from reprobuild.verify.workload.run import OUTPUTS, Work, compare_work, seed_of_work, work_of_workload
+from reprobuild.verify.workload.run import OUTPUTS, compare_work
+from reprobuild.verify.workload.work import Work, seed_of_work, work_of_workload
 
 SEED = 42  # the default seed
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")

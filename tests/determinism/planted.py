@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.run import Work, work_of_options
+from reprobuild.verify.workload.work import Work, work_of_options
 
 HERE = Path(__file__).parent
 FAULTS_FOLDER, CLEAN_FOLDER = HERE / "faults", HERE / "clean"

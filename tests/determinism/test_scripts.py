@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.run import compare_work, work_of_options
+from reprobuild.verify.workload.run import compare_work
+from reprobuild.verify.workload.work import work_of_options
 from tests.determinism.plain_engine import PlainEngine
 from tests.determinism.scripts.program import FORMATS
 

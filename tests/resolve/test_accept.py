@@ -23,6 +23,7 @@ from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve import resolver
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.resolve.python.unreachable import refuse_lost
 from reprobuild.resolve.resolver import lock_sources, resolve
 from reprobuild.snapshot.model import Snapshot, SourceLocation
@@ -331,7 +332,7 @@ def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(
         "Listing...\nnano/stable,now 7.2-1+deb12u1 amd64 [instal\nless/stable,now a:590 amd64 [installed]\n"
     )
     (tmp_path / freeze).write_text("six==1.16.0\n???\n")
-    rulings = resolver._unread(read_snapshot(tmp_path))
+    rulings = rule_unread(read_snapshot(tmp_path))
     assert {(ruling.file, ruling.line) for ruling in rulings} == {
         (apt, 2), (apt, 3), (freeze, 2),
     }  # fmt: skip

@@ -17,6 +17,7 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.git import repository as reading
+from reprobuild.ecosystems.git import tree_listing
 from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.names import HOSTILE
@@ -402,9 +403,9 @@ def test_the_files_of_nested_repositories_are_counted_together(
 ) -> None:
     """One tree of a million names, again and again, took 110 s; each has three files and a folder."""
     out = nested(tmp_path)
-    monkeypatch.setattr(reading, "MOST_MEMBERS", 4 * (len(NESTED) + 1), raising=False)
+    monkeypatch.setattr(tree_listing, "MOST_MEMBERS", 4 * (len(NESTED) + 1))
     locked(out, store, own(out))
-    monkeypatch.setattr(reading, "MOST_MEMBERS", 9)
+    monkeypatch.setattr(tree_listing, "MOST_MEMBERS", 9)
     monkeypatch.setattr(captured_sources, "check_paths", None)
     asked = asked_of_git(monkeypatch)
     with pytest.raises(LockError, match="hold more than 9 files and folders") as err:
@@ -418,7 +419,8 @@ def test_the_names_of_nested_repositories_are_counted_with_their_folders(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = nested(tmp_path)
-    monkeypatch.setattr(reading, "_LISTING", 1 << 12)
+    for module in (reading, tree_listing):
+        monkeypatch.setattr(module, "LISTING", 1 << 12)
     locked(out, store, own(out))
     for number in range(len(NESTED)):
         path = out / "capture.json"

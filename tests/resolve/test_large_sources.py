@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ecosystems.git import repository as reading
-from reprobuild.ecosystems.git.repository import Blob
+from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import EngineError, LockError
 from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH
 from reprobuild.resolve.sources import large_trees

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.resolver import without_unlisted
+from reprobuild.resolve.line_resolutions import without_unlisted
 from reprobuild.snapshot import unlisted
 from reprobuild.snapshot.model import Snapshot
 from tests.snapshot.test_unlisted import document, one

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.resolve.resolver import _unread
+from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.snapshot.read import read_snapshot
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -31,7 +31,7 @@ def read(tmp_path: Path, pip: str, **beside: str) -> tuple[list[tuple[int, str, 
     lines = [
         (one.place.line, one.kind, one.name) for one in found.requirements if one.place.file.endswith("yml")
     ]
-    return lines, [(one.line, one.reason) for one in _unread(found) if one.file.endswith("yml")]
+    return lines, [(one.line, one.reason) for one in rule_unread(found) if one.file.endswith("yml")]
 
 
 def test_alone_its_lines_for_pip_are_a_freeze(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_beside_a_list_of_condas_only_repositories_are_missing(tmp_path: Path) -
 def test_a_file_written_by_hand_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text("dependencies:\n  - python=3.11\n  - numpy\n  - pip: [a, b]\n")
     found = read_snapshot(tmp_path)
-    assert [(one.line, one.outcome, one.kind) for one in _unread(found)] == [
+    assert [(one.line, one.outcome, one.kind) for one in rule_unread(found)] == [
         (2, "unresolved", "unread-line"), (3, "unresolved", "unread-line"), (4, "unresolved", "unread-line"),
     ]  # fmt: skip
     assert [one.name for one in found.requirements] == ["a"]

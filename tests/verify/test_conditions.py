@@ -14,7 +14,8 @@ from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.certificate.read import Certificate, refuse_other_work
 from reprobuild.verify.check import record_of, work_asked
 from reprobuild.verify.workload.conditions import Conditions, record
-from reprobuild.verify.workload.run import compare_work, work_of_options
+from reprobuild.verify.workload.run import compare_work
+from reprobuild.verify.workload.work import work_of_options
 from tests.verify.samples import PreparedEngine, good_answers, make_lock, make_verdict
 
 TOKEN = "hf_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY"

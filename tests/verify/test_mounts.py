@@ -23,7 +23,8 @@ from reprobuild.verify.verdict import Against, Verdict, WorkComparison
 from reprobuild.verify.workload import mounts as module
 from reprobuild.verify.workload.conditions import Conditions, Mount, record
 from reprobuild.verify.workload.mounts import Mounts, content_digest
-from reprobuild.verify.workload.run import compare_work, work_of_options
+from reprobuild.verify.workload.run import compare_work
+from reprobuild.verify.workload.work import work_of_options
 from tests.report.samples import IMAGE
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, make_lock, make_verdict
 

@@ -22,7 +22,8 @@ from reprobuild.verify.workload.judge import (
     judge_distinct,
     pair,
 )
-from reprobuild.verify.workload.run import Work, compare_work, work_of_options
+from reprobuild.verify.workload.run import compare_work
+from reprobuild.verify.workload.work import Work, work_of_options
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
 
 NAME = "/reprobuild-out/model.pt"

@@ -14,13 +14,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from reprobuild.ecosystems.git.tree_listing import LISTING, Blob, Room
 from reprobuild.errors import LockError
 from reprobuild.infra import proc
 from reprobuild.infra.git import command as program
-from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -32,51 +31,12 @@ _QUIET = {
 # A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
 # local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
 _CONFIG = "[safe]\n\tdirectory = *\n"
-_LISTING = 128 << 20  # bytes of git's output, except the files of a tree
 AT_ONCE = 64 << 20  # bytes of files in memory
 _HEADER = 128  # git's line before each file, and the end of line after it
 
 _COMMITS, _PATHS = 500, 50  # that are compared with a diff
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
-
-
-class Blob(Struct, frozen=True, kw_only=True):
-    """A path of a git tree.
-
-    It has a mode (`100644`, `100755`, `120000`, `160000`), object id, path, and size in bytes (from `sized`).
-    """
-
-    mode: str
-    id: str
-    path: str
-    size: int = 0
-
-
-class Room:
-    """The remaining bounds of the lists that form one tree.
-
-    They bound rows, including directories, and bytes.
-    """
-
-    def __init__(self) -> None:
-        self._rows, self.size = MOST_MEMBERS, _LISTING
-
-    def take(self, listing: bytes, above: str) -> None:
-        """Count a list whose paths go below the directory `above`.
-
-        Raises:
-            LockError: a bound is exceeded.
-        """
-        rows = listing.count(b"\0")
-        self._rows -= rows
-        self.size -= len(listing) + rows * len(above.encode("utf-8", "surrogateescape"))
-        if self._rows < 0 or self.size < 0:
-            raise LockError(
-                f"a source and the repositories inside of it hold more than {MOST_MEMBERS} files and folders, "
-                f"or {_LISTING} bytes of names",
-                hint=HOSTILE,
-            )
 
 
 class GitRepository:
@@ -102,7 +62,7 @@ class GitRepository:
 
     def _git(
         self, *arguments: str, purpose: str, stdin: bytes | None = None, bare: bool = True,
-        env: Mapping[str, str] | None = None, most: int = _LISTING, output: Path | None = None,
+        env: Mapping[str, str] | None = None, most: int = LISTING, output: Path | None = None,
     ) -> bytes:  # fmt: skip
         place = ("--git-dir", str(self._bare), "--work-tree", str(self._work)) if bare else ()
         return proc.run(
@@ -239,7 +199,7 @@ class GitRepository:
         """
         # The directories are listed, too, since a small tree may have any number of empty ones.
         words = ("ls-tree", "-r", "-t", "-z", "--full-tree", tree)
-        out = self._git(*words, purpose="list a tree", most=room.size if room else _LISTING)
+        out = self._git(*words, purpose="list a tree", most=room.size if room else LISTING)
         if room:
             room.take(out, above)
         found = []

@@ -1,17 +1,17 @@
 """A launcher of a command in its own namespaces.
 
-It runs as `sys.executable -I -S launch.py`, with JSON in the variable JOB. The arguments of process 1 are
-visible to the command, its variables are not: the job names paths of the machine.
+It runs as `sys.executable -I -S launch.py`, with JSON in the variable JOB. The arguments of process 1 are visible to
+the command, its variables are not: the job names paths of the machine.
 
-util-linux has no program that loads a filter of system calls, and after the root has changed no program of
-the machine can be started any more. So there are three processes. The launcher makes the namespaces and
-waits. Its child is process 1 of them: it lets `setup.sh` make the root, mounts the other trees in it, enters
-it, and gives up its rights. Its child becomes the command.
+util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
+can be started any more. So there are three processes. The launcher makes the namespaces and waits. Its child is
+process 1 of them: it lets `setup.sh` make the root, mounts the other trees in it, enters it, and gives up its rights.
+Its child becomes the command.
 
-The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So
-process 1 runs no untrusted code and receives no signal from inside; its memory is closed to the command,
-which is the same user. No module is imported and no file opened once the namespaces are made: there, the
-user's rights may not reach Python's files.
+The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So process 1
+runs no untrusted code and receives no signal from inside; its memory is closed to the command, which is the same user.
+No module is imported and no file opened once the namespaces are made: there, the user's rights may not reach Python's
+files.
 """
 
 from __future__ import annotations
@@ -118,10 +118,7 @@ def join_keyring() -> None:
 
 
 def end_with_parent(reading: int, writing: int) -> None:
-    """End together with the parent.
-
-    The parent may have ended already.
-    """
+    """End together with the parent, which may have ended already."""
     check("end with the parent", LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
     os.close(writing)
     fcntl.fcntl(reading, fcntl.F_SETFL, os.O_NONBLOCK)
@@ -231,10 +228,7 @@ def bind(root: str, binds: list[tuple[str, str, bool]]) -> None:
 
 
 def open_point(top: int, place: str, folder: bool) -> tuple[int, int]:
-    """Open a mount point and its parent; make missing ones.
-
-    The parent comes first.
-    """
+    """Open a parent and its mount point; make missing ones."""
     above, steps = os.dup(top), place.strip("/").split("/")
     for step in steps[:-1]:
         inner = open_step(above, step, True)
@@ -244,10 +238,7 @@ def open_point(top: int, place: str, folder: bool) -> tuple[int, int]:
 
 
 def open_step(above: int, name: str, folder: bool) -> int:
-    """Open a directory's entry; make it if it is missing.
-
-    The entry is a directory or a file.
-    """
+    """Open a directory or file in a directory; make a missing one."""
     if name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "it is no name", f"make the mount point {name!r}")
     try:

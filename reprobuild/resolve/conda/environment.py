@@ -8,11 +8,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from reprobuild.ecosystems.conda.package import Facts, activated_variables
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import PREFIX, EnvVar
+from reprobuild.resolve.conda.files import Chosen
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.environment import rules
 from reprobuild.resolve.environment.triage import EnvDecision
-from reprobuild.snapshot.model import Snapshot, Variable
+from reprobuild.snapshot.model import Snapshot, SourceLocation, Variable
 from reprobuild_portable import secrets
 
 # The other variables of `conda activate` (the name and the depth of shells) belong to the session.
@@ -92,3 +95,14 @@ def _ruling(variable: Variable, why: str) -> Resolution:
         file=variable.place.file, line=variable.place.line, subject=variable.name, outcome="pinned",
         reason=f"{why}; folders of the captured environment are the image's", kind="path",
     )  # fmt: skip
+
+
+def find_activated(
+    chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], around: ResolveContext
+) -> dict[str, str]:
+    """Return {variable: package} of scripts that run at activation."""
+    found: dict[str, str] = {}
+    for place, one in chosen.items():
+        path = around.store.verified(one.file.sha256, one.file.filename)
+        found |= dict.fromkeys(activated_variables(path, one.file.filename, facts[place]), one.file.filename)
+    return found

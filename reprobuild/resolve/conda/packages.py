@@ -16,7 +16,7 @@ from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.config.services import read_services
 from reprobuild.ecosystems.conda.channels import ChannelResolver
 from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
-from reprobuild.ecosystems.conda.package import Facts, activated_variables, read_facts, split_filename
+from reprobuild.ecosystems.conda.package import Facts, read_facts, split_filename
 from reprobuild.ecosystems.conda.repodata import Repodata
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import FetchError, LockError
@@ -25,6 +25,7 @@ from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.python import CondaPackage, Interpreter
 from reprobuild.lock.requirements import UNLISTED
 from reprobuild.lock.system import PREFIX
+from reprobuild.resolve.conda.environment import find_activated
 from reprobuild.resolve.conda.files import Chosen, CondaFiles, CondaRefusedError
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
@@ -134,7 +135,7 @@ def resolve_conda(
         packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
         interpreter=interpreter,
         needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
-        activated=_activated(chosen, facts, around), distributions=answered.distributions,
+        activated=find_activated(chosen, facts, around), distributions=answered.distributions,
     )  # fmt: skip
 
 
@@ -239,16 +240,6 @@ def _projects(names: Iterable[str]) -> set[str]:
 def _glibc(facts: Facts) -> Glibc | None:
     needs = [match for text in facts.index.depends if (match := _GLIBC.match(text))]
     return max(((int(match[1]), int(match[2])) for match in needs), default=None)
-
-
-def _activated(
-    chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], around: ResolveContext
-) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for place, one in chosen.items():
-        path = around.store.verified(one.file.sha256, one.file.filename)
-        found |= dict.fromkeys(activated_variables(path, one.file.filename, facts[place]), one.file.filename)
-    return found
 
 
 def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement]:

@@ -15,10 +15,10 @@ from pathlib import Path
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.repository import Blob, Room
 from reprobuild.ecosystems.git.repository import GitRepository as Git
 from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
 from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
+from reprobuild.ecosystems.git.tree_listing import Blob, Room
 from reprobuild.errors import LockError, ReproError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escaped

@@ -9,7 +9,8 @@ import shlex
 from collections.abc import Iterator
 from typing import IO
 
-from reprobuild.ecosystems.git.repository import AT_ONCE, Blob, GitRepository
+from reprobuild.ecosystems.git.repository import AT_ONCE, GitRepository
+from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH, MOST_MEMBERS, most_bytes
 from reprobuild_portable import secrets

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 
-from reprobuild.ecosystems.git.repository import Blob
+from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.git_packs import read_number
 from reprobuild.infra.untrusted.names import HOSTILE, most_bytes

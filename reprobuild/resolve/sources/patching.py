@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.repository import Blob, GitRepository
+from reprobuild.ecosystems.git.repository import GitRepository
+from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError
 from reprobuild.infra.git.addresses import RepositoryAddress
 from reprobuild.snapshot.model import Patch, Requirement

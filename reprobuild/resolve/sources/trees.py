@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -16,14 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.repository import Blob, GitRepository
+from reprobuild.ecosystems.git.repository import GitRepository
+from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.display import escaped
-from reprobuild.infra.git.addresses import RepositoryAddress, without_login
+from reprobuild.infra.git.addresses import RepositoryAddress
 from reprobuild.infra.git.command import is_local
 from reprobuild.infra.tar.entries import TarEntry, parents
 from reprobuild.infra.tar.writing import TarWriter
-from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import EPOCH, Artefact
@@ -38,15 +37,20 @@ from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rul
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError, bring
 from reprobuild.resolve.sources.large_trees import checked_blobs, secret_in
 from reprobuild.resolve.sources.patch_sizes import check_patch
-from reprobuild.resolve.sources.patching import fitting_commits, patch_of, patched
+from reprobuild.resolve.sources.patching import patch_of, patched
+from reprobuild.resolve.sources.resolutions import (
+    pin_line,
+    pin_subject,
+    rule_diff_without_commit,
+    rule_line_without_commit,
+    rule_secret_files,
+    rule_stray_diff,
+)
 from reprobuild.snapshot.capture_model import CapturedRepository as CapturedRepository
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Patch, Requirement, SourceLocation
 from reprobuild.snapshot.parsers.capture_json import FILE
 from reprobuild.store.store import Store, hash_file
-
-_SECRET = "secret-file"  # the class by which all such files are accepted
-_NAMED = 10
 
 
 class SourceInputs(Struct, frozen=True, kw_only=True):
@@ -113,7 +117,7 @@ def resolve_sources(
             used |= {patch.file}
             names.add(name)
     rulings = [ruling for one in made for ruling in one.rulings]
-    rulings += [_stray(patch) for patch in given.patches if patch.file not in used]
+    rulings += [rule_stray_diff(patch) for patch in given.patches if patch.file not in used]
     return tuple(one.source for one in made if one.source), tuple(rulings)
 
 
@@ -135,7 +139,7 @@ def _brought_line(line: Requirement, given: SourceInputs) -> _Made:
     commit = line.commit or (origin.revision if origin else None)
     unnamed = origin is None and (line.url is None or is_local(line.url.removeprefix("git+")))
     if commit is None or unnamed:
-        return _Made(None, (_unresolved(line, origin),))
+        return _Made(None, (rule_line_without_commit(line, origin),))
     with given.store.scratch() as folder:
         repository = GitRepository(folder, given.env)
         full = bring(repository, line, origin, commit)
@@ -145,10 +149,10 @@ def _brought_line(line: Requirement, given: SourceInputs) -> _Made:
         blank = _blank(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
         source, kept = _keep(repository, source, given, folder, packed=packed)
-    rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}"), *kept]
+    rulings = [pin_line(line, f"commit {full[:12]}, tree {tree[:12]}"), *kept]
     if patch is None:
         return _Made(source, tuple(rulings))
-    rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
+    rulings.append(pin_subject(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
     return _Made(source, tuple(rulings), frozenset({patch.file}))
 
 
@@ -177,7 +181,9 @@ def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
     with given.store.scratch() as folder:
         repository = GitRepository(folder, given.env)
         if origin.revision is None:
-            return _Made(None, (_without_commit(patch, origin, repository),), frozenset({patch.file}))
+            return _Made(
+                None, (rule_diff_without_commit(patch, origin, repository),), frozenset({patch.file})
+            )
         try:
             full = bring(repository, line, origin, origin.revision)
         except NotFetchedError as err:
@@ -186,25 +192,7 @@ def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
         blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
         source, kept = _keep(repository, blank, given, folder, packed=packed)
     reason = f"applied to commit {full[:12]} of {name}, tree {tree[:12]}; every blob id fits"
-    return _Made(source, (_pinned(patch.file, 0, patch.name, reason), *kept), frozenset({patch.file}))
-
-
-def _without_commit(patch: Patch, origin: RepositoryAddress, repository: GitRepository) -> Resolution:
-    """Return the resolution of a diff without a commit.
-
-    It suggests a commit that the diff fits.
-    """
-    name, commits = canonicalize_name(patch.name), fitting_commits(patch, origin, repository)
-    place = shlex.quote(f"{name}={without_login(origin.place)}@{commits[0][:12] if commits else 'COMMIT'}")
-    fits = (
-        f"; it fits {len(commits)} commits of {without_login(origin.place)}, of which this is the newest"
-        if commits
-        else ""
-    )
-    reason = f"nothing tells the commit that {patch.file} was made on; name it with --source {place}{fits}"
-    return Resolution(
-        file=patch.file, line=0, subject=patch.name, outcome="unresolved", reason=escaped(reason), kind="stray-diff"
-    )  # fmt: skip
+    return _Made(source, (pin_subject(patch.file, 0, patch.name, reason), *kept), frozenset({patch.file}))
 
 
 def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
@@ -240,10 +228,12 @@ def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
         source, kept = _keep(repository, source, given, folder, dated=found.commit)
     place = one.bundle.file if one.bundle else one.folder
     how = f"the files of {escaped(one.folder)}, tree {found.tree[:12]}"
-    rulings = [_pin(line, how) if line else _pinned(FILE, 0, name, how)]
+    rulings = [pin_line(line, how) if line else pin_subject(FILE, 0, name, how)]
     if patch:
         rulings.append(
-            _pinned(patch.file, 0, patch.name, f"its changes are in {place}, whose tree was computed again")
+            pin_subject(
+                patch.file, 0, patch.name, f"its changes are in {place}, whose tree was computed again"
+            )
         )
     used = frozenset({patch.file}) if patch else frozenset[str]()
     return _Made(source, (*rulings, *kept, *rule_losses(one, given.captured)), used)
@@ -279,50 +269,6 @@ def _blank(line: Requirement | None, name: str) -> Source:
         name=name, url="", commit="", tree="", patch=None, path=source_path(name),
         editable=line is not None and line.kind == "editable", installed=line is not None, epoch=EPOCH,
         file=Artefact(filename="", sha256="", size=0), subdirectory=(line.subdirectory if line else None) or "",
-    )  # fmt: skip
-
-
-def _pin(line: Requirement, reason: str) -> Resolution:
-    return _pinned(line.place.file, line.place.line, line.name, reason, line.text)
-
-
-def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "") -> Resolution:
-    return Resolution(
-        file=file, line=line, subject=subject, outcome="pinned", reason=reason, captured=captured
-    )
-
-
-def _unresolved(line: Requirement, origin: RepositoryAddress | None) -> Resolution:
-    name, where = shlex.quote(line.name), "PATH@REV"
-    if origin:
-        reason = f"no commit of {line.name} is known"
-    elif line.url is not None:
-        scheme, mark, rest = line.url.removeprefix("git+").partition("://")
-        host, slash, path = rest.partition("/")  # the host may have a user's name, and a branch slashes
-        path, _, named = path.partition("@")
-        place = f"{scheme}{mark}{host}{slash}{path}"
-        branch = f", but the branch or tag {named}" if named else ""
-        reason = f"the line tells no commit of {line.name}{branch}; its repository is {place}"
-        where = f"{shlex.quote(place)}@COMMIT"
-        if line.commit:
-            reason = f"the repository of {line.name} is {place}, and a snapshot opens no repository of this machine"
-            where = shlex.quote(place)
-    else:
-        reason = f"the repository of {line.name} is in no file of the snapshot"
-    return Resolution(
-        file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
-        reason=f"{reason}; name it with --source {name}={where}", kind="no-source", captured=line.text,
-    )  # fmt: skip
-
-
-def _stray(patch: Patch) -> Resolution:
-    name = canonicalize_name(patch.name)
-    option = f"--source {name}=PATH@COMMIT" if is_valid(name, ProjectName) else "the option --source"
-    return Resolution(
-        file=patch.file, line=0, subject=patch.name, outcome="unresolved", kind="stray-diff",
-        reason="it fits no source of this snapshot; the chapter's recipe writes the job directory's diff under "
-        "the name of a package whose folder it cannot enter; if it is of a repository that nothing is installed "
-        f"from, name that one with {option}",
     )  # fmt: skip
 
 
@@ -366,7 +312,7 @@ def _keep(
                 mode = 0o755 if blob.mode == "100755" else 0o644
                 writer.add(TarEntry(path=blob.path, type="file", mode=mode, size=blob.size), content)
         writer.close()
-    kept = _accepted(source.name, doubtful, given.accept)
+    kept = rule_secret_files(source.name, doubtful, given.accept)
     size, sha256 = path.stat().st_size, hash_file(path)
     given.store.adopt(path, sha256)
     file = Artefact(filename=f"{source.name}-{source.tree[:12]}.tar", sha256=sha256, size=size)
@@ -375,34 +321,3 @@ def _keep(
 
 def _hash_of(patch: Patch | None) -> str | None:
     return hashlib.sha256(patch.content).hexdigest() if patch else None
-
-
-def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -> tuple[Resolution, ...]:
-    """Return a resolution for each accepted secret file.
-
-    A file that looks like a secret and was not accepted is an error.
-
-    Raises:
-        SnapshotError: such a file was found. The message has file, line and rule, but not the text.
-    """
-    refused = [path for path in doubtful if not {_SECRET, f"{name}/{path}"} & set(accept)]
-    if refused:
-        named = [f"{name}: {escaped(path)}{doubtful[path]}" for path in refused[:_NAMED]]
-        more = f"\nand {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
-        words = " ".join(f"--accept {shlex.quote(f'{name}/{path}')}" for path in refused[:_NAMED])
-        raise SnapshotError(
-            "\n".join(named) + f"{more}; it would stay in the image for ever",
-            hint=f"remove it from the source and revoke it; a file that may be public stays with {words}",
-        )
-    return tuple(
-        Resolution(
-            file="",
-            line=0,
-            subject=f"{name}/{escaped(path)}",
-            outcome="pinned",
-            kind=_SECRET,
-            accepted=True,
-            reason=f"{escaped(path)}{why}, and was accepted",
-        )
-        for path, why in sorted(doubtful.items())
-    )

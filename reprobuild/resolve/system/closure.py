@@ -17,7 +17,7 @@ the fewest packages that are not such an alternative, then with the fewest added
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -187,3 +187,15 @@ class Closure:
         for group in candidate.needs:
             ways = self._ways.of(Dependency(group, candidate.architecture))
             yield from [key for key, _ in ways if key in self._captured][:1]
+
+
+def find_reachable(names: Iterable[str], chosen: Mapping[str, PackageChoice]) -> set[str]:
+    """Return the names and all their dependencies."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left.extend(chosen[name].needs)
+    return found

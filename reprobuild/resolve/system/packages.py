@@ -16,7 +16,7 @@ from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import Base, Deb, dpkg_name
 from reprobuild.resolve.system.alternatives import is_later_revision
-from reprobuild.resolve.system.closure import Closure, PackageChoice
+from reprobuild.resolve.system.closure import Closure, PackageChoice, find_reachable
 from reprobuild.resolve.system.metapackages import parts_without_drivers
 from reprobuild.resolve.system.needed import is_kept, is_of_interpreter
 from reprobuild.resolve.system.system_rules import exclusion
@@ -125,7 +125,7 @@ def resolve_base(
     drops = {name: name for name in libraries}
     drops |= {key: _key(package, native) for key, package in asked.items()}
     chosen = Closure(index, captured, drops).close(wanted)
-    essential = _reachable(index.essential, chosen)
+    essential = find_reachable(index.essential, chosen)
     versions = {key: choice.candidate.version for key, choice in chosen.items()}
     tools = Closure(index, captured | versions).close(dict.fromkeys(TOOLS, "realising the base"))
     base = Base(
@@ -238,18 +238,6 @@ def _refusal(package: SystemPackage, native: str, drop: Collection[str], *, move
         return _DROPPED
     rule = exclusion(package.name)
     return _Refusal(rule.class_, rule.reason) if rule else None
-
-
-def _reachable(names: Iterable[str], chosen: Mapping[str, PackageChoice]) -> set[str]:
-    """Return the names and all their dependencies."""
-    found: set[str] = set()
-    left = list(names)
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left.extend(chosen[name].needs)
-    return found
 
 
 def _deb(choice: PackageChoice, essential: bool) -> Deb:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,13 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.engines.model import Engine, Task
-from reprobuild.errors import EngineError, UsageError
+from reprobuild.errors import EngineError
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Text
-from reprobuild.lock.model import Workload
 from reprobuild.lock.system import FILES, PREFIX
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.conditions import RUNS, Conditions
+from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.judge import (
     FileAnswer,
     OutputIndex,
@@ -34,6 +31,8 @@ from reprobuild.verify.workload.judge import (
     shown,
 )
 from reprobuild.verify.workload.mounts import Mounts
+from reprobuild.verify.workload.rounds import merge_rounds
+from reprobuild.verify.workload.work import Work, seed_of_work
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
 INDEX, LARGEST_INDEX = "index.json", 64 << 20
@@ -42,36 +41,7 @@ _PYTHON = f"{PREFIX}/bin/python"
 _OLDER = (
     "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
 )
-_PLAIN = Conditions()
-_GRAVEST = {"drift": 0, "identical": 2}
-_SHOWN = 8  # numbers of runs
 _INSIDE = ("/reprobuild-one", "/reprobuild-two")
-
-
-class Work(Struct, frozen=True, kw_only=True):
-    """A command to run several times, and its output files to compare.
-
-    Attributes:
-        command: the program and its arguments; `{out}` represents an existing, empty directory.
-        artefacts: paths or globs, relative to the image's working directory, or below `{out}`.
-        distinct: those of them whose files must differ from one another.
-        ignored: keys of values that may differ.
-        conditions: the conditions of each run.
-        runs: how many containers run the command, at least 2.
-        text: the command as the user gave it.
-        workdir: its working directory, empty for the image's own; the command changes there itself.
-        label: the name of the artefacts in the report.
-    """
-
-    command: tuple[str, ...]
-    artefacts: tuple[str, ...]
-    distinct: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    conditions: Conditions = Conditions()
-    runs: int = RUNS
-    text: str
-    workdir: str = ""
-    label: str = "artefact"
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -92,73 +62,6 @@ class WorkloadRun(Struct, frozen=True, kw_only=True):
     folder: Path
     index: OutputIndex | None
     tail: str
-
-
-def work_of_options(
-    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
-    conditions: Conditions = _PLAIN, workdir: str = "", runs: int = RUNS,
-) -> Work | None:  # fmt: skip
-    """Return the workload of the command line, or None without a command.
-
-    Args:
-        command: a line for the image's `/bin/sh`.
-        artefacts: paths and globs, relative to the working directory.
-        distinct: artefacts of one run that must differ from one another.
-        ignored: keys of values that may differ.
-        conditions: the conditions of each run.
-        workdir: the working directory of the command; empty for the image's own.
-        runs: the number of containers that run the command.
-
-    Raises:
-        UsageError: the command has no artefact, an artefact no command, or a path is not valid.
-    """
-    named = tuple(dict.fromkeys([*artefacts, *distinct]))
-    if command is None:
-        if named:
-            raise UsageError(
-                f"--output-file {named[0]} names an output of a workload, but --workload is missing",
-                hint="give it, for example: --workload 'python train.py --steps 20'",
-            )
-        if conditions != _PLAIN or workdir:
-            raise UsageError(
-                "--seed, --env, --secret, --volume, --workdir and --shm-size need --workload, which is missing",
-                hint="give it, for example: --workload 'python train.py --steps 20'",
-            )
-        return None
-    if workdir and not workdir.startswith("/"):
-        raise UsageError(
-            f"--workdir {workdir}: not an absolute path", hint="for example --workdir /workspace"
-        )
-    if not named:
-        raise UsageError(
-            "--workload names a command, but no --output-file names what it writes",
-            hint="name it: --output-file out.ckpt, or --output-file 'logs/*.jsonl'",
-        )
-    for path in named:
-        if not path.isprintable() or path in ("", "--"):
-            raise UsageError(
-                f"--output-file {path!r} is not a valid path",
-                hint="give a path or a glob, for example 'logs/*.jsonl'",
-            )
-    line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
-    return Work(
-        command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
-        distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
-        text=command, runs=runs, workdir=workdir,
-    )  # fmt: skip
-
-
-def _placed(path: str, workdir: str) -> str:
-    """Return an artefact below a working directory other than the image's."""
-    return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
-
-
-def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int = RUNS) -> Work:
-    """Return the workload of a lock; its outputs are below `{out}`."""
-    return Work(
-        command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
-        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs,
-    )  # fmt: skip
 
 
 def compare_work(
@@ -255,39 +158,6 @@ def _unknown(drifted: WorkComparison, changed: Sequence[str]) -> WorkComparison:
     return msgspec.structs.replace(drifted, verdict="inconclusive", detail=shown(detail))
 
 
-def merge_rounds(rounds: Sequence[Sequence[WorkComparison]]) -> list[WorkComparison]:
-    """Return the most severe comparison of each name, with its runs.
-
-    Args:
-        rounds: the comparisons of run 2 with the first, of run 3 with the first, and so on.
-    """
-    by_name: dict[str, list[tuple[int, WorkComparison]]] = {}
-    for number, comparisons in enumerate(rounds, 2):
-        for comparison in comparisons:
-            by_name.setdefault(comparison.name, []).append((number, comparison))
-    return [_merged(found, len(rounds)) for found in by_name.values()]
-
-
-def _merged(found: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
-    """Return the most severe comparison of one artefact.
-
-    Each has the number of its run.
-    """
-    worst = min((comparison for _, comparison in found), key=lambda each: _GRAVEST.get(each.verdict, 1))
-    if rounds == 1:
-        return worst
-    excused: Counter[str] = Counter()
-    for _, comparison in found:
-        excused |= Counter(comparison.excused)
-    detail = worst.detail
-    if worst.verdict != "identical":
-        numbers = [number for number, comparison in found if comparison.verdict == worst.verdict]
-        which = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
-        detail = f"run{'s' * (len(numbers) != 1)} {which} of {rounds + 1} beside the first: {detail}"
-    warnings = dict.fromkeys(line for _, comparison in found for line in comparison.warnings)
-    return msgspec.structs.replace(worst, detail=detail, excused=dict(excused), warnings=tuple(warnings))
-
-
 def _uncompared(index: OutputIndex) -> tuple[str, ...]:
     """Return a note on files below `{out}` that were not compared.
 
@@ -320,11 +190,6 @@ def _named(work: Work, artefact: str) -> str:
 
 def _inside(text: str) -> str:
     return text.replace("{out}", OUTPUTS)
-
-
-def seed_of_work(work: Work, seed: int) -> int:
-    """Return the workload's own seed, or else that of the check."""
-    return seed if work.conditions.seed is None else work.conditions.seed
 
 
 def _task(work: Work, seed: int, folder: Path) -> Task:

@@ -1,0 +1,120 @@
+"""The directory of a store, and the file lock of the processes that use it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reprobuild.errors import FetchError
+from reprobuild.infra.flock import lock
+
+_OPENED = ("in-use", "key")  # files that are opened without following a link
+
+
+class StoreDirectory:
+    """A private directory with a file lock for its users.
+
+    Each object holds a shared lock from its first use. `sole` takes the lock alone.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._guard = threading.RLock()
+        self._holder: int | None = None  # the open file of the lock
+        self._let_go: Callable[[], object] = lambda: None
+        self._locked = False
+        self._checked = False  # for links
+
+    @contextlib.contextmanager
+    def sole(self) -> Iterator[bool]:
+        """Lock the store for this process alone.
+
+        Yield False if the file system has no locks.
+
+        Raises:
+            FetchError: another process uses it.
+        """
+        self._hold(make=True)
+        with self._guard:
+            try:
+                if self._locked and self._holder is not None:
+                    fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FetchError(
+                    f"another process uses the store {self.root}", hint="run it again when that has ended"
+                ) from None
+            try:
+                yield self._locked
+            finally:
+                if self._locked and self._holder is not None:
+                    fcntl.flock(self._holder, fcntl.LOCK_SH)
+
+    def make(self) -> None:
+        """Make the store's private directory if it is missing.
+
+        Raises:
+            FetchError: a link is at the path of a directory.
+        """
+        self._check_links()
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, exist_ok=True)
+
+    def _check_links(self) -> None:
+        """Refuse a store with links that lead elsewhere.
+
+        Files there would be overwritten or removed.
+
+        The store itself may be a link.
+        """
+        if self._checked:
+            return
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            for folder in (self.root, self.root / "blobs"):
+                with os.scandir(folder) as entries:
+                    links = (one for one in entries if one.is_symlink() and one.name not in _OPENED)
+                    link = next((one.path for one in links), None)
+                if link is not None:
+                    raise FetchError(
+                        f"{link} in the store is a link, and no program puts one there",
+                        hint="remove the link, or choose another directory with `--store`; the whole store may stand "
+                        "behind a link",
+                    )
+            self._checked = True
+
+    @property
+    def shared(self) -> bool:
+        """Whether other users may write here: see `share`."""
+        return bool(self.root.stat().st_mode & stat.S_IWGRP)
+
+    def release(self) -> None:
+        """Let others remove files from the store, until its next use.
+
+        No thread may be at work with it.
+        """
+        with self._guard:
+            self._let_go()
+            self._holder, self._locked = None, False
+
+    def _hold(self, *, make: bool = False) -> None:
+        """Hold the lock that marks the store as used.
+
+        It is held for the life of this object.
+        """
+        if self._holder is not None:
+            return
+        self._check_links()
+        with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
+            if self._holder is None:
+                if make:
+                    self.make()
+                way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
+                number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
+                self._let_go = weakref.finalize(self, os.close, number)
+                self._locked = lock(number, fcntl.LOCK_SH)
+                self._holder = number

@@ -1,0 +1,112 @@
+"""The workload to compare: a command and its output files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.lock.model import Workload
+from reprobuild.verify.workload.conditions import RUNS, Conditions
+
+_PLAIN = Conditions()
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """A command to run several times, and its output files to compare.
+
+    Attributes:
+        command: the program and its arguments; `{out}` represents an existing, empty directory.
+        artefacts: paths or globs, relative to the image's working directory, or below `{out}`.
+        distinct: those of them whose files must differ from one another.
+        ignored: keys of values that may differ.
+        conditions: the conditions of each run.
+        runs: how many containers run the command, at least 2.
+        text: the command as the user gave it.
+        workdir: its working directory, empty for the image's own; the command changes there itself.
+        label: the name of the artefacts in the report.
+    """
+
+    command: tuple[str, ...]
+    artefacts: tuple[str, ...]
+    distinct: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    conditions: Conditions = Conditions()
+    runs: int = RUNS
+    text: str
+    workdir: str = ""
+    label: str = "artefact"
+
+
+def work_of_options(
+    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
+    conditions: Conditions = _PLAIN, workdir: str = "", runs: int = RUNS,
+) -> Work | None:  # fmt: skip
+    """Return the workload of the command line, or None without a command.
+
+    Args:
+        command: a line for the image's `/bin/sh`.
+        artefacts: paths and globs, relative to the working directory.
+        distinct: artefacts of one run that must differ from one another.
+        ignored: keys of values that may differ.
+        conditions: the conditions of each run.
+        workdir: the working directory of the command; empty for the image's own.
+        runs: the number of containers that run the command.
+
+    Raises:
+        UsageError: the command has no artefact, an artefact no command, or a path is not valid.
+    """
+    named = tuple(dict.fromkeys([*artefacts, *distinct]))
+    if command is None:
+        if named:
+            raise UsageError(
+                f"--output-file {named[0]} names an output of a workload, but --workload is missing",
+                hint="give it, for example: --workload 'python train.py --steps 20'",
+            )
+        if conditions != _PLAIN or workdir:
+            raise UsageError(
+                "--seed, --env, --secret, --volume, --workdir and --shm-size need --workload, which is missing",
+                hint="give it, for example: --workload 'python train.py --steps 20'",
+            )
+        return None
+    if workdir and not workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {workdir}: not an absolute path", hint="for example --workdir /workspace"
+        )
+    if not named:
+        raise UsageError(
+            "--workload names a command, but no --output-file names what it writes",
+            hint="name it: --output-file out.ckpt, or --output-file 'logs/*.jsonl'",
+        )
+    for path in named:
+        if not path.isprintable() or path in ("", "--"):
+            raise UsageError(
+                f"--output-file {path!r} is not a valid path",
+                hint="give a path or a glob, for example 'logs/*.jsonl'",
+            )
+    line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
+    return Work(
+        command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
+        distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
+        text=command, runs=runs, workdir=workdir,
+    )  # fmt: skip
+
+
+def _placed(path: str, workdir: str) -> str:
+    """Return an artefact below a working directory other than the image's."""
+    return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
+
+
+def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int = RUNS) -> Work:
+    """Return the workload of a lock; its outputs are below `{out}`."""
+    return Work(
+        command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
+        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs,
+    )  # fmt: skip
+
+
+def seed_of_work(work: Work, seed: int) -> int:
+    """Return the workload's own seed, or else that of the check."""
+    return seed if work.conditions.seed is None else work.conditions.seed
