@@ -459,10 +459,11 @@ def test_our_own_python_finds_this_program_where_pythonpath_has_it(tmp_path: Pat
     """As on a machine without an index, where the wheels of a bundle are unpacked into a folder."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "reprobuild").symlink_to(Path(proc.__file__).parents[1])
+    for package in ("reprobuild", "reprobuild_portable"):
+        (tools / package).symlink_to(Path(proc.__file__).parents[3] / package)
     decoy = program(tmp_path / "place", "json.py", "open('ran', 'w')\n").parent
     script = (
-        "from reprobuild import proc\n"
+        "from reprobuild.infra import proc\n"
         "inner = proc.own_code('import reprobuild, sys; print(reprobuild.__file__, sys.flags.isolated)')\n"
         "print(proc.run(inner, env={}, purpose='test').decode())"
     )

@@ -30,13 +30,13 @@ Process = subprocess.Popen[str]
 ATTACH = """
 import os, sys
 from importlib import import_module
-from reprobuild import proc
+from reprobuild.infra.proc import signals
 from reprobuild.cli.interrupt import listen, spare_for_jobs
 from reprobuild.engines.model import Task
 listen()
 spare_for_jobs()
 name, reference, script, seconds = sys.argv[1:]
-proc.handing.GRACE_SECONDS = float(seconds)
+signals.GRACE_SECONDS = float(seconds)
 task = Task(arguments=("sh", "-c", script), bypass=True, timeout=0)
 def sink(stream, data):
     os.write(stream, data)

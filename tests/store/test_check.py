@@ -73,7 +73,7 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
 # A disk that fails once cannot be had: what the reading of one file raises is put in its place.
 FAILING = """
 import errno, sys
-from reprobuild import collect
+from reprobuild.store import gc as collect
 from reprobuild.cli import main
 real, lost = collect.hash_open, sys.argv.pop(1)
 def read(path):
