@@ -24,6 +24,7 @@ ROWS: dict[str, tuple[str, ...]] = {
                     "PyTorch version: 1", "Python version: 3 [", "[pip3] torch==1", "GPU models and configuration:"),
     "nvidia_smi": ("| 0 x Off | 0000000 |", "=====NVSMI LOG=====", "a : b", "GPU 0: x (UUID: GPU-1)", "+---+", "x"),
     "rpm": ("a{0} 1-1 x86_64", "a-1-1.x86_64", "a-a-a-a-a", "x"),
+    "python": ("Python 3.11.2 (main, x) [GCC 12]", "[GCC 12]", "linux-x86_64", "Python 3.{0}", "Python 3.13.1 experimental free-threading build", "x"),
     "machine": ("[", "{{\"a\":", "1", "\"python\"", "{{\"capture\": 1, \"python\": ["),
 }  # fmt: skip
 

@@ -26,7 +26,7 @@ def test_nothing_is_found() -> None:
     assert told["accepted"] > CASES / 3
     shown = TABLES["reading"]({**told, "date": "2026-01-02", "machine": evidence.machine()})
     assert shown.startswith(f"{CASES} captures in ")
-    assert "| env.nul | 20 |" in shown or CASES != 280
+    assert f"| env.nul | {CASES // len(fuzz.TARGETS)} |" in shown or CASES % len(fuzz.TARGETS)
 
 
 def test_samples_that_are_not_changed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import file_kinds
 from reprobuild.snapshot.parsers import (  # fmt: skip
     apt,
     capture_json_report,
@@ -26,6 +27,7 @@ from reprobuild.snapshot.parsers import (  # fmt: skip
     modules,
     nvidia_smi,
     pip_freeze,
+    python_version,
     rpm,
 )
 from tests.snapshot.hostile import ROWS, long_row, rows
@@ -44,6 +46,7 @@ PARSERS: dict[str, Callable[[bytes], Any]] = {
     "nvidia_smi": nvidia_smi.parse,
     "rpm": rpm.parse,
     "machine": capture_json_report.parse,
+    "python": python_version.parse,
 }
 # Those that read headers alone, or one field of a document.
 IN_PARTS = ("patches", "machine")
@@ -85,6 +88,13 @@ def test_parsers_raise_only_snapshot_errors_and_miss_no_line(kind: str, data: by
     assert all(remark.text.isprintable() for remark in remarks)
     if kind not in IN_PARTS:
         assert covered(values, remarks) >= written(data)
+
+
+def test_every_parser_is_here() -> None:
+    """Else a new one would be tried with no hostile line."""
+    lazy = {file_kinds._conda_yaml: environment_yml.parse, git_diff.parse: PARSERS["patches"]}
+    assert {lazy.get(kind.parse, kind.parse) for kind in file_kinds.KINDS} == set(PARSERS.values())
+    assert set(PARSERS) == set(ROWS)
 
 
 LONELY = [

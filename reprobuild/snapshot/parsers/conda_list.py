@@ -2,7 +2,8 @@
 
 It also reads `conda list --explicit` and `conda list --export`.
 
-The form of each line is recognised, so a file may hold several, with other text around them. YAML is in `conda_yaml`.
+The form of each line is recognised, so a file may hold several, with other text around them.
+`environment_yml` reads YAML.
 """
 
 from __future__ import annotations
