@@ -18,7 +18,7 @@ WHEELS = {"one": ("alpha", "beta"), "two": ("alpha", "beta"), "three": ("gamma",
 # In each process of Python of the job: who makes a layer says so, and takes its time, so that others come meanwhile.
 WATCH = """
 import os, time
-from reprobuild.image import layers
+from reprobuild.image.layers import layers
 makers = {name: getattr(layers, name) for name in ("copy_layer", "write_layer")}
 def watched(name):
     def make(first, title, *rest, **more):

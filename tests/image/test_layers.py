@@ -230,7 +230,7 @@ MAKER = """
 import sys, time
 from pathlib import Path
 import msgspec
-from reprobuild.image import layers
+from reprobuild.image.layers import layers
 from reprobuild.image.layers.plan import Recipe
 from reprobuild.store.store import Store
 made = []
