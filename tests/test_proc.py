@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ import pytest
 from reprobuild.errors import BuildError, EngineError, LockError
 from reprobuild.infra import proc
 from reprobuild.infra.proc import output, own_python, run, stream
-from reprobuild.infra.proc import stream as flowing
 from reprobuild.infra.proc.errors import TAIL_LINES, ProcessFailedError, ProcessTimeoutError
 from reprobuild.infra.proc.own_python import own_code, own_module
 from reprobuild.infra.proc.run import Process
@@ -230,7 +230,7 @@ def test_a_streaming_program_past_its_time(closes: str, tmp_path: Path) -> None:
 
 
 def test_a_streaming_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flowing, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(import_module("reprobuild.infra.proc.stream"), "GRACE_SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(ProcessTimeoutError):
         streamed(
@@ -419,7 +419,7 @@ def test_a_program_that_falls_silent_is_ended() -> None:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process be as one of the script of an installation: `python -m pytest` has the checkout in front."""
-    checkout = str(Path(proc.__file__).parents[2])
+    checkout = str(Path(proc.__file__).parents[3])
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", checkout)])
 
 
