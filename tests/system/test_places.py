@@ -167,7 +167,7 @@ def test_no_mount_leads_out_for_an_ordinary_user(shared_tmp: Path) -> None:
 
 def test_the_set_up_follows_no_link_by_itself_for_an_ordinary_user(shared_tmp: Path) -> None:
     said = run_as_ordinary_user(_AS_USER, shared_tmp, Path("bare")).splitlines()
-    assert said == [f"{make.__name__} Failed " for make in (*NAMES, *LINKS[:2]) for _ in range(2)]
+    assert said == [f"{make.__name__} ProcessFailedError " for make in (*NAMES, *LINKS[:2]) for _ in range(2)]
 
 
 @pytest.mark.parametrize(
