@@ -204,8 +204,8 @@ def scan(image: OciImage, known: Known) -> Scanned:
     )  # fmt: skip
 
 
-def _member(info: TarInfo, content: object) -> LayerMember:
-    entry = hashed(entry_of(info), content)  # type: ignore[arg-type]  # from `members`
+def _member(info: TarInfo, content: IO[bytes] | None) -> LayerMember:
+    entry = hashed(entry_of(info), content)
     for name in (entry.path, entry.target if entry.type == "hardlink" else ""):
         if ".." in name.split("/") or "\0" in name:
             raise ValueError(f"the member {name!r} leads out of the image")

@@ -673,9 +673,10 @@ def _check_length(bundle: Bundle) -> None:
         return
     whole = max(volume.sizes)
     count = -(-end // whole)
-    if _PART.fullmatch(volume.paths[0]) and volume.sizes[-1] == whole and count > len(volume.paths):
+    part = _PART.fullmatch(volume.paths[0])
+    if part and volume.sizes[-1] == whole and count > len(volume.paths):
         numbers = range(len(volume.paths) + 1, count + 1)
-        stem = _PART.fullmatch(volume.paths[0]).group(1)  # type: ignore[union-attr]  # it was matched when it was found
+        stem = part.group(1)
         raise RefusedError(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
