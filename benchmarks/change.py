@@ -26,7 +26,7 @@ from benchmarks.native import IMAGE, LOCK, copy_store
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.file import read_lock, write_lock
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, unseal
 from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store
 
@@ -72,7 +72,7 @@ def changed_source(lock: Lock, store: Store, number: int) -> Lock:
     packed = stream.getvalue()
     file = Artefact(filename=source.file.filename, sha256=store.add(packed), size=len(packed))
     other = msgspec.structs.replace(source, file=file)
-    return msgspec.structs.replace(lock, sources=(other, *lock.sources[1:]), realised=None)
+    return msgspec.structs.replace(unseal(lock), sources=(other, *lock.sources[1:]))
 
 
 def without_small(lock: Lock) -> Lock:

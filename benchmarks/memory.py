@@ -23,7 +23,7 @@ from benchmarks.measure import PROGRAM, Figure, NotRunError, peak_of
 from benchmarks.native import LOCK, link_or_copy
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.file import read_lock, write_lock
-from reprobuild.lock.model import Bytecode, Lock
+from reprobuild.lock.model import Bytecode, SealedLock
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store, hash_file
@@ -70,12 +70,11 @@ def _record(digest: bytes) -> str:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def with_one_wheel(lock: Lock, path: Path, store: Store) -> Lock:
+def with_one_wheel(lock: SealedLock, path: Path, store: Store) -> SealedLock:
     """Return the lock with one wheel.
 
     The store takes the wheel's file; it has no module to compile.
     """
-    assert lock.realised is not None
     size, digest, empty = path.stat().st_size, hash_file(path), io.BytesIO()
     TarWriter(empty, lock.epoch).close()
     store.adopt(path, digest)
@@ -97,7 +96,7 @@ def measure(store: Path, results: Path, folder: Path, sizes: tuple[int, ...] = S
     Raises:
         NotRunError: a sealed lock is missing.
     """
-    if not (results / LOCK).is_file() or (lock := read_lock(results / LOCK)).realised is None:
+    if not (results / LOCK).is_file() or not isinstance(lock := read_lock(results / LOCK), SealedLock):
         raise NotRunError(f"{results} holds no sealed lock; `make demo` makes one")
     figures = []
     for size in sizes:
@@ -109,8 +108,7 @@ def measure(store: Path, results: Path, folder: Path, sizes: tuple[int, ...] = S
     return figures
 
 
-def _figure(size: int, lock: Lock, given: Store, scratch: Path) -> Figure:
-    assert lock.realised is not None
+def _figure(size: int, lock: SealedLock, given: Store, scratch: Path) -> Figure:
     store, wheel = Store(scratch / "store"), scratch / "big.whl"
     debs = {deb.file.sha256 for deb in (*lock.base.packages, *lock.base.tools)}
     for digest in {lock.realised.base, lock.realised.runtime, *debs}:

@@ -43,6 +43,7 @@ from benchmarks.dockerfiles import CAREFUL, NAIVE, Build, Docker, imported, outp
 from benchmarks.measure import Figure, NotRunError, Sample, spread
 from benchmarks.native import LOCK, Native
 from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import SealedLock
 
 LIMIT = 0.12
 ROUNDS = 3
@@ -76,7 +77,7 @@ def measure(store: Path, results: Path, folder: Path, rounds: int = ROUNDS) -> l
     Raises:
         NotRunError: an engine or a filled store is missing.
     """
-    if not (results / LOCK).is_file() or read_lock(results / LOCK).realised is None:
+    if not (results / LOCK).is_file() or not isinstance(read_lock(results / LOCK), SealedLock):
         raise NotRunError(f"{results} holds no sealed lock; `make demo` makes one")
     if not (store / "made").is_dir():
         raise NotRunError(f"{store} is no filled store; `make demo` fills one")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.measure import PROGRAM, ROOT, Figure, alternate, compare, spread, time_process
 from reprobuild.lock.file import VERSION, write_lock
-from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs, Resolution, canonical
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs, Resolution, SealedLock, canonical
 from reprobuild.lock.python import Interpreter, Source, Wheel
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Artefact, Base, Deb, EnvVar
@@ -98,7 +98,7 @@ def make_lock(wheels: int = WHEELS, debs: int = DEBS) -> Lock:
     )
     bytecode = [Bytecode(artefact=w.file.sha256, tar=_hash(w.name)) for w in (*python, built)]
     return canonical(
-        Lock(
+        SealedLock(
             version=VERSION, snapshot=_hash("snapshot"), platform="linux/amd64", epoch=1_700_000_000, seed=None,
             profile="torch",
             interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made up"),

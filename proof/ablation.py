@@ -21,13 +21,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from proof import clock
 from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, workplace
 from proof.factors import fill
 from reprobuild.lock.file import write_lock
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, unseal
 from reprobuild.realise.base import realise_base
 from reprobuild.store.keyring import keyring
 from reprobuild.store.sharing import join
@@ -104,7 +104,7 @@ class Ablation:
     """The cuts on the lock of each part, and their results."""
 
     def __init__(self, locks: Mapping[str, Lock], store: Path, work: Path, tools: Mapping[str, str]) -> None:
-        self.locks = {part: structs.replace(lock, realised=None) for part, lock in locks.items()}
+        self.locks = {part: unseal(lock) for part, lock in locks.items()}
         self.store, self.work, self.tools = store, work, tools
         work.mkdir(parents=True, exist_ok=True)
         work.chmod(0o755)

@@ -23,12 +23,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from proof import clock
 from proof.circumstances import LEVELS, ROOT, USER, environment, module, prefix, scratch
 from reprobuild.lock.file import read_lock, write_lock
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, unseal
 from reprobuild.output.directory import LOCK, read_image
 from reprobuild.store.fetch import artefacts
 
@@ -112,7 +112,7 @@ class Factors:
         self.store, self.work, self.engines, self.tools = store.absolute(), work.absolute(), engines, tools
         self.work.mkdir(parents=True, exist_ok=True)
         self.work.chmod(0o755)
-        self.unsealed = structs.replace(read_lock(lock), realised=None)
+        self.unsealed = unseal(read_lock(lock))
         self.log = self.work / f"done-{self.unsealed.digest[:12]}.jsonl"
         self.clock = clock.find_library(self.work / "clock")
 

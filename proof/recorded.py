@@ -17,6 +17,7 @@ from typing import Any
 from reprobuild.builders import adopt, apptainer, leftovers, registry
 from reprobuild.cli import main
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.recipe.runtime_config import RuntimeConfig
 
 
 def lines(builder: str) -> list[str]:
@@ -53,7 +54,7 @@ def record(file: Path) -> None:
         )
         return is_left_over(entry, builder)
 
-    def cleaned(config: Mapping[str, Any], builder: str) -> dict[str, Any]:
+    def cleaned(config: Mapping[str, Any], builder: str) -> RuntimeConfig:
         counts.update(seen(config, builder))
         return cleaned_config(config, builder)
 

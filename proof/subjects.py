@@ -11,7 +11,7 @@ import msgspec
 from proof import archive
 from reprobuild.ecosystems.apt.apt_config import configured_index, configured_targets, source_list
 from reprobuild.infra.http.client import Net
-from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.model import Lock, Resolution, unseal
 from reprobuild.lock.system import Base
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.snapshot.parsers import apt
@@ -71,7 +71,7 @@ def _with_base(lock: Lock, base: Base, store: Store) -> Lock:
     fetch([deb.file for deb in (*base.packages, *base.tools)], store, Net())
     wheels = tuple(wheel for wheel in lock.wheels if wheel.name in WHEELS or wheel.role == "build")
     return msgspec.structs.replace(
-        lock, base=base, realised=None, workload=None, workdir="/work here", wheels=wheels
+        unseal(lock), base=base, workload=None, workdir="/work here", wheels=wheels
     )
 
 

@@ -157,7 +157,6 @@ def native(tmp_path: Path) -> Native:
     made = Made(tmp_path / "made")
     made.wheel("one", {"one/__init__.py": b"ONE = 1\n"})
     lock = made.lock()
-    assert lock.realised
     sealed = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
     results = tmp_path / "results"
     results.mkdir()
@@ -214,7 +213,7 @@ def test_changes_are_measured(tmp_path: Path) -> None:
     made.source("proj", [file("setup.py", b""), file("proj.py", b"A = 1\n")], editable=False)
     one, two = (change.changed_source(made.lock(), made.store, number) for number in (1, 2))
     assert one.sources[0].file.sha256 != two.sources[0].file.sha256
-    assert one.realised is None
+    assert type(one) is Lock
     tar = made.store.blob(one.sources[0].file.sha256)
     with tar.open("rb") as stream:
         assert {entry.path: content() for entry, content in read_tar(stream)} == {
@@ -378,7 +377,6 @@ def test_the_sif_is_not_run_where_something_is_missing(
 def test_the_memory_of_a_build_is_measured(tmp_path: Path) -> None:
     made = Made(tmp_path / "made")
     lock = made.lock()
-    assert lock.realised is not None
     realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
     results = tmp_path / "results"
     results.mkdir()

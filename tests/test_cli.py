@@ -108,7 +108,7 @@ def results(tmp_path: Path) -> Path:
 def make_results(out: Path, lock: Lock) -> Path:
     out.mkdir()
     write_lock(lock, out / "reprobuild.lock")
-    layout = write_image(out / "image", [layer([file("etc/one", b"1")])], image_config(lock))
+    layout = write_image(out / "image", [layer([file("etc/one", b"1")])], image_config(lock).document())
     (out / "image" / "index.json").write_bytes(named_index(layout, IMAGE.reference))
     image = msgspec.structs.replace(
         image_of(layout), tree=layout_digest(layout), lock=lock.digest, reference=IMAGE.reference
@@ -419,7 +419,7 @@ def test_render(said: Said, tmp_path: Path) -> None:
 def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
     made = Made(tmp_path / "made")
     made.wheel("mylib", {"mylib.py": b""})
-    write_lock(made.lock(realised=None), tmp_path / "given.lock")
+    write_lock(made.unsealed_lock(), tmp_path / "given.lock")
     arguments = ("fetch", tmp_path / "given.lock", "--store", made.store.root)
     found = document(said, 0, *arguments)
     assert (found["files"], found["fetched"]) == (1, 0)

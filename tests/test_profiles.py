@@ -85,9 +85,9 @@ def test_an_option_that_is_no_profile_is_refused(tmp_path: Path) -> None:
 
 def test_the_image_says_its_profile_and_a_baked_one_goes_over_it() -> None:
     lock = make_lock(profile="strict,fast")
-    assert "REPROBUILD_PROFILE=strict,fast" in image_config(lock)["Env"]
+    assert "REPROBUILD_PROFILE=strict,fast" in image_config(lock).env
     baked = msgspec.structs.replace(lock, environment=(EnvVar(name="REPROBUILD_PROFILE", value="jax"),))
-    assert "REPROBUILD_PROFILE=jax" in image_config(baked)["Env"]
+    assert "REPROBUILD_PROFILE=jax" in image_config(baked).env
 
 
 @pytest.mark.parametrize(("profile", "strange"), [("torch", ["NCCL_ALGO"]), ("strict", [])])

@@ -11,13 +11,13 @@ import pytest
 
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.recipe.render import render
+from reprobuild.lock.sealed import require_sealed
 from tests.image.made import Made
 
 
 def test_a_lock_that_is_not_sealed(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="the lock is not sealed") as caught:
-        render(Made(tmp_path).lock(realised=None))
+        require_sealed(Made(tmp_path).unsealed_lock())
     assert caught.value.hint == "run `reprobuild build` or `from-snapshot`, which seal it"
 
 

@@ -22,6 +22,7 @@ from proof.drills.disk import Bound, mount, used
 from proof.drills.subject import local_lock, without
 from proof.evidence import document, machine
 from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.sealed import require_sealed
 from reprobuild.lock.system import EnvVar
 from reprobuild.store.fetch import artefacts
 
@@ -68,10 +69,11 @@ class Drill(Checks):
         """
         mirror = self.work / "mirror"
         mirror.mkdir(exist_ok=True)
-        self.sealed = local_lock(without(read_lock(self.given.lock), self.given.without), self.store, mirror)
+        self.sealed = local_lock(
+            without(require_sealed(read_lock(self.given.lock)), self.given.without), self.store, mirror
+        )
         write_lock(self.sealed, self.lock)
         self.inputs = {item.sha256 for item in artefacts(self.sealed)}
-        assert self.sealed.realised is not None
         made = self.sealed.realised
         realised = {
             made.base,

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import AnyLock, SealedLock
 from reprobuild.lock.system import Artefact
 
 
-def without(lock: Lock, names: Sequence[str]) -> Lock:
+def without(lock: SealedLock, names: Sequence[str]) -> SealedLock:
     """Return the lock without some wheels of its environment."""
-    assert lock.realised is not None
     gone = {wheel.file.sha256 for wheel in lock.wheels if wheel.name in names}
     bytecode = tuple(code for code in lock.realised.bytecode if code.artefact not in gone)
     return msgspec.structs.replace(
@@ -25,7 +24,7 @@ def without(lock: Lock, names: Sequence[str]) -> Lock:
     )
 
 
-def local_lock(lock: Lock, store: Path, mirror: Path) -> Lock:
+def local_lock(lock: AnyLock, store: Path, mirror: Path) -> AnyLock:
     """Return the lock with `file:` addresses of hard links.
 
     It can then be fetched without a network.

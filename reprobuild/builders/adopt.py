@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from reprobuild.builders.leftovers import cleaned_config, is_left_over
 from reprobuild.errors import BuildError
@@ -26,6 +26,7 @@ from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.recipe.image_config import instant
+from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 
 # A path that would leave the root. Backslashes are ordinary characters here: systemd ships such names.
@@ -34,7 +35,7 @@ UNSAFE_HINT = "no builder writes such a layer by itself; do not use the image"
 # Far above any image. It bounds the memory that a crafted archive can take, some kilobytes a path.
 MOST_ENTRIES = 5_000_000
 
-Check = Callable[[Tree, dict[str, Any]], None]
+Check = Callable[[Tree, RuntimeConfig], None]
 
 
 def adopt(

@@ -164,10 +164,9 @@ def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _checked(found: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
+def _checked(config: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
     """Return Apptainer's configuration if it equals the lock's."""
-    wanted = image_config(lock)
-    clean = cleaned_config(found, NAME)
+    wanted, clean = image_config(lock).document(), cleaned_config(config, NAME).document()
     for name in sorted({*wanted, *clean}):
         if clean.get(name) != wanted.get(name):
             raise BuildError(

@@ -23,11 +23,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
+from reprobuild.image.oci.foreign import AGAIN
 from reprobuild.infra.tar.entries import EntryType, TarEntry
-from reprobuild.recipe.image_config import sorted_settings
+from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 
 
 class BuilderResidue(Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# These decide the command and its environment, and stay as they were built; see `tree.runtime_part`.
+# These decide the command and its environment, and stay as they were built; see `RuntimeConfig.digest_part`.
 RUNTIME = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "StopSignal", "User", "Volumes", "WorkingDir")
 # Docker's builders state in it that CMD was given as words, as the recipe also does
 # (https://github.com/moby/docker-image-spec).
@@ -95,17 +97,14 @@ def is_left_over(entry: TarEntry, builder: str) -> bool:
     return any(line.builder == builder and line.describes(entry) for line in PATHS)
 
 
-def cleaned_config(config: Mapping[str, Any], builder: str) -> dict[str, Any]:
-    """Return an image's `config` object in our own form.
+def cleaned_config(config: Mapping[str, Any], builder: str) -> RuntimeConfig:
+    """Return the runtime part of an image's `config` object.
 
-    It has the runtime fields and the recipe's labels.
+    It has only the recipe's labels.
 
     Raises:
         BuildError: it holds another field with a value, so the image would run differently from the recipe.
     """
-    kept = {name: config[name] for name in RUNTIME if config.get(name)}
-    if "Env" in kept:
-        kept["Env"] = sorted_settings(kept["Env"])
     strange = sorted(
         name for name in config if config[name] and name not in (*RUNTIME, *OF_THE_BUILD, "Labels")
     )
@@ -114,6 +113,10 @@ def cleaned_config(config: Mapping[str, Any], builder: str) -> dict[str, Any]:
             f"the image of {builder} has {', '.join(strange)} in its configuration, which the recipe does not set",
             hint=f"does {builder} add something to every image? See its own configuration",
         )
+    try:
+        found = read_runtime_config(config)
+    except ValueError as err:
+        raise BuildError(f"the image of {builder} has a damaged configuration: {err}", hint=AGAIN) from None
     foreign = LABELS.get(builder, ())
-    labels = {name: value for name, value in (config.get("Labels") or {}).items() if name not in foreign}
-    return {**kept, "Labels": labels}
+    labels = {name: value for name, value in found.labels.items() if name not in foreign}
+    return msgspec.structs.replace(found, labels=labels)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import LEVEL, read_listing
 from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
@@ -16,14 +15,14 @@ from reprobuild.image.layers.plan import files_recipe, plan
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.image.tree_digest import tree_digest
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import SealedLock
 from reprobuild.recipe.image_config import created, environ_file, image_config
 from reprobuild.recipe.payload import origin
 from reprobuild.store.store import Store
 
 
 def build_image(
-    lock: Lock,
+    lock: SealedLock,
     store: Store,
     out: Path,
     *,
@@ -36,7 +35,7 @@ def build_image(
     """Build a sealed lock's image as a layout `out/image`.
 
     Args:
-        lock: sealed.
+        lock: the lock of the image.
         store: holds every artefact of the lock; the layers are kept there.
         out: the output directory.
         files: our own files, {path: content}. `environ.json` is added if it is needed and not given.
@@ -46,13 +45,9 @@ def build_image(
         afresh: each layer is laid out and packed again, even if the store has it.
 
     Raises:
-        BuildError: the lock is not sealed, or an artefact is damaged, malicious, or overlaps with another.
+        BuildError: an artefact is damaged, malicious, or overlaps with another.
         FetchError: the store lacks an artefact.
     """
-    if lock.realised is None:
-        raise BuildError(
-            "the lock is not sealed, so parts of the image are missing", hint="seal it with `realise`"
-        )
     recipes = plan(lock, store)
     layers = make_layers(recipes, store, level=level, progress=progress, afresh=afresh)
     listings = [read_listing(layer, store) for layer in layers]
@@ -79,7 +74,7 @@ def build_image(
     )
 
 
-def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
+def known_tree(lock: SealedLock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
     """Return the image's tree from stored layers, or None.
 
     None means that the store lacks a layer. Only listings are read. Arguments and errors are those of
@@ -101,7 +96,7 @@ def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | N
     return None if last is None else merge([last], below=tree)
 
 
-def _own(lock: Lock, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def _own(lock: SealedLock, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of the last layer.
 
     A file that records the origin of a source is in the layer of that source.

@@ -6,29 +6,29 @@ It runs whenever the native tree is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from reprobuild.builders.adopt import Check
 from reprobuild.builders.native import known_tree
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.tree_digest import differing, tree_digest
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import SealedLock
 from reprobuild.recipe.image_config import image_config
+from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 
 SHOWN = 5  # differing paths that the error names
 
 
 def native_tree(
-    lock: Lock, store: Store, files: Mapping[str, bytes], builder: str, say: Callable[[str], None]
+    lock: SealedLock, store: Store, files: Mapping[str, bytes], builder: str, say: Callable[[str], None]
 ) -> Check | None:
     """Return a check that a tree equals the native builder's.
 
     Return None, and log it, if the native tree is unknown.
 
     Args:
-        lock: sealed.
+        lock: the lock of the image.
         store: holds the layers of the native builder.
         files: see `builders.native.build_image`.
         builder: the name of the builder to compare.
@@ -39,7 +39,7 @@ def native_tree(
         say("the tree is not compared: the store has no layers of the native builder for this lock")
         return None
 
-    def check(tree: Tree, config: dict[str, Any]) -> None:
+    def check(tree: Tree, config: RuntimeConfig) -> None:
         if tree_digest(tree, config) == tree_digest(promised, image_config(lock)):
             return
         paths = differing(promised, tree)

@@ -9,6 +9,7 @@ import click
 from reprobuild.cli import common, documents
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.file import read_lock
+from reprobuild.lock.sealed import require_sealed
 from reprobuild.recipe.render import render
 
 
@@ -23,7 +24,7 @@ def command(lock_path: Path, out: Path, as_json: bool) -> None:
     Example:
       reprobuild render frozen/reprobuild.lock -o recipe
     """
-    texts = render(read_lock(lock_path))
+    texts = render(require_sealed(read_lock(lock_path)))
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_file(out / name, text.encode())

@@ -28,7 +28,7 @@ from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import Artefact, Base
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
 from reprobuild.report.html.page import render_html
@@ -276,7 +276,7 @@ def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
 
     Another version of this program has other files.
     """
-    if lock.realised and take_runtime(out, lock, store):
+    if isinstance(lock, SealedLock) and take_runtime(out, lock, store):
         sha256 = lock.realised.runtime
         yield BundleFile(
             path=_in_store(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256

@@ -15,7 +15,7 @@ from typing import IO
 from reprobuild.errors import DistributionError
 from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.recipe.build_context import OWN, context_blobs
 from reprobuild.recipe.render import own_folder
 from reprobuild.store.salvage import CONTEXT
@@ -39,7 +39,7 @@ def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, by
     Raises:
         DistributionError: a file is missing, damaged or too large, or a link leads to it.
     """
-    if not lock.realised:
+    if not isinstance(lock, SealedLock):
         raise DistributionError(f"the lock of {out} is not sealed: no context follows from it", hint=_AGAIN)
     wanted = context_blobs(lock) | {f"{own_folder(lock)}/{name}": "" for name in OWN}
     for name, sha256 in sorted(wanted.items(), key=lambda item: item[0].split("/")):

@@ -19,7 +19,8 @@ from reprobuild.image.formats.single_file import filename
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout
 from reprobuild.infra.untrusted.regular_files import holds
-from reprobuild.lock.model import Lock
+from reprobuild.lock.distributions import environment_wheels
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import VERDICT
 from reprobuild.recipe.build_context import OWN, context_blobs, own_files
 from reprobuild.recipe.render import own_folder, render
@@ -70,7 +71,7 @@ def _inputs(lock: Lock) -> dict[str, str]:
     """
     wanted = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in named_files(lock)}
     wanted |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
-    if lock.realised:
+    if isinstance(lock, SealedLock):
         wanted |= {f"{CONTEXT}/{path}": sha256 for path, sha256 in context_blobs(lock).items()}
         wanted |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in OWN}
     return wanted
@@ -133,12 +134,10 @@ def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, byt
     Without the wheels or the runtime files, it returns contents that match no file.
     """
     sizes = {member.sha256: member.size for member in members.values()}
-    if not lock.realised or not (out / CONTEXT).is_dir():
+    if not isinstance(lock, SealedLock) or not (out / CONTEXT).is_dir():
         return {}
-    wheels = (
-        wheel.file.sha256 for wheel in (*lock.wheels, *lock.realised.wheels) if wheel.role == "environment"
-    )
-    if sizes.keys() >= set(wheels) and take_runtime(out, lock, store):
+    wheels = {wheel.file.sha256 for wheel in environment_wheels(lock)}
+    if sizes.keys() >= wheels and take_runtime(out, lock, store):
         with contextlib.suppress(BuildError):  # the lock's runtime package is not a valid one
             return own_files(lock, store, render(lock), sizes)
     return {f"{own_folder(lock)}/{name}": b"\0" for name in OWN}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reprobuild.distribute import purl
 from reprobuild.image.model import Image
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.store.fetch import artefacts
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
@@ -107,7 +107,7 @@ def _dependencies(lock: Lock) -> Iterator[_Resource]:
 def _byproducts(lock: Lock, image: Image) -> Iterator[_Resource]:
     yield _resource("tree", image.tree)
     yield _resource("configuration", image.config)
-    if lock.realised:
+    if isinstance(lock, SealedLock):
         yield _resource("base", lock.realised.base)
         yield _resource("runtime", lock.realised.runtime)
         if lock.realised.interpreter:

@@ -30,6 +30,7 @@ from reprobuild.infra.http.model import AccessDeniedError, NotFoundError
 from reprobuild.infra.untrusted.write_below import touch_below
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
+from reprobuild.lock.sealed import require_sealed
 from reprobuild.lock.system import BaseImage
 from reprobuild.output.directory import (
     IMAGE,
@@ -180,7 +181,7 @@ def _write_image(lock: Lock, found: BaseImage, out: Path, store: Store) -> Image
     layout = read_layout(out / LAYOUT)
     tree = layout_digest(layout)
     write_lock(lock, out / LOCK)
-    for name, text in render(lock).items():
+    for name, text in render(require_sealed(lock)).items():
         if name != "requirements.txt":
             write_file(out / name, text.encode())
     return Image(

@@ -159,8 +159,7 @@ def _refuse_unnamed(layout: Path, lock: Lock) -> None:
 
     A machine that pulls it could not identify the right lock.
     """
-    runtime = read_layout(layout).config.get("config") or {}
-    if (runtime.get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
+    if read_layout(layout).runtime.labels.get(LABEL) != f"sha256:{lock.digest}":
         raise DistributionError(
             f"the image in {layout} does not name its lock in the label {LABEL}", hint=_BROKEN
         )

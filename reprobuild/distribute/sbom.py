@@ -15,7 +15,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.distribute import purl as purls
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.python import Source
 from reprobuild.lock.requirements import read_requirement
 from reprobuild.lock.system import Artefact, dpkg_name
@@ -104,7 +104,7 @@ def _components(lock: Lock) -> Iterator[_Component]:
         yield _of_file("library", package.name, package.version, purls.of_conda(package), package.file)
     for source in lock.sources:
         yield _source(source)
-    if lock.realised:
+    if isinstance(lock, SealedLock):
         yield _of_hash("reprobuild_runtime", "", lock.realised.runtime)
 
 
@@ -139,8 +139,7 @@ def _python(lock: Lock) -> Iterator[_Component]:
     if python.file:
         purl = purls.of_other("cpython", python.version)
         yield _of_file("platform", "cpython", python.version, purl, python.file)
-    built = lock.realised.wheels if lock.realised else ()
-    for wheel in (*lock.wheels, *built):
+    for wheel in (*lock.wheels, *lock.built_wheels):
         if wheel.role == "environment":
             yield _of_file("library", wheel.name, wheel.version, purls.of_wheel(wheel), wheel.file)
 
@@ -177,8 +176,7 @@ def _requirements(lock: Lock, found: dict[str, _Component]) -> Iterator[_Depende
 
     A missing one is a conflict, reported elsewhere.
     """
-    built = lock.realised.wheels if lock.realised else ()
-    wheels = [wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment"]
+    wheels = [wheel for wheel in (*lock.wheels, *lock.built_wheels) if wheel.role == "environment"]
     there = {str(canonicalize_name(wheel.name)): purls.of_wheel(wheel) for wheel in wheels}
     for package in lock.conda:
         for name in package.distributions:

@@ -20,6 +20,7 @@ from reprobuild.image.oci.read import Layout, layout_digest, read_layout
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import holds, open_plain
 from reprobuild.lock.model import Lock
+from reprobuild.lock.sealed import require_sealed
 from reprobuild.output.directory import REPORT, VERDICT, read_image
 from reprobuild.recipe.render import render
 from reprobuild.report.html.page import render_html
@@ -90,7 +91,7 @@ def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
         raise DistributionError(
             f"the layers of the bundle are {tree}, and not what its image.json says", hint=HOSTILE
         )
-    if ((layout.config.get("config") or {}).get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
+    if layout.runtime.labels.get(LABEL) != f"sha256:{lock.digest}":
         raise DistributionError(
             "the image of the bundle was made of another lock than that beside it", hint=HOSTILE
         )
@@ -102,7 +103,7 @@ def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store
     Another version of this program may have written them in its own way, so they are not a reason to refuse
     the rest.
     """
-    ours = {name: text.encode() for name, text in render(lock).items()}
+    ours = {name: text.encode() for name, text in render(require_sealed(lock)).items()}
     ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
     there = ((out / name, content) for name, content in ours.items() if os.path.lexists(out / name))
     doubted = {path.name for path, content in there if not holds(path, content)}

@@ -144,7 +144,7 @@ class Cache(Struct, frozen=True):
             kept = CachedSif(
                 manifest=image.manifest, config=image.config_digest, sha256=_sha256(written),
                 size=written.stat().st_size,
-                workdir=(image.config.get("config") or {}).get("WorkingDir") or "/",
+                workdir=image.runtime.directory,
             )  # fmt: skip
             written.replace(self.file(kept))
             self._write(self.folder / f"{digest}.json", msgspec.json.encode(kept))

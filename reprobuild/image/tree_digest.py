@@ -33,22 +33,22 @@ from reprobuild.image.layering.merge import Tree as Tree
 from reprobuild.image.layering.merge import merge as merge
 from reprobuild.image.layering.order import DAMAGED as DAMAGED
 from reprobuild.infra.tar.entries import TarEntry
-from reprobuild.recipe.image_config import sorted_settings
+from reprobuild.recipe.runtime_config import RuntimeConfig
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=True)
 
 
-def tree_digest(tree: Mapping[str, TarEntry], config: Mapping[str, Any]) -> str:
+def tree_digest(tree: Mapping[str, TarEntry], config: RuntimeConfig) -> str:
     """Return the tree digest as "sha256:" and hex.
 
     Args:
         tree: the result of `merge`.
-        config: the `config` object of the image configuration.
+        config: the runtime part of the image configuration.
     """
     digest = hashlib.sha256()
     for path in sorted(tree):
         digest.update(_line(tree[path]))
-    digest.update(_json(runtime_part(config)))
+    digest.update(_json(config.digest_part()))
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -62,33 +62,6 @@ def differing(one: Tree, other: Tree) -> list[str]:
         for path in {*one, *other}
         if path not in one or path not in other or _line(one[path]) != _line(other[path])
     )
-
-
-def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the runtime part of an image configuration.
-
-    It decides the command and its environment, and has one form.
-    """
-    check = config.get("Healthcheck")
-    return {
-        **({"Healthcheck": check} if _runs(check) else {}),
-        "Cmd": list(config.get("Cmd") or ()),
-        "Entrypoint": list(config.get("Entrypoint") or ()),
-        "Env": sorted_settings(config.get("Env") or ()),
-        "ExposedPorts": sorted(config.get("ExposedPorts") or ()),
-        "StopSignal": config.get("StopSignal") or "",
-        "User": config.get("User") or "",
-        "Volumes": sorted(config.get("Volumes") or ()),
-        "WorkingDir": config.get("WorkingDir") or "/",
-    }
-
-
-def _runs(check: Any) -> bool:
-    """Return whether a health check starts a program.
-
-    [] takes that of the base, and an image has no base here.
-    """
-    return bool(check) and not (isinstance(check, dict) and check.get("Test") in (None, [], ["NONE"]))
 
 
 # The same bytes as `_json` for plain paths, in half the time: ASCII without quotes, backslashes or controls.

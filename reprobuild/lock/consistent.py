@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.lock.keys import identity
-from reprobuild.lock.model import Lock, canonical, encode
+from reprobuild.lock.model import AnyLock, Lock, canonical, encode
 from reprobuild.lock.python import Wheel
 
 _HINT = (
@@ -30,11 +30,10 @@ def check_consistency(lock: Lock) -> None:
             path of another name. The message names the field.
     """
     _check_items(lock, "$")
-    built = lock.realised.wheels if lock.realised else ()
-    for path, wheels in (("wheels", lock.wheels), ("realised.wheels", built)):
+    for path, wheels in (("wheels", lock.wheels), ("realised.wheels", lock.built_wheels)):
         for number, wheel in enumerate(wheels):
             _check_name(wheel, f"$.{path}[{number}].file.filename")
-    environment = [wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment"]
+    environment = [wheel for wheel in (*lock.wheels, *lock.built_wheels) if wheel.role == "environment"]
     _check_unique((wheel.file.filename for wheel in environment), "wheels: two files are named")
     _check_unique((source.path for source in lock.sources), "sources: two stand in")
     for number, source in enumerate(lock.sources):
@@ -42,7 +41,7 @@ def check_consistency(lock: Lock) -> None:
             raise ValueError(f"{source.path} is no place of {source.name} - at `$.sources[{number}].path`")
 
 
-def readable(lock: Lock) -> Lock:
+def readable(lock: AnyLock) -> AnyLock:
     """Return the canonical lock, checked by a round trip through JSON.
 
     Raises:
@@ -50,7 +49,7 @@ def readable(lock: Lock) -> Lock:
     """
     lock = canonical(lock)
     try:
-        read = msgspec.json.decode(encode(lock), type=Lock)
+        read = msgspec.json.decode(encode(lock), type=type(lock))
         check_consistency(read)
     except (msgspec.MsgspecError, ValueError) as err:
         raise LockError(f"a lock cannot hold a value: {err}", hint=_HINT) from None

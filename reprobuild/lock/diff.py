@@ -11,7 +11,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock.fields import FieldChange, field_changes
-from reprobuild.lock.model import BuildRecord, Bytecode, Lock
+from reprobuild.lock.model import BuildRecord, Bytecode, Lock, SealedLock
 from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
 from reprobuild.lock.system import Deb, EnvVar, ImagePackage, dpkg_name
 from reprobuild.snapshot.parsers.conda_names import on_pypi
@@ -44,7 +44,11 @@ def compare_locks(one: Lock, other: Lock) -> list[Change]:
         *_maps("conda", _conda(one), _conda(other)),
         *_maps("source", _sources(one), _sources(other)),
         *_maps("system", _packages(one), _packages(other)),
-        *(_maps("realised", realised(one), realised(other)) if one.realised and other.realised else ()),
+        *(
+            _maps("realised", outputs, realised(other))
+            if (outputs := realised(one)) and realised(other)
+            else ()
+        ),
         *_maps("other", rest(one), rest(other)),
     ]
     lines = {(change.kind, change.name) for change in changes}
@@ -116,16 +120,16 @@ def realised(lock: Lock) -> dict[str, str]:
 
     The result is empty if the lock is not sealed.
     """
-    if lock.realised is None:
+    if not isinstance(lock, SealedLock):
         return {}
-    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *lock.realised.wheels)}
+    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *lock.built_wheels)}
     codes = {f"bytecode of {names.get(c.artefact, c.artefact)}": c.tar for c in lock.realised.bytecode}
     return {
         "base tree": lock.realised.base,
         "runtime package": lock.realised.runtime,
         **({"tree of the interpreter": lock.realised.interpreter} if lock.realised.interpreter else {}),
         **codes,
-        **{f"wheel of {w.name}": w.file.sha256 for w in lock.realised.wheels},
+        **{f"wheel of {w.name}": w.file.sha256 for w in lock.built_wheels},
         **{f"compiled parts of {one.name}": one.parts for one in lock.realised.builds if one.parts},
     }
 
@@ -185,8 +189,7 @@ def unstated(one: Lock, other: Lock, lines: Collection[_Line]) -> Iterator[Field
 
 def _artefacts(lock: Lock) -> Iterator[tuple[str, tuple[_Line, ...]]]:
     """Yield each artefact's sha256 with the lines that can cover it."""
-    built = lock.realised.wheels if lock.realised else ()
-    for wheel in (*lock.wheels, *built):
+    for wheel in (*lock.wheels, *lock.built_wheels):
         more = ("realised", f"wheel of {wheel.name}"), ("realised", f"bytecode of {wheel.name}")
         yield wheel.file.sha256, (*_python(wheel.name), *more)
     for source in lock.sources:

@@ -13,8 +13,7 @@ from reprobuild.lock.python import Wheel
 
 def environment_wheels(lock: Lock) -> tuple[Wheel, ...]:
     """Return the wheels to install into the image, locked or built."""
-    built = lock.realised.wheels if lock.realised else ()
-    return tuple(wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment")
+    return tuple(wheel for wheel in (*lock.wheels, *lock.built_wheels) if wheel.role == "environment")
 
 
 def distributions(lock: Lock) -> dict[str, frozenset[str]]:

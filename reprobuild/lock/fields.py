@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.lock.keys import key_of
-from reprobuild.lock.model import BuildRecord, Lock, canonical
+from reprobuild.lock.model import BuildRecord, Lock, SealedLock, canonical, unseal
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Wheel
 from reprobuild.lock.system import Artefact, Deb, EnvVar
 from reprobuild_portable import secrets
@@ -34,7 +34,6 @@ SILENT: dict[tuple[type[Struct], str], str] = {
     (BuildRecord, "tools"): "say with what the wheel was made, once; the wheel has its own sha256",
     (BuildRecord, "variables"): "say with what the wheel was made, once; the wheel has its own sha256",
     (Artefact, "url"): "the sha256 decides; where that differs, the address is shown with it",
-    (Lock, "realised"): "where one lock is not sealed; what was not compared is listed",
 }
 SECRET = "(secret)"
 ANOTHER = "another value, which is not shown"
@@ -90,8 +89,10 @@ class _Place(Struct, frozen=True):
 def field_changes(one: Lock, other: Lock) -> Iterator[FieldChange]:
     """Yield each differing field of two locks, in field order.
 
-    The fields of `SILENT` are left out.
+    The fields of `SILENT` are left out, and the realised outputs unless both locks are sealed.
     """
+    if not (isinstance(one, SealedLock) and isinstance(other, SealedLock)):
+        one, other = unseal(one), unseal(other)
     yield from _walk(canonical(one), canonical(other), _Place(_Eyes()))
 
 
@@ -112,15 +113,12 @@ def _walk(one: Any, other: Any, place: _Place) -> Iterator[FieldChange]:
         yield from _walk(one.needs, other.needs, place.below("needs"))
     else:
         for name in one.__struct_fields__:
-            values = getattr(one, name), getattr(other, name)
-            if not _is_silent(type(one), name, values):
-                yield from _walk(*values, place.below(name))
+            if not _is_silent(type(one), name):
+                yield from _walk(getattr(one, name), getattr(other, name), place.below(name))
 
 
-def _is_silent(kind: type[Struct], name: str, values: tuple[Any, Any]) -> bool:
-    if (kind, name) == (Lock, "realised"):
-        return None in values
-    return (kind, name) in SILENT
+def _is_silent(kind: type[Struct], name: str) -> bool:
+    return any((base, name) in SILENT for base in kind.__mro__)
 
 
 def _same_file(one: Artefact | None, other: Artefact | None, place: _Place) -> bool:
@@ -202,7 +200,7 @@ class _Eyes:
             return {"name": value.name, "value": self.setting(value), "needs": list(value.needs)}
         if isinstance(value, Struct):
             fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
-            return {name: self._plain(field) for name, field in fields if (type(value), name) not in SILENT}
+            return {name: self._plain(field) for name, field in fields if not _is_silent(type(value), name)}
         if isinstance(value, tuple) and any(isinstance(item, Struct) for item in value):
             return [self._plain(item) for item in value]
         if isinstance(value, tuple):

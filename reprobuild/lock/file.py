@@ -12,7 +12,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
-from reprobuild.lock.model import Lock, encode
+from reprobuild.lock.model import Lock, SealedLock, encode
 from reprobuild_portable import secrets
 
 VERSION = 2
@@ -23,13 +23,16 @@ _CHANGED = "; if somebody handed it over, it was changed since, or made to harm"
 
 
 class _Header(Struct):
-    """The version of a lock of any version."""
+    """The version of a lock of any version, and whether it is sealed."""
 
     version: int
+    realised: dict[str, msgspec.Raw] | None = None
 
 
 def read_lock(path: Path) -> Lock:
     """Read a lock file and check every value.
+
+    A file with realised outputs gives a `SealedLock`.
 
     Each string has a grammar, so that no value can act as something else later.
 
@@ -42,8 +45,9 @@ def read_lock(path: Path) -> Lock:
     except OSError as err:
         raise _unread(path, err) from None
     try:
-        version = msgspec.json.decode(raw, type=_Header).version
-        lock = msgspec.json.decode(raw, type=Lock) if version == VERSION else None
+        header = msgspec.json.decode(raw, type=_Header)
+        kind = SealedLock if header.realised else Lock
+        lock = msgspec.json.decode(raw, type=kind) if header.version == VERSION else None
         if lock is not None:
             check_consistency(lock)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
@@ -51,7 +55,7 @@ def read_lock(path: Path) -> Lock:
         raise LockError(f"{path} is not a lock: {err}", hint=_AGAIN + _CHANGED * wrong) from None
     if lock is None:
         raise LockError(
-            f"{path} is a lock of version {version}; this program reads version {VERSION}",
+            f"{path} is a lock of version {header.version}; this program reads version {VERSION}",
             hint="use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`",
         )
     return lock

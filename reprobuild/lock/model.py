@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -110,7 +110,7 @@ class RealisedOutputs(Struct, frozen=True, kw_only=True):
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All decisions and inputs of an image.
 
-    `canonical` sorts every sequence.
+    `canonical` sorts every sequence. `SealedLock` adds the outputs of the programs that must run.
 
     `devel` is the base for compiling projects; no file of it is in the image.
     """
@@ -133,7 +133,6 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sdists: tuple[Sdist, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
     devel: Base | None = None
-    realised: RealisedOutputs | None = None
 
     @property
     def digest(self) -> str:
@@ -146,10 +145,10 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         architecture = self.platform.rpartition("/")[2]
         return {"amd64": "x86_64", "arm64": "aarch64"}.get(architecture, architecture)
 
-    def parts(self, source: Source) -> BuildRecord | None:
-        """Return the files built into a source tree, or None."""
-        builds = self.realised.builds if self.realised else ()
-        return next((one for one in builds if one.parts and one.name == source.name), None)
+    @property
+    def built_wheels(self) -> tuple[Wheel, ...]:
+        """The wheels that were built from sources, which only a sealed lock has."""
+        return ()
 
     @property
     def deviations(self) -> tuple[Resolution, ...]:
@@ -157,11 +156,48 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
 
 
-def canonical(lock: Lock) -> Lock:
+class SealedLock(Lock, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A lock with its realised outputs, from which an image is made without running any program."""
+
+    realised: RealisedOutputs
+
+    @property
+    def built_wheels(self) -> tuple[Wheel, ...]:
+        """The wheels that were built from sources."""
+        return self.realised.wheels
+
+    def parts(self, source: Source) -> BuildRecord | None:
+        """Return the files built into a source tree, or None."""
+        builds = self.realised.builds
+        return next((build for build in builds if build.parts and build.name == source.name), None)
+
+
+AnyLock = TypeVar("AnyLock", bound=Lock)
+
+
+def seal(lock: Lock, outputs: RealisedOutputs) -> SealedLock:
+    """Return a lock with these outputs in place of any it had."""
+    return SealedLock(**{name: getattr(lock, name) for name in Lock.__struct_fields__}, realised=outputs)
+
+
+def unseal(lock: Lock) -> Lock:
+    """Return a lock without its realised outputs."""
+    return Lock(**{name: getattr(lock, name) for name in Lock.__struct_fields__})
+
+
+def canonical(lock: AnyLock) -> AnyLock:
     """Return the lock with each sequence in canonical order.
 
     Equal content then has equal bytes.
     """
+    if isinstance(lock, SealedLock):
+        outputs = msgspec.structs.replace(
+            lock.realised,
+            wheels=tuple(sorted(lock.realised.wheels, key=lambda w: w.name)),
+            bytecode=tuple(sorted(lock.realised.bytecode, key=lambda b: b.artefact)),
+            builds=tuple(sorted(lock.realised.builds, key=lambda b: b.name)),
+        )
+        lock = msgspec.structs.replace(lock, realised=outputs)
     return msgspec.structs.replace(
         lock,
         base=_canonical_base(lock.base),
@@ -172,13 +208,6 @@ def canonical(lock: Lock) -> Lock:
         sources=tuple(sorted(lock.sources, key=lambda s: s.name)),
         environment=tuple(sorted(lock.environment, key=lambda s: s.name)),
         rulings=tuple(sorted(lock.rulings, key=lambda r: (r.file, r.line, r.subject, r.reason))),
-        realised=lock.realised
-        and msgspec.structs.replace(
-            lock.realised,
-            wheels=tuple(sorted(lock.realised.wheels, key=lambda w: w.name)),
-            bytecode=tuple(sorted(lock.realised.bytecode, key=lambda b: b.artefact)),
-            builds=tuple(sorted(lock.realised.builds, key=lambda b: b.name)),
-        ),
     )
 
 

@@ -76,9 +76,8 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
             there.setdefault(str(canonicalize_name(ruling.subject)), set())
     for source in lock.sources:
         there.setdefault(str(canonicalize_name(source.name)), set())
-    built = lock.realised.wheels if lock.realised else ()
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    locked = [(one.name, one.version) for one in (*wheels, *built)]
+    locked = [(one.name, one.version) for one in (*wheels, *lock.built_wheels)]
     for name, version in (*locked, *((one.name, one.version) for one in lock.sdists)):
         there.setdefault(str(canonicalize_name(name)), set()).add(version)
     for package in lock.conda:

@@ -25,7 +25,7 @@ from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.file import read_lock, write_lock, write_new_lock
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import Artefact
 from reprobuild.output.directory import (
     IMAGE,
@@ -73,7 +73,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: RunContext, making: BuildOptions, *,
     given: Path | None = None, checks: VerifyOptions | None,
-) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
+) -> tuple[SealedLock, Image, Verdict | None]:  # fmt: skip
     """Build and check an image from a snapshot directory.
 
     Args:
@@ -99,10 +99,10 @@ def from_snapshot(
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
     with keeping(lock, given or out / LOCK, session.store, "build"):
-        lock, image = build(lock, out, session, making, checks.gpus if checks else "auto")
+        sealed, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
-        return lock, image, None
-    return lock, image, verify(lock, image, out, session, checks)
+        return sealed, image, None
+    return sealed, image, verify(sealed, image, out, session, checks)
 
 
 def choose_lock(
@@ -209,7 +209,7 @@ def _bring(wanted: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
 
 def build(
     lock: Lock, out: Path, session: RunContext, making: BuildOptions, gpus: str = "auto", *, exact: bool = True
-) -> tuple[Lock, Image]:  # fmt: skip
+) -> tuple[SealedLock, Image]:  # fmt: skip
     """Seal a lock and write its recipe, context and image.
 
     The lock goes into `out`, too, with the single files of `making.singles`.
@@ -230,7 +230,11 @@ def build(
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # Each consumer verifies the files it reads. The packages of a base that is already realised are not read again.
-    wanted = of_image(lock) if lock.realised and is_realised(lock, session.store) else artefacts(lock)
+    wanted = (
+        of_image(lock)
+        if isinstance(lock, SealedLock) and is_realised(lock, session.store)
+        else artefacts(lock)
+    )
     _bring([file for file in wanted if not session.store.has(file.sha256)], lock, session)
     # The GPUs that torch was compiled for are listed in its wheel, which may only now be in the store.
     for warning in check_gpus(lock, session.store, machine.gpus, gpus):
@@ -268,7 +272,12 @@ def build(
 
 
 def _make_image(
-    sealed: Lock, out: Path, session: RunContext, texts: dict[str, str], reference: str, making: BuildOptions
+    sealed: SealedLock,
+    out: Path,
+    session: RunContext,
+    texts: dict[str, str],
+    reference: str,
+    making: BuildOptions,
 ) -> Image:
     """Write the context, and make the image from it or beside it."""
     store, own = session.store, payload(sealed, session.store)

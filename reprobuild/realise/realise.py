@@ -17,7 +17,7 @@ from reprobuild.errors import BuildError, LockError
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.sandbox.namespaces import can_layer, check_namespaces
 from reprobuild.lock.consistent import readable
-from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs, SealedLock, seal
 from reprobuild.lock.python import Interpreter, Wheel
 from reprobuild.lock.system import EPOCH
 from reprobuild.realise.base import realise_base, recall_base
@@ -33,7 +33,7 @@ from reprobuild.store.store import Store
 
 def realise(
     lock: Lock, store: Store, say: Callable[[str], None] = lambda _: None, *, exact: bool = True
-) -> Lock:
+) -> SealedLock:
     """Run the required programs, and return the sealed lock.
 
     Args:
@@ -45,7 +45,7 @@ def realise(
     Raises:
         BuildError: a step failed, or an output differs from the sealed lock.
     """
-    if lock.realised and _complete(lock.realised, store):
+    if isinstance(lock, SealedLock) and _complete(lock.realised, store):
         return lock
     base = realise_base(lock.base, store, lock.epoch, say)
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
@@ -58,18 +58,17 @@ def realise(
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
         runtime = _runtime(lock, root, store, exact)
     builds = tuple(one.built for one in made)
-    realised = RealisedOutputs(
+    outputs = RealisedOutputs(
         base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
     )
-    if lock.realised:
-        sealed = msgspec.structs.replace(lock, realised=realised)
-        if exact:
-            _check_same(lock, sealed)
-        return _readable(sealed)
-    return _readable(msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store)))
+    if not isinstance(lock, SealedLock):
+        return _readable(seal(msgspec.structs.replace(lock, wheels=_sized(lock.wheels, store)), outputs))
+    if exact:
+        _check_same(lock, outputs)
+    return _readable(seal(lock, outputs))
 
 
-def _readable(lock: Lock) -> Lock:
+def _readable(lock: SealedLock) -> SealedLock:
     """Return a sealed lock after checking that it can be read.
 
     Names of files and versions of tools come from untrusted programs.
@@ -91,7 +90,7 @@ def is_realised(lock: Lock, store: Store) -> bool:
 
     If so, no program must be run.
     """
-    if lock.realised:
+    if isinstance(lock, SealedLock):
         return _complete(lock.realised, store)
     if recall_base(lock.base, store, lock.epoch) is None:
         return False
@@ -199,13 +198,14 @@ def _complete(realised: RealisedOutputs, store: Store) -> bool:
 
 def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
     """Return the sealed lock's runtime package, or else ours."""
-    if lock.realised and store.has(lock.realised.runtime):
-        return lock.realised.runtime
+    sealed = lock.realised.runtime if isinstance(lock, SealedLock) else ""
+    if sealed and store.has(sealed):
+        return sealed
     sources = pack_runtime(store)
     ours = recall_runtime(sources, lock.base, lock.interpreter, store, root.tree)
     if ours is None:
         ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store, root.tree)
-    if exact and lock.realised and lock.realised.runtime != ours:
+    if exact and sealed and sealed != ours:
         raise BuildError(
             "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
             hint="use that version, or make a new lock",
@@ -213,10 +213,9 @@ def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
     return ours
 
 
-def _check_same(given: Lock, made: Lock) -> None:
-    before, after = given.realised, made.realised
-    assert before is not None
-    assert after is not None
+def _check_same(lock: SealedLock, after: RealisedOutputs) -> None:
+    """Refuse outputs that differ from those of a sealed lock."""
+    before = lock.realised
     if before.base != after.base:
         raise BuildError(
             f"the base came out as {after.base[:12]}, and the lock says {before.base[:12]}",
@@ -228,7 +227,7 @@ def _check_same(given: Lock, made: Lock) -> None:
             f"{before.interpreter[:12]}",
             hint="another reprobuild made it; take the first one's store, or make a new lock",
         )
-    files = {wheel.file.sha256: wheel.name for wheel in (*given.wheels, *before.wheels)}
+    files = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *before.wheels)}
     known = {(code.artefact, code.tar) for code in before.bytecode}
     for wheel in after.wheels:
         if wheel.file.sha256 not in files:

@@ -20,7 +20,7 @@ from reprobuild.infra.atomic import whole_folder
 from reprobuild.infra.tar.entries import parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.write_below import link_below
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import SealedLock
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import PREFIX
 from reprobuild.recipe.image_config import environ_file
@@ -37,11 +37,11 @@ OWN = (
 )  # files that this program makes for a context
 
 
-def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
+def write_context(lock: SealedLock, store: Store, out: Path, texts: dict[str, str]) -> Path:
     """Write `out/context` atomically, and return its path.
 
     Args:
-        lock: sealed.
+        lock: the lock of the image.
         store: has the files of the lock.
         out: the output directory; a former context is replaced.
         texts: the recipe, of which `requirements.txt` goes into the context.
@@ -52,7 +52,7 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
     return target
 
 
-def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
+def _fill(lock: SealedLock, store: Store, part: Path, texts: dict[str, str]) -> None:
     for folder in ("wheels", "bytecode", "sources", own_folder(lock)):
         (part / folder).mkdir(parents=True)
     blobs = context_blobs(lock)
@@ -66,9 +66,8 @@ def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
     _settle(part, lock.epoch)
 
 
-def context_blobs(lock: Lock) -> dict[str, str]:
+def context_blobs(lock: SealedLock) -> dict[str, str]:
     """Return {path in the context: sha256} of a lock's files."""
-    assert lock.realised is not None
     blobs = {base_file(lock): lock.realised.base}
     blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
     for wheel in _wheel_facts(lock).values():
@@ -79,12 +78,12 @@ def context_blobs(lock: Lock) -> dict[str, str]:
 
 
 def own_files(
-    lock: Lock, store: Store, texts: Mapping[str, str], sizes: Mapping[str, int]
+    lock: SealedLock, store: Store, texts: Mapping[str, str], sizes: Mapping[str, int]
 ) -> dict[str, bytes]:
     """Return {path in the context: content} of our own files.
 
     Args:
-        lock: sealed.
+        lock: the lock of the image.
         store: has the runtime package of the lock.
         texts: the recipe.
         sizes: of the wheels, by their sha256.
@@ -100,7 +99,7 @@ def own_files(
     return {f"{own_folder(lock)}/{name}": content for name, content in own.items()}
 
 
-def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
+def install_facts(lock: SealedLock, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return the input of `install.py`.
 
     It has the environment's path, and its wheels in order.
@@ -118,18 +117,17 @@ def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _wheel_facts(lock: Lock) -> dict[str, dict[str, Any]]:
+def _wheel_facts(lock: SealedLock) -> dict[str, dict[str, Any]]:
     """Return the input of `install.py` for each wheel.
 
     The key is the file name.
     """
-    assert lock.realised is not None
     bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
     urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
     wheels: dict[str, dict[str, Any]] = {}
-    for wheel in (*lock.wheels, *lock.realised.wheels):
+    for wheel in (*lock.wheels, *lock.built_wheels):
         if wheel.role == "environment":
-            made_here = wheel in lock.realised.wheels
+            made_here = wheel in lock.built_wheels
             name, sha256 = wheel.file.filename, wheel.file.sha256
             code = bytecode.get(sha256)
             wheels[name] = {
@@ -146,7 +144,7 @@ def _direct_url(source: Source) -> dict[str, Any]:
     return {"dir_info": {"editable": True}, "url": f"file://{place}"}
 
 
-def _pack_payload(lock: Lock, store: Store) -> bytes:
+def _pack_payload(lock: SealedLock, store: Store) -> bytes:
     found = {**environ_file(lock), **payload(lock, store)}
     stream = io.BytesIO()
     writer = TarWriter(stream, lock.epoch)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import Any
 
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import FILES, PREFIX, EnvVar
+from reprobuild.recipe.runtime_config import RuntimeConfig
 
 PROFILE = "REPROBUILD_PROFILE"  # the entrypoint and the start-up hook put it in force for a chosen seed
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -65,24 +64,23 @@ def static_variables(lock: Lock) -> dict[str, str]:
     return {**DEFAULTS, **below, PROFILE: lock.profile, **split_environment(lock.environment)[0]}
 
 
-def image_config(lock: Lock) -> dict[str, Any]:
-    """Return the `config` object of the OCI image configuration.
+def image_config(lock: Lock) -> RuntimeConfig:
+    """Return the runtime configuration of a lock's image.
 
-    https://github.com/opencontainers/image-spec/blob/main/config.md. Labels are functions of the lock.
+    Labels are functions of the lock.
     """
-    variables = static_variables(lock)
     runtime = f"{FILES}/lib/reprobuild_runtime/entrypoint.py"
-    return {
-        "Env": [f"{name}={value}" for name, value in sorted(variables.items())],
-        "Entrypoint": [lock.interpreter.executable, "-I", "-S", runtime],
-        "Cmd": ["/bin/bash"],
-        "WorkingDir": lock.workdir,
-        "Labels": {
+    return RuntimeConfig(
+        env=tuple(f"{name}={value}" for name, value in sorted(static_variables(lock).items())),
+        entrypoint=(lock.interpreter.executable, "-I", "-S", runtime),
+        cmd=("/bin/bash",),
+        working_dir=lock.workdir,
+        labels={
             "org.opencontainers.image.created": created(lock),
             "org.reprobuild.lock": f"sha256:{lock.digest}",
             "org.reprobuild.snapshot": f"sha256:{lock.snapshot}",
         },
-    }
+    )
 
 
 def created(lock: Lock) -> str:
@@ -96,36 +94,3 @@ def instant(epoch: int) -> str:
     The time is in seconds since 1970.
     """
     return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def sorted_settings(settings: Iterable[str]) -> list[str]:
-    """Return the variables of an image configuration, sorted.
-
-    If a name occurs twice, engines differ in the value they use, so such lists are sorted by name alone and keep their
-    order.
-    """
-    pairs = sorted(settings)
-    names = [pair.partition("=")[0] for pair in pairs]
-    return pairs if len({*names}) == len(names) else sorted(settings, key=lambda pair: pair.partition("=")[0])
-
-
-def environment_lines(config: Mapping[str, Any]) -> list[str]:
-    """Return the lines of `%environment` for an image configuration.
-
-    They are sh commands that set its variables.
-    """
-    pairs = (pair.partition("=") for pair in sorted_settings(config.get("Env") or ()))
-    return [f"export {name}={shlex.quote(value)}" for name, _, value in pairs]
-
-
-def runscript_lines(config: Mapping[str, Any]) -> list[str]:
-    """Return the lines of `%runscript` for an image configuration.
-
-    They do what `docker run` does: change the directory, and run the entrypoint with the given or the default command.
-    """
-    entrypoint = list(config.get("Entrypoint") or ())
-    command = list(config.get("Cmd") or ([] if entrypoint else ["/bin/sh"]))
-    lines = [f"cd {shlex.quote(config.get('WorkingDir') or '/')} || exit 1"]
-    if command:
-        lines.append(f"[ $# -gt 0 ] || set -- {shlex.join(command)}")
-    return [*lines, " ".join(["exec", *map(shlex.quote, entrypoint), '"$@"'])]

@@ -16,7 +16,7 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import SealedLock
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import EPOCH, FILES, PREFIX
 from reprobuild.store.store import Store
@@ -52,9 +52,8 @@ def _runtime_files(folder: Traversable, above: str = "") -> Iterator[tuple[str, 
             yield above + item.name, item.read_bytes()
 
 
-def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
+def read_runtime(lock: SealedLock, store: Store) -> dict[str, bytes]:
     """Return {path: content} of a sealed lock's runtime package."""
-    assert lock.realised is not None
     with store.verified(lock.realised.runtime, "the runtime package").open("rb") as stream:
         try:
             return {entry.path: content() for entry, content in read_tar(stream)}
@@ -65,7 +64,7 @@ def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
             ) from None
 
 
-def payload(lock: Lock, store: Store) -> dict[str, bytes]:
+def payload(lock: SealedLock, store: Store) -> dict[str, bytes]:
     """Return {path: content} of our own files in an image.
 
     The paths have no leading slash.
@@ -84,7 +83,7 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     return {path.lstrip("/"): content for path, content in found.items()}
 
 
-def origin(source: Source, lock: Lock) -> tuple[str, bytes]:
+def origin(source: Source, lock: SealedLock) -> tuple[str, bytes]:
     """Return path and content of a source's origin file.
 
     It is for a source that runs from its path in the image.

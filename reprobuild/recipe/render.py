@@ -29,11 +29,12 @@ from reprobuild.infra.untrusted.strings import (
     Version,
     is_valid,
 )
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import SealedLock
 from reprobuild.lock.python import Source, Wheel
 from reprobuild.lock.requirements import read_requirement
 from reprobuild.lock.system import FILES, PREFIX
-from reprobuild.recipe.image_config import UNREADABLE, image_config, runscript_lines, split_environment
+from reprobuild.recipe.image_config import UNREADABLE, image_config, split_environment
+from reprobuild.recipe.runtime_config import runscript_lines
 
 _AGAIN = "make the lock again with `reprobuild lock DIR`"
 
@@ -46,24 +47,17 @@ _GRAMMARS: Mapping[str, Any] = {
 TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
 
-def render(lock: Lock) -> dict[str, str]:
+def render(lock: SealedLock) -> dict[str, str]:
     """Return {file name: text} of the recipe files.
 
     They are Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
-
-    Raises:
-        BuildError: the lock is not sealed.
     """
-    if lock.realised is None:
-        raise BuildError(
-            "the lock is not sealed", hint="run `reprobuild build` or `from-snapshot`, which seal it"
-        )
     facts = _facts(lock)
     texts = {name: _environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
     return {**texts, "pylock.toml": render_pylock(lock)}
 
 
-def own_folder(lock: Lock) -> str:
+def own_folder(lock: SealedLock) -> str:
     """Return the context's directory for files of this lock alone.
 
     Two contexts must not hold different content under one path: BuildKit keeps the files of a context from one build to
@@ -72,18 +66,16 @@ def own_folder(lock: Lock) -> str:
     return f"lock-{lock.digest[:12]}"
 
 
-def base_file(lock: Lock) -> str:
+def base_file(lock: SealedLock) -> str:
     """Return the path of the base's tar in the context."""
-    assert lock.realised is not None
     return f"base-{lock.realised.base[:12]}.tar"
 
 
-def interpreter_file(lock: Lock) -> str:
+def interpreter_file(lock: SealedLock) -> str:
     """Return the path of the interpreter's tar in the context.
 
     It is empty if the interpreter has no tree of its own.
     """
-    assert lock.realised is not None
     tree = lock.realised.interpreter
     return f"interpreter-{tree[:12]}.tar" if tree else ""
 
@@ -93,7 +85,7 @@ def source_file(source: Source) -> str:
     return f"sources/{source.name}-{source.file.sha256[:12]}.tar"
 
 
-def parts_file(source: Source, lock: Lock) -> str:
+def parts_file(source: Source, lock: SealedLock) -> str:
     """Return the path of a source's compiled parts in the context.
 
     It is empty if the source has no such parts.
@@ -205,8 +197,7 @@ def _definition_comment(value: str) -> str:
     return re.sub(r"\{(?=\{)", "{ ", _one_line(value))
 
 
-def _facts(lock: Lock) -> Mapping[str, Any]:
-    assert lock.realised is not None
+def _facts(lock: SealedLock) -> Mapping[str, Any]:
     _, special = split_environment(lock.environment)
     config = image_config(lock)
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
@@ -228,14 +219,14 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "prefix": PREFIX,
         "files": FILES,
         "workdir": lock.workdir,
-        "variables": [pair.partition("=")[::2] for pair in config["Env"]],
-        "exports": [pair.partition("=")[::2] for pair in sorted(config["Env"])],
+        "variables": [pair.partition("=")[::2] for pair in config.env],
+        "exports": [pair.partition("=")[::2] for pair in sorted(config.env)],
         "runscript": runscript_lines(config),
         "special": sorted(special),
-        "entrypoint": config["Entrypoint"],
-        "command": config["Cmd"],
-        "labels": sorted(config["Labels"].items()),
-        "wheels": [_wheel_facts(wheel) for wheel in (*wheels, *lock.realised.wheels)],
+        "entrypoint": list(config.entrypoint),
+        "command": list(config.cmd),
+        "labels": sorted(config.labels.items()),
+        "wheels": [_wheel_facts(wheel) for wheel in (*wheels, *lock.built_wheels)],
         "sources": [
             {
                 "name": s.name,
@@ -262,7 +253,7 @@ def _wheel_facts(wheel: Wheel) -> dict[str, str]:
     }  # fmt: skip
 
 
-def render_pylock(lock: Lock) -> str:
+def render_pylock(lock: SealedLock) -> str:
     """Return the Python half of the lock as a pylock.toml.
 
     The format is PEP 751: https://peps.python.org/pep-0751/.

@@ -81,7 +81,7 @@ def pyxis_command(
         *([f"--container-env={','.join(over)}"] if over else []),
         f"--export={','.join(given) or 'NIL'}", "--",
         *(["/usr/bin/env", *within] if within else []),
-        *image_config(lock)["Entrypoint"], *arguments,
+        *image_config(lock).entrypoint, *arguments,
     ]  # fmt: skip
     return argv, {**session.env, **variables}
 

@@ -81,7 +81,7 @@ def prepare(lock: Lock, arguments: Sequence[str], wanted: RunOptions, env: Mappi
     written = [inside for _, inside in volumes if inside not in read_only]
     workdir = _workdir(wanted.workdir)
     # Apptainer's own way to the entrypoint changes to the image's directory first.
-    words = (*image_config(lock)["Entrypoint"], *arguments) if workdir else tuple(arguments)
+    words = (*image_config(lock).entrypoint, *arguments) if workdir else tuple(arguments)
     network, why = _network(wanted.network, env)
     task = Task(
         arguments=words, bypass=bool(workdir), workdir=workdir, environment={**site.values, **given},

@@ -26,7 +26,7 @@ from reprobuild.infra.flock import alone
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import EncodedPath, Line, Sha256
 from reprobuild.lock.file import read_lock
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.store.fetch import artefacts
 from reprobuild.store.store import LARGEST_MEMORY, Store, Used
 
@@ -95,9 +95,9 @@ def _lock_key(lock: Lock) -> str:
 def named_files(lock: Lock) -> dict[str, NamedFile]:
     """Return every file that a lock names, by its sha256."""
     found = {item.sha256: NamedFile(name=item.filename, here=not item.url) for item in artefacts(lock)}
-    made = lock.realised
-    if made is None:
+    if not isinstance(lock, SealedLock):
         return found
+    made = lock.realised
     names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *made.wheels)}
     found |= {
         made.base: NamedFile(name="the tree of the base"),

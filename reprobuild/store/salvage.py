@@ -22,7 +22,7 @@ from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import EPOCH, FILES
 from reprobuild.store.roots import named_files
 from reprobuild.store.store import Store
@@ -65,7 +65,7 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
 
     Return whether the store has it now.
     """
-    if lock.realised is None:
+    if not isinstance(lock, SealedLock):
         return False
     wanted = lock.realised.runtime
     places = () if store.has(wanted) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))

@@ -25,7 +25,6 @@ def make(folder: Path) -> Path:
     ]
     made.source("proj", [file("proj.py", b"x = 1\n")])
     lock = made.lock()
-    assert lock.realised is not None
     realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
     write_lock(msgspec.structs.replace(lock, realised=realised), folder / "reprobuild.lock")
     return folder

@@ -66,7 +66,7 @@ def lock(served: tuple[Served, Served], tmp_path: Path) -> Lock:
     sdist = Sdist(name="src", version="1.0", file=given(served[0], "src-1.0.tar.gz", archive))
     content = made.store.blob(wheel.file.sha256).read_bytes()
     wheel = msgspec.structs.replace(wheel, file=given(served[0], wheel.file.filename, content))
-    return made.lock(wheels=(wheel,), sdists=(sdist,), realised=None)
+    return made.unsealed_lock(wheels=(wheel,), sdists=(sdist,))
 
 
 def given(server: Served, name: str, content: bytes) -> Artefact:

@@ -152,7 +152,7 @@ def _by_hand(
     (folder / "rc").write_bytes(rc)
     script = f"for one in proc dev; do mount --rbind /$one {shlex.quote(root)}/$one; done; "
     script += f'mount --bind {shlex.quote(str(folder))} {shlex.quote(root)}/mnt; exec "$@"'
-    given = ["env", "-i", *config["Env"], f"REPROBUILD_SEED={SEED}"]
+    given = ["env", "-i", *config.env, f"REPROBUILD_SEED={SEED}"]
     into = list(map(os.fsencode, ("unshare", "--mount", "sh", "-c", script, "sh", "chroot", root, *given)))
 
     def start(words: Words) -> list[bytes]:

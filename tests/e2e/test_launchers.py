@@ -74,7 +74,7 @@ def test_the_seed_is_in_force_everywhere(found: dict[str, tuple[dict[str, Any], 
 def test_the_variables_of_the_image_are_there(
     found: dict[str, tuple[dict[str, Any], str]], built_example: Built
 ) -> None:
-    pairs = (pair.partition("=") for pair in image_config(built_example.lock)["Env"])
+    pairs = (pair.partition("=") for pair in image_config(built_example.lock).env)
     wanted = {name: value for name, _, value in pairs}
     assert len(wanted) > 5
     for name, (one, _) in found.items():

@@ -11,6 +11,7 @@ import pytest
 from reprobuild.image.formats.sif import read_sif
 from reprobuild.image.tree_digest import tree_digest
 from reprobuild.output.directory import read_image
+from reprobuild.recipe.runtime_config import read_runtime_config
 from tests.conftest import Built, reprobuild
 from tests.squashfs import squashfs_tree
 
@@ -49,7 +50,10 @@ def test_the_sif_holds_the_image(out: Path, built_example: Built, squashfs: dict
     own = [path for path in tree if path.startswith(".singularity.d")] + ["etc/hosts", "etc/resolv.conf"]
     for path in own:
         assert tree.pop(path).size <= len(data[""])
-    assert tree_digest(tree, json.loads(data["oci-config.json"])) == built_example.image.tree
+    assert (
+        tree_digest(tree, read_runtime_config(json.loads(data["oci-config.json"])))
+        == built_example.image.tree
+    )
 
 
 def test_the_shell_lines_are_those_of_the_definition_file(out: Path, squashfs: dict[str, str]) -> None:

@@ -25,6 +25,7 @@ from reprobuild.image.layers.blobs import Layer, LayerWriter
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 from tests.conftest import ROOT
 
@@ -155,7 +156,9 @@ def make_tiny(
     store = Store(folder / "store")
     tops = [{path: source.read_bytes() for path, source in programs().items()}, dict(files or {})]
     layers = [make_layer(store, f"layer {index}", content) for index, content in enumerate(tops)]
-    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes", *variables], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
+    config = RuntimeConfig(
+        env=("PATH=/bin", "IN_IMAGE=yes", *variables), entrypoint=tuple(ENTRYPOINT), cmd=("/bin/sh",)
+    )
     written = write_layout(
         folder / "image", store, layers, image_json(layers, config, "linux/amd64", CREATED),
         "linux/amd64", reference,

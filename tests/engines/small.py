@@ -12,6 +12,7 @@ import pytest
 from reprobuild.ecosystems.apt.apt_config import configured_index
 from reprobuild.image.model import Image
 from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import unseal
 from reprobuild.output.directory import read_image
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store.store import Store
@@ -41,7 +42,7 @@ def small(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Sma
     base, _ = resolve_base((), index=index, roots=list(ROOTS))
     bring((*base.packages, *base.tools), store)
     lock = msgspec.structs.replace(
-        built_example.lock, base=base, sources=(), realised=None, workload=None, workdir="/work here",
+        unseal(built_example.lock), base=base, sources=(), workload=None, workdir="/work here",
         wheels=tuple(wheel for wheel in built_example.lock.wheels if wheel.name in WHEELS),
     )  # fmt: skip
     folder = tmp_path_factory.mktemp("small")

@@ -207,7 +207,7 @@ def test_another_tree_than_the_native_one_is_refused(small: Small) -> None:
     check = native_tree(lock, store, payload(lock, store), "docker", said.append)
     assert check
     layout = read_layout(small.out / "image")
-    tree, config = layout_tree(layout), layout.config["config"]
+    tree, config = layout_tree(layout), layout.runtime
     check(tree, config)
     other = {path: entry for path, entry in tree.items() if not path.startswith("etc/ssh/")}
     other["etc/fonts"] = msgspec.structs.replace(tree["etc/fonts"], mode=0o700)

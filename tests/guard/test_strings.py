@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from reprobuild.image.model import Image
 from reprobuild.infra.untrusted import strings as module
 from reprobuild.infra.untrusted.strings import Sha256, Text
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.recipe.image_config import instant
 from tests.guard.types_walk import free_strings, strings
 
@@ -48,7 +48,7 @@ def test_walk_finds_each_free_string() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("root", [Lock, Image])
+@pytest.mark.parametrize("root", [Lock, SealedLock, Image])
 def test_no_string_of_a_document_is_without_a_grammar(root: type) -> None:
     assert free_strings(root) == []
     assert len(strings(root)) >= len(root.__struct_fields__) - 4  # it did walk

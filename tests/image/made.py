@@ -16,7 +16,7 @@ import msgspec
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.file import VERSION
-from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs
+from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs, SealedLock, seal
 from reprobuild.lock.python import Interpreter, Source, Wheel
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Artefact, Base, EnvVar
@@ -132,7 +132,7 @@ class Made:
         self.sources.append(msgspec.structs.replace(source, **more))
         return source
 
-    def lock(self, **more: Any) -> Lock:
+    def unsealed_lock(self, **more: Any) -> Lock:
         lock = Lock(
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
             interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
@@ -140,11 +140,14 @@ class Made:
             wheels=tuple(self.wheels), sources=tuple(self.sources),
             environment=(EnvVar(name="OMP_NUM_THREADS", value="4"),), workdir="/src", workload=None,
             decisions=RecordedDecisions(), rulings=(),
-            realised=RealisedOutputs(
-                base=self.base, runtime="0" * 64, wheels=tuple(self.built), bytecode=tuple(self.bytecode)
-            ),
         )  # fmt: skip
         return msgspec.structs.replace(lock, **more)
+
+    def lock(self, *, realised: RealisedOutputs | None = None, **more: Any) -> SealedLock:
+        outputs = RealisedOutputs(
+            base=self.base, runtime="0" * 64, wheels=tuple(self.built), bytecode=tuple(self.bytecode)
+        )
+        return seal(self.unsealed_lock(**more), realised or outputs)
 
 
 def members(content: bytes) -> dict[str, tarfile.TarInfo]:

@@ -24,6 +24,7 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.foreign import LARGEST_JSON, open_foreign
 from reprobuild.image.oci.read import layout_digest, open_layer, read_layout
 from reprobuild.infra.tar.reading import read_tar
+from reprobuild.recipe.runtime_config import RuntimeConfig
 
 EPOCH = 1_700_000_000
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"
@@ -174,7 +175,7 @@ def test_an_archive_with_both_manifests(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_and_what_is_set(tmp_path: Path) -> None:
-    seen: list[tuple[Tree, dict[str, Any]]] = []
+    seen: list[tuple[Tree, RuntimeConfig]] = []
     path = write_tar(docker_files(LAYERS), tmp_path / "docker.tar")
     adopted(path, tmp_path / "out", check=lambda tree, config: seen.append((tree, config)))
     ((tree, config),) = seen
@@ -182,11 +183,12 @@ def test_what_is_kept_and_what_is_set(tmp_path: Path) -> None:
     assert (tree["etc"].mode, tree["etc"].uid, tree["etc"].gid) == (0o700, 3, 4)
     assert (tree["ping"].mode, tree["ping"].xattrs) == (0o4755, (("security.capability", "0102ff"),))
     assert tree["etc/b"].sha256 == tree["etc/a"].sha256 == digest(b"a")
-    assert config == {
+    assert config.document() == {
         "Env": ["A=1", "B=2"], "Entrypoint": ["/e"], "WorkingDir": "/w", "User": "7:7", "Labels": {"ours": "1"},
     }  # fmt: skip
     layout = read_layout(tmp_path / "out" / "image")
-    assert layout.config["config"] == config
+    assert layout.config["config"] == config.document()
+    assert layout.runtime == config
     assert layout.config["created"] == "2023-11-14T22:13:20Z"
     assert [line["created_by"] for line in layout.config["history"]] == [
         "reprobuild: podman, layer 1", "reprobuild: podman, layer 2",
@@ -227,7 +229,7 @@ def test_a_check_that_raises_leaves_everything_as_it_was(tmp_path: Path) -> None
     path = write_tar(docker_files(LAYERS), tmp_path / "docker.tar")
     before = adopted(path, tmp_path / "out")
 
-    def refuse(tree: Tree, config: dict[str, Any]) -> None:
+    def refuse(tree: Tree, config: RuntimeConfig) -> None:
         raise BuildError("no")
 
     with pytest.raises(BuildError, match=r"^no$"):

@@ -225,12 +225,6 @@ def test_a_layout_that_cannot_take_its_place_leaves_the_former(
     assert {path.name for path in tmp_path.iterdir() if "image" in path.name} == {"image"}
 
 
-def test_a_lock_must_be_sealed(full: Made, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="the lock is not sealed") as caught:
-        build(full, tmp_path, lock=full.lock(realised=None))
-    assert caught.value.hint == "seal it with `realise`"
-
-
 def test_values_that_no_dockerfile_can_hold_travel_in_a_file(full: Made, tmp_path: Path) -> None:
     settings = (
         EnvVar(name="TWO", value="1\n2"),

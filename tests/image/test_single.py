@@ -26,8 +26,8 @@ from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, layout_tree
-from reprobuild.image.tree_digest import runtime_part
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 from reprobuild.store.store import Store
 from tests.image.layouts import RUNTIME, image_of, write_image
 from tests.image.made import BASE, file, folder, symlink
@@ -167,7 +167,7 @@ def test_what_apptainer_reads(layout: Layout, squashfs: dict[str, str]) -> None:
     ]
     config = json.loads(content(path, "oci-config.json"))
     assert config == {**RUNTIME, "Env": sorted(RUNTIME["Env"])}
-    assert runtime_part(config) == runtime_part(RUNTIME)
+    assert read_runtime_config(config) == read_runtime_config(RUNTIME)
     metadata = json.loads(content(path, "inspect-metadata.json"))
     attributes = metadata["data"]["attributes"]
     assert metadata["type"] == "container"
@@ -203,9 +203,9 @@ ENVIRONMENT = [f"{name}={value}" for name, value in HOSTILE.items()]
 
 def test_ports_and_volumes_have_the_form_of_oci() -> None:
     given = {"ExposedPorts": {"80/tcp": {}, "22/tcp": {}}, "Volumes": {"/data": {}}, "User": "", "Cmd": None}
-    found = oci_config(given)
+    found = oci_config(read_runtime_config(given))
     assert found == (b'{"ExposedPorts":{"22/tcp":{},"80/tcp":{}},"Volumes":{"/data":{}},"WorkingDir":"/"}\n')
-    assert runtime_part(json.loads(found)) == runtime_part(given)
+    assert read_runtime_config(json.loads(found)).digest_part() == read_runtime_config(given).digest_part()
 
 
 def in_shell(script: str, *arguments: str) -> bytes:
@@ -223,7 +223,7 @@ DUMP = "import sys; sys.stdout.buffer.write(open('/proc/self/environ', 'rb').rea
 
 
 def test_hostile_values_reach_the_process_as_they_are() -> None:
-    text = scripts({"Env": ENVIRONMENT})[".singularity.d/env/90-environment.sh"]
+    text = scripts(read_runtime_config({"Env": ENVIRONMENT}))[".singularity.d/env/90-environment.sh"]
     found = variables(text)
     assert {name: found.get(name) for name in HOSTILE} == HOSTILE
 
@@ -243,7 +243,10 @@ def as_enroot_reads(text: str, host: Mapping[str, str]) -> dict[str, str]:
 
 def test_hostile_values_reach_enroot() -> None:
     """What /etc/environment cannot carry is set by /etc/rc."""
-    own = {entry.path: os.fsdecode(data) for entry, data in enroot_files({"Env": ENVIRONMENT})}
+    own = {
+        entry.path: os.fsdecode(data)
+        for entry, data in enroot_files(read_runtime_config({"Env": ENVIRONMENT}))
+    }
     assert own["etc/fstab"] == ""
     found = as_enroot_reads(own["etc/environment"].replace("\u2028", "?"), {"PATH": "/host"})
     assert found["SPACES"] == HOSTILE["SPACES"]
@@ -267,18 +270,24 @@ def test_hostile_values_reach_enroot() -> None:
 def test_the_runscript_does_what_docker_run_does(
     config: dict[str, Any], given: list[str], printed: str
 ) -> None:
-    assert in_shell(scripts(config)[".singularity.d/runscript"], *given).decode() == printed
+    assert (
+        in_shell(scripts(read_runtime_config(config))[".singularity.d/runscript"], *given).decode() == printed
+    )
 
 
 def test_the_runscript_stops_where_the_folder_is_gone() -> None:
-    script = scripts({"Entrypoint": ["echo", "ran"], "WorkingDir": "/no such"})[".singularity.d/runscript"]
+    script = scripts(RuntimeConfig(entrypoint=("echo", "ran"), working_dir="/no such"))[
+        ".singularity.d/runscript"
+    ]
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_the_libraries_of_the_host_come_after_those_of_the_image(tmp_path: Path) -> None:
     """Where the host brings none, a captured variable is what it was."""
-    base = scripts({})[".singularity.d/env/99-base.sh"].replace("/.singularity.d/libs", str(tmp_path))
+    base = scripts(RuntimeConfig())[".singularity.d/env/99-base.sh"].replace(
+        "/.singularity.d/libs", str(tmp_path)
+    )
     show = 'printf %s "${LD_LIBRARY_PATH-unset}"'
     assert in_shell(base + show) == b"unset"
     assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b"
@@ -289,7 +298,7 @@ def test_the_libraries_of_the_host_come_after_those_of_the_image(tmp_path: Path)
 
 @pytest.mark.parametrize("pair", ["a-b=1", "BASH_FUNC_x%%=() { :; }", "=x", "1=x", "A\n=x", "A=x\0y"])
 def test_variables_that_no_shell_can_set(pair: str) -> None:
-    config = {"Env": [pair]}
+    config = RuntimeConfig(env=(pair,))
     for make in (lambda: enroot_files(config), lambda: apptainer_files({}, config, "")):
         with pytest.raises(BuildError, match="which a shell cannot set") as caught:
             make()

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layering.merge import merge
-from reprobuild.image.tree_digest import runtime_part, tree_digest
+from reprobuild.image.layering.merge import Tree, merge
+from reprobuild.image.tree_digest import tree_digest
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
+from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 from reprobuild.store.tar_listing import decode_listing, encode_listing
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
@@ -30,8 +32,13 @@ def listing(*entries: tuple[TarEntry, bytes]) -> list[TarEntry]:
     return list(list_tar(io.BytesIO(make_tar(entries))))
 
 
+def digest_with(tree: Tree, **config: Any) -> str:
+    """Return the digest of a tree with `CONFIG`, changed."""
+    return tree_digest(tree, read_runtime_config({**CONFIG, **config}))
+
+
 def digest(*layers: list[TarEntry]) -> str:
-    return tree_digest(merge(layers), CONFIG)
+    return digest_with(merge(layers))
 
 
 def test_the_digest_is_of_these_lines() -> None:
@@ -93,54 +100,60 @@ def test_any_change_of_a_path_changes_the_digest(changed: tuple[TarEntry, bytes]
     assert digest(listing(*BASE), listing(changed)) != digest(listing(*BASE))
 
 
-@pytest.mark.parametrize("key", ["Env", "Entrypoint", "Cmd", "Volumes", "ExposedPorts"])
-def test_any_change_of_the_configuration_changes_the_digest(key: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Env": ["other"]}, {"Entrypoint": ["other"]}, {"Cmd": ["other"]}, {"Volumes": {"other": {}}},
+        {"ExposedPorts": {"other": {}}},
+    ],
+)  # fmt: skip
+def test_any_change_of_the_configuration_changes_the_digest(change: dict[str, Any]) -> None:
     tree = merge([listing(*BASE)])
-    assert tree_digest(tree, {**CONFIG, key: ["other"]}) != tree_digest(tree, CONFIG)
+    assert digest_with(tree, **change) != digest_with(tree)
 
 
 @pytest.mark.parametrize("key", ["WorkingDir", "User", "StopSignal"])
 def test_any_change_of_a_word_changes_the_digest(key: str) -> None:
     tree = merge([listing(*BASE)])
-    assert tree_digest(tree, {**CONFIG, key: "other"}) != tree_digest(tree, CONFIG)
+    assert digest_with(tree, **{key: "other"}) != digest_with(tree)
 
 
 def test_a_health_check_that_engines_run_changes_the_digest() -> None:
     tree = merge([listing(*BASE)])
     digests = {
-        tree_digest(tree, {**CONFIG, "Healthcheck": check})
+        digest_with(tree, Healthcheck=check)
         for check in (
             {"Test": ["CMD", "a"]}, {"Test": ["CMD", "b"]}, {"Test": ["CMD-SHELL", "a"]}, {"Test": ["NONE", "a"]},
             {"Test": ["CMD", "a"], "Interval": 1}, {"Test": "a"}, ["a"],
         )
     }  # fmt: skip
     assert len(digests) == 7
-    assert tree_digest(tree, CONFIG) not in digests
+    assert digest_with(tree) not in digests
     for check in (None, {}, {"Test": None}, {"Test": []}, {"Test": ["NONE"]}, {"Interval": 1}):
-        assert tree_digest(tree, {**CONFIG, "Healthcheck": check}) == tree_digest(tree, CONFIG)
+        assert digest_with(tree, Healthcheck=check) == digest_with(tree)
 
 
 def test_the_order_of_two_values_of_one_variable_changes_the_digest() -> None:
     """Engines take the last one, or the first."""
     tree = merge([listing(*BASE)])
-    plain, evil = ({**CONFIG, "Env": ["Z=1", f"P=/{a}", f"P=/{b}", "P1="]} for a, b in ("ue", "eu"))
-    assert tree_digest(tree, plain) != tree_digest(tree, evil)
-    assert tree_digest(tree, {**CONFIG, "Env": [*plain["Env"][1:], "Z=1"]}) == tree_digest(tree, plain)
-    assert runtime_part(plain)["Env"] == ["P=/u", "P=/e", "P1=", "Z=1"]
+    plain, evil = (["Z=1", f"P=/{a}", f"P=/{b}", "P1="] for a, b in ("ue", "eu"))
+    assert digest_with(tree, Env=plain) != digest_with(tree, Env=evil)
+    assert digest_with(tree, Env=[*plain[1:], "Z=1"]) == digest_with(tree, Env=plain)
+    assert read_runtime_config({"Env": plain}).env == ("P=/u", "P=/e", "P1=", "Z=1")
 
 
 @given(st.dictionaries(st.text(alphabet="A_.0-", min_size=1), st.sampled_from(["", "=", "=1", "=="])))
 def test_variables_that_stand_once_are_sorted_as_ever(variables: dict[str, str]) -> None:
     settings = [f"{name}{value}" for name, value in variables.items()]
-    assert runtime_part({"Env": settings})["Env"] == sorted(settings)
+    assert read_runtime_config({"Env": settings}).env == tuple(sorted(settings))
 
 
 def test_what_no_program_sees_does_not_count() -> None:
     tree = merge([listing(*BASE)])
     empty = {"Labels": {"a": "b"}, "User": "", "Volumes": None, "Env": ["B=2", "A=1"]}
-    assert tree_digest(tree, {**CONFIG, **empty}) == tree_digest(tree, CONFIG)
+    assert digest_with(tree, **empty) == digest_with(tree)
     times = msgspec.structs.replace(tree["etc"], size=4096)
-    assert tree_digest({**tree, "etc": times}, CONFIG) == tree_digest(tree, CONFIG)
+    assert digest_with({**tree, "etc": times}) == digest_with(tree)
 
 
 def test_later_layers_win_and_directories_merge() -> None:
@@ -346,4 +359,5 @@ def test_a_line_is_json_as_documented(path: str, mode: int, owner: int, capable:
     runtime = {"Cmd": [], "Entrypoint": [], "Env": [], "ExposedPorts": [], "StopSignal": "", "User": "",
                "Volumes": [], "WorkingDir": "/"}  # fmt: skip
     lines = [json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n" for value in (fields, runtime)]
-    assert tree_digest({path: entry}, {}) == f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+    found = tree_digest({path: entry}, RuntimeConfig())
+    assert found == f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"

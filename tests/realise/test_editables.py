@@ -149,7 +149,6 @@ def imported(
     sealed: Lock, bench: Bench, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, tuple[str, int]]:
     """Where each module comes from, imported in the base without compilers, with the sources as an image has them."""
-    assert sealed.realised is not None
     folder = tmp_path_factory.mktemp("imported")
     prefix, tree = folder / "prefix", folder / "src"
     prefix.mkdir()
@@ -194,7 +193,6 @@ def test_several_projects_of_one_repository(sealed: Lock, imported: Mapping[str,
 @pytest.mark.parametrize("title", ["setuptools, compiled", "scikit-build-core", "meson", "maturin"])
 def test_what_is_compiled_is_the_same_twice(sealed: Lock, bench: Bench, title: str) -> None:
     """The back ends compile in folders whose names are drawn at random, which must not be in what comes out."""
-    assert sealed.realised is not None
     name = next(name for name, other in NAMES.items() if other == title)
     first = next(one for one in sealed.realised.builds if one.name == name)
     second = rebuilt(bench, sealed, name)
@@ -202,7 +200,6 @@ def test_what_is_compiled_is_the_same_twice(sealed: Lock, bench: Bench, title: s
 
 
 def test_compiled_parts_that_come_out_otherwise_than_a_sealed_lock_says(sealed: Lock, bench: Bench) -> None:
-    assert sealed.realised is not None
     builds = tuple(replace(one, parts="1" * 64) if one.parts else one for one in sealed.realised.builds)
     wrong = replace(sealed, realised=replace(sealed.realised, builds=builds))
     with pytest.raises(

@@ -16,7 +16,7 @@ from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.lock.model import Lock, RealisedOutputs
+from reprobuild.lock.model import Lock, RealisedOutputs, seal, unseal
 from reprobuild.lock.python import Building, Interpreter, Sdist, Source
 from reprobuild.lock.system import Artefact, BaseImage, EnvVar
 from reprobuild.realise.base import _key
@@ -59,17 +59,17 @@ def by(made: Made, program: str) -> Lock:
 
 def remembered(made: Made, **realised: str) -> Lock:
     """Return a sealed lock whose base and runtime are in the store, so that nothing has to be run for it."""
-    lock = made.lock(realised=None)
+    lock = made.unsealed_lock()
     made.store.remember(_key(lock.base, EPOCH), {"tree": made.base})
     runtime = pack_runtime(made.store)
     made.store.remember(compiled_key(runtime, PLACE, lock.base, lock.interpreter), runtime)
     sealed = RealisedOutputs(**{"base": made.base, "runtime": runtime, **realised}, wheels=(), bytecode=())
-    return msgspec.structs.replace(lock, realised=sealed)
+    return seal(lock, sealed)
 
 
 def test_what_the_store_has_is_taken_as_it_is(made: Made) -> None:
     lock = remembered(made)
-    assert realise(msgspec.structs.replace(lock, realised=None), made.store) == lock
+    assert realise(unseal(lock), made.store) == lock
 
 
 def test_the_runtime_package_of_another_version(made: Made) -> None:
@@ -273,9 +273,7 @@ def test_the_sizes_of_wheels_are_those_of_their_files_whatever_the_index_said(ma
     real, sealed = made.store.blob(wheel.file.sha256).stat().st_size, []
     for size in (0, real, real + 1):
         file = msgspec.structs.replace(wheel.file, size=size)
-        told = msgspec.structs.replace(
-            lock, realised=None, wheels=(msgspec.structs.replace(wheel, file=file),)
-        )
+        told = msgspec.structs.replace(unseal(lock), wheels=(msgspec.structs.replace(wheel, file=file),))
         sealed.append(realise(told, made.store))
     assert sealed[0] == sealed[1] == sealed[2]
     assert sealed[0].wheels[0].file.size == real

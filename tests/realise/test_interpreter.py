@@ -75,7 +75,7 @@ def standalone(made: Made, build: Path) -> Interpreter:
 
 def unsealed(made: Made, build: Path, root: Path) -> Lock:
     """Return a lock with an interpreter of its own, whose base is in the store."""
-    lock = made.lock(realised=None, interpreter=standalone(made, build))
+    lock = made.unsealed_lock(interpreter=standalone(made, build))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(root, "")
@@ -251,7 +251,6 @@ def test_what_is_made_depends_on_the_tree(made: Made, build: Path, root: Path) -
     lock = unsealed(made, build, root)
     assert not is_realised(lock, made.store)
     sealed = realise(lock, made.store)
-    assert sealed.realised is not None
     assert sealed.realised.interpreter
     assert is_realised(lock, made.store)
     assert is_realised(sealed, made.store)
@@ -265,7 +264,6 @@ def test_what_is_made_depends_on_the_tree(made: Made, build: Path, root: Path) -
 
 def test_another_tree_than_the_sealed_one_is_an_error(made: Made, build: Path, root: Path) -> None:
     sealed = realise(unsealed(made, build, root), made.store)
-    assert sealed.realised is not None
     wrong = msgspec.structs.replace(sealed.realised, interpreter="f" * 64)
     with pytest.raises(BuildError, match="the tree of the interpreter came out as") as caught:
         realise(msgspec.structs.replace(sealed, realised=wrong), made.store)
@@ -308,7 +306,6 @@ def over_conda(made: Made, *more: tuple[TarEntry, bytes]) -> Lock:
         version=VERSION, executable=f"/opt/env/bin/python{MINOR}", evidence="made", kind="conda"
     )
     lock = made.lock(interpreter=python)
-    assert lock.realised is not None
     tree, runtime = made.store.add(conda_tree(*more)), pack_runtime(made.store)
     realised = msgspec.structs.replace(lock.realised, interpreter=tree, runtime=runtime)
     return msgspec.structs.replace(lock, realised=realised)
@@ -316,7 +313,6 @@ def over_conda(made: Made, *more: tuple[TarEntry, bytes]) -> Lock:
 
 def unpacked(made: Made, lock: Lock, root: Path) -> Path:
     """Return a root folder with the interpreter's tree, as `ADD` leaves it."""
-    assert lock.realised is not None
     root.mkdir()
     subprocess.run(["tar", "-xf", made.store.blob(lock.realised.interpreter), "-C", root], check=True)
     return root
@@ -336,7 +332,6 @@ def test_wheels_go_on_top_of_conda_in_every_recipe(made: Made, tmp_path: Path) -
     assert found[f"{CONDA_SITE}/shared/__init__.py"][1] == 0o755
     assert f"{CONDA_SITE}/one-1.0.dist-info/RECORD" in found
     (recipe,) = (made.root / "out/context").glob("interpreter-*.tar")
-    assert lock.realised
     assert hash_file(recipe) == lock.realised.interpreter
 
 
@@ -356,7 +351,6 @@ def test_a_standalone_interpreter_has_a_layer_of_its_own(made: Made, tmp_path: P
     executable = f"/{HOME}/bin/python{MINOR}"
     python = Interpreter(version=VERSION, executable=executable, evidence="made", kind="standalone")
     lock = made.lock(interpreter=python)
-    assert lock.realised is not None
     tree = made.store.add(make_tar([folder(HOME), file(executable[1:], b"ELF", 0o755)]))
     realised = msgspec.structs.replace(lock.realised, interpreter=tree, runtime=pack_runtime(made.store))
     lock = msgspec.structs.replace(lock, realised=realised)
@@ -414,7 +408,7 @@ def test_archives_that_are_no_such_build(
 ) -> None:
     path = tmp_path / "python.tar.gz"
     path.write_bytes(content if isinstance(content, bytes) else gzip.compress(make_tar(content)))
-    lock = made.lock(realised=None, interpreter=standalone(made, path))
+    lock = made.unsealed_lock(interpreter=standalone(made, path))
     with pytest.raises(BuildError, match=re.escape(complaint)) as caught:
         realise_interpreter(lock, lambda: Root(folder=tmp_path), made.store)
     assert hint in caught.value.hint
@@ -427,7 +421,7 @@ def test_no_image_is_made_with_a_free_threaded_python(made: Made, tmp_path: Path
     python = Interpreter(
         version="3.13.1", executable="/opt/python/bin/python3.13t", evidence="made", kind=kind
     )  # type: ignore[arg-type]  # one of the two
-    lock = made.lock(realised=None, interpreter=python)
+    lock = made.unsealed_lock(interpreter=python)
     with pytest.raises(
         BuildError, match=r"Python 3\.13\.1 of the lock is free-threaded, and no image"
     ) as caught:

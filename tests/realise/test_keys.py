@@ -46,7 +46,7 @@ def test_what_an_interpreter_makes_is_remembered_for_its_own_base_alone(made: Ma
 
 def standing_alone(made: Made) -> Lock:
     """Return a lock whose interpreter is an archive, and whose base has a package."""
-    lock = made.lock(realised=None)
+    lock = made.unsealed_lock()
     file = Artefact(filename="python.tar.gz", sha256="2" * 64, size=1)
     python = Interpreter(
         version="3.11.9", executable="/opt/python/bin/python3.11", evidence="", kind="standalone", file=file

@@ -9,7 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.lock.file import VERSION
-from reprobuild.lock.model import BuildRecord, Bytecode, Lock, RealisedOutputs, Resolution, Workload
+from reprobuild.lock.model import (
+    BuildRecord,
+    Bytecode,
+    Lock,
+    RealisedOutputs,
+    Resolution,
+    SealedLock,
+    Workload,
+)
 from reprobuild.lock.python import Building, CondaPackage, Interpreter, Sdist, Source, Wheel
 from reprobuild.lock.recorded import RecordedArchive, RecordedBuild, RecordedDecisions, RecordedWorkload
 from reprobuild.lock.system import (
@@ -72,7 +80,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
         name="project", wheel="c" * 64, tools=("gcc 12",), variables=(setting("BUILT"),), parts="d" * 64,
         files=("project/fast.so",),
     )  # fmt: skip
-    return Lock(
+    return SealedLock(
         version=VERSION, snapshot="e" * 64, platform="linux/amd64", epoch=1_700_000_000, seed=1, profile="torch",
         interpreter=Interpreter(
             version="3.11.2", executable=executable, evidence="asked", kind="standalone",

@@ -38,7 +38,6 @@ def made(tmp_path: Path) -> Made:
 
 def sealed(made: Made, **more: Any) -> Lock:
     lock = made.lock(**more)
-    assert lock.realised is not None
     runtime = payload.pack_runtime(made.store)
     return msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, runtime=runtime))
 
@@ -221,7 +220,6 @@ def test_it_is_old_python_and_standard_library() -> None:
 
 def test_the_order_of_wheels_is_the_order_of_layers(made: Made) -> None:
     lock = awkward(made)
-    assert lock.realised is not None
     wheels = (wheel.file.sha256 for wheel in (*lock.wheels, *lock.realised.wheels))
     facts = install_facts(lock, {sha256: made.store.blob(sha256).stat().st_size for sha256 in wheels})
     names = [Path(item["wheel"]["path"]).name.split("-")[0] for item in facts["wheels"]]

@@ -15,7 +15,7 @@ from reprobuild.compare.environments.lock import from_lock
 from reprobuild.errors import BuildError
 from reprobuild.lock.diff import compare_locks
 from reprobuild.lock.file import write_lock
-from reprobuild.lock.model import Lock, Resolution
+from reprobuild.lock.model import Lock, Resolution, SealedLock
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact, EnvVar
 from reprobuild.recipe import render as room
@@ -47,7 +47,6 @@ def test_the_dockerfile_says_no_more_than_this(lock: Lock) -> None:
     own = f"lock-{lock.digest[:12]}"
     at = f"/dev/reprobuild/{own}"
     install = f'"/usr/bin/python3.11", "-I", "-S", "-B", "{at}/install.py", "{at}/install.json"'
-    assert lock.realised is not None
     base, source = lock.realised.base[:12], lock.sources[0].file.sha256[:12]
     assert instructions(render(lock)["Dockerfile"]) == [
         "FROM scratch",
@@ -107,7 +106,7 @@ def test_the_environment_is_listed_by_version_and_hash(lock: Lock) -> None:
 
 
 def test_equal_locks_equal_bytes(lock: Lock) -> None:
-    again = msgspec.json.decode(msgspec.json.encode(lock), type=Lock)
+    again = msgspec.json.decode(msgspec.json.encode(lock), type=SealedLock)
     assert render(again) == render(lock)
 
 
@@ -123,12 +122,6 @@ def test_a_fact_that_is_not_there_is_an_error(
             render(lock)
     finally:
         room._environment.cache_clear()
-
-
-def test_a_lock_that_is_not_sealed(lock: Lock) -> None:
-    with pytest.raises(BuildError, match="not sealed") as caught:
-        render(msgspec.structs.replace(lock, realised=None))
-    assert "from-snapshot" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x1b[0m", "a\0"])

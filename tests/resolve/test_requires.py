@@ -111,7 +111,7 @@ def test_what_is_read_is_remembered_and_bounded(store: Store) -> None:
 
 
 def locked(tmp_path: Path, wheels: Sequence[Wheel], **more: object) -> Lock:
-    return Made(tmp_path / "made").lock(wheels=tuple(wheels), realised=None, **more)
+    return Made(tmp_path / "made").unsealed_lock(wheels=tuple(wheels), **more)
 
 
 def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -> None:

@@ -75,7 +75,6 @@ def make_results(folder: Path, size: int = 200_000, name: str = f"{LONG}.tar") -
         file=Artefact(filename="bash.deb", sha256=made.store.add(deb), size=len(deb)),
     )  # fmt: skip
     plain = made.lock()
-    assert plain.realised is not None
     lock = msgspec.structs.replace(
         plain, base=msgspec.structs.replace(plain.base, packages=(package,)),
         realised=msgspec.structs.replace(plain.realised, runtime=small_runtime(made.store)),

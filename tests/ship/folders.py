@@ -39,7 +39,7 @@ def make_results(
     lock = make_lock(realised=realised, seed=seed)
     write_lock(lock, out / "reprobuild.lock")
     layers = [layer([file(path, content)]) for path, content in found.items()]
-    layout = write_image(out / "image", layers, image_config(lock))
+    layout = write_image(out / "image", layers, image_config(lock).document())
     name = own_name(lock.digest)
     (out / "image" / "index.json").write_bytes(named_index(layout, name))
     image = msgspec.structs.replace(

@@ -123,7 +123,7 @@ def test_there_and_back(results: Results, tmp_path: Path) -> None:
         f"store/{path.relative_to(tmp_path / 'store')}" for path in (tmp_path / "store/blobs").glob("*/*")
     } == inputs
     assert read_image(tmp_path / "alone") == read_image(results.out)
-    runtime = read_image(results.out)[0].realised.runtime  # type: ignore[union-attr]  # it is sealed
+    runtime = read_image(results.out)[0].realised.runtime
     assert f"store/blobs/{runtime[:2]}/{runtime}" in theirs  # which another reprobuild could not make again
     again = Results(out=tmp_path / "by us", store=Store(tmp_path / "store")).bundle(tmp_path / "again.tar")
     assert again.sha256 == sent.sha256

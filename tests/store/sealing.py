@@ -23,7 +23,6 @@ def sealed(made: Made, *names: str) -> Lock:
         wheel = made.wheel(name, {f"{name}.py": f"# {name}\n".encode() * 50})
         made.compiled(wheel.file.sha256, {f"opt/env/lib/python3.11/site-packages/{name}.pyc": name.encode()})
     lock = made.lock()
-    assert lock.realised is not None
     realised = type(lock.realised)(
         base=made.base, runtime=pack_runtime(made.store), wheels=(), bytecode=lock.realised.bytecode
     )

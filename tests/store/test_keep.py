@@ -177,7 +177,7 @@ def test_a_run_that_fails_takes_nothing_from_the_record_of_the_last(
 
 def test_the_record_of_a_lock_that_a_run_writes_stands(made: Made, tmp_path: Path) -> None:
     """`build OUT/reprobuild.lock -o OUT` seals the lock that it was given."""
-    given, path = made.lock(realised=None), tmp_path / "x.lock"
+    given, path = made.unsealed_lock(), tmp_path / "x.lock"
     lock = sealed(made, "one")
     with keeping(given, path, made.store, "build"):
         write_lock(lock, path)

@@ -39,7 +39,6 @@ def made(tmp_path: Path) -> Made:
 
 def sealed(made: Made, **more: object) -> Lock:
     lock = made.lock(**more)
-    assert lock.realised is not None
     return msgspec.structs.replace(
         lock, realised=msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
     )
@@ -80,7 +79,7 @@ def test_architectures(platform: str, machine: str, fits: bool, made: Made, tmp_
     found = preflight(sealed(made, platform=platform), made.store, tmp_path, named)
     told = f"the lock is of {platform}, and this machine is {machine}: the image can be built, and not be run here"
     assert found == ([] if fits else [told])
-    unsealed = made.lock(platform=platform, realised=None)
+    unsealed = made.unsealed_lock(platform=platform)
     if fits:
         assert preflight(unsealed, made.store, tmp_path, named) == []
         return
@@ -153,9 +152,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_disks(small_disk: Path, tmp_path: Path) -> None:
     store = Store(small_disk / "not" / "there")
-    large = Made(tmp_path / "made").lock(
-        wheels=(wheel("a-1-py3-none-any.whl", size=9_000_000),), realised=None
-    )
+    large = Made(tmp_path / "made").unsealed_lock(wheels=(wheel("a-1-py3-none-any.whl", size=9_000_000),))
     with pytest.raises(UsageError, match=r"there has room for 8 MB, and 9 MB are to be fetched") as caught:
         preflight(large, store, tmp_path / "out", HERE)
     assert caught.value.hint == "make room there, or name another folder (`--store`, `--out`)"
@@ -184,7 +181,7 @@ def test_a_machine_without_namespaces_is_told_before_anything_is_fetched(made: M
     confined = (sys.executable, "-m", "tests.store.other_machine", "confined")
     found = sealed(made)
     write_lock(found, tmp_path / "sealed.lock")
-    write_lock(made.lock(realised=None, wheels=(wheel("a-1-py3-none-any.whl"),)), tmp_path / "unsealed.lock")
+    write_lock(made.unsealed_lock(wheels=(wheel("a-1-py3-none-any.whl"),)), tmp_path / "unsealed.lock")
     made.store.release()
     rest = ("-o", tmp_path / "out", "--store", made.store.root)
     done = reprobuild("build", tmp_path / "sealed.lock", *rest, prefix=confined)
@@ -198,7 +195,7 @@ def test_a_machine_without_namespaces_is_told_before_anything_is_fetched(made: M
 
 def test_what_is_remembered_must_not_be_run(made: Made) -> None:
     one = made.wheel("one", {"one.py": b""})
-    lock = made.lock(realised=None)
+    lock = made.unsealed_lock()
     assert not is_realised(lock, made.store)
     made.store.remember(_key(lock.base, lock.epoch), {"tree": made.base})
     assert not is_realised(lock, made.store)
@@ -208,7 +205,7 @@ def test_what_is_remembered_must_not_be_run(made: Made) -> None:
     made.store.remember(bytecode_key(one, lock.base, lock.interpreter), made.store.add(b"bytecode"))
     assert is_realised(lock, made.store)
     source = made.source("two", [])
-    with_source = made.lock(realised=None)
+    with_source = made.unsealed_lock()
     assert not is_realised(with_source, made.store)
     built = made.wheel("two", {"two.py": b""}, built=True)
     known = Known(wheel=built, built=BuildRecord(name="two", wheel=built.file.sha256))

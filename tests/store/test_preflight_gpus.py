@@ -11,7 +11,7 @@ import pytest
 from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, compiled_of, these_gpus
 from reprobuild.doctor.preflight.preflight import TargetMachine, preflight, this_machine
 from reprobuild.errors import UsageError
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, seal
 from reprobuild.lock.python import CondaPackage, Wheel
 from reprobuild.store.store import Store
 from tests.image.made import Made
@@ -51,7 +51,7 @@ def torch(store: Store) -> Wheel:
 
 
 def locked(tmp_path: Path, *wheels: Wheel, **more: object) -> Lock:
-    return Made(tmp_path / "made").lock(wheels=wheels, realised=None, **more)
+    return Made(tmp_path / "made").unsealed_lock(wheels=wheels, **more)
 
 
 def test_what_nvidia_smi_says(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_an_image_was_compiled_with(torch: Wheel, store: Store, tmp_path: P
         return (compiled.what, compiled.cuda) if compiled else None
 
     assert found(torch, runtime) == ("torch 2.6.0+cu124", "12.4")
-    built = msgspec.structs.replace(locked(tmp_path / "built"), realised=realised(torch))
+    built = seal(locked(tmp_path / "built"), realised(torch))
     assert compiled_of(built, store) == compiled_of(locked(tmp_path / "wheel", torch), store)
     assert found(absent, runtime) == ("nvidia-cuda-runtime-cu12 12.1.105", "12.1")
     cpu = VERSION_PY.replace("+cu124", "+cpu").replace("'12.4'", "None")

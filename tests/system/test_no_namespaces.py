@@ -29,7 +29,6 @@ def sealed(base: Base, tree: str, store: Store) -> Lock:
     """A sealed lock of the base alone."""
     lock = make_lock(base=base, wheels=(), sources=(), rulings=(), epoch=EPOCH)
     found = realise(lock, store)
-    assert found.realised is not None
     assert found.realised.base == tree
     return found
 

@@ -14,7 +14,7 @@ import msgspec
 import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
 from reprobuild.lock.file import VERSION as LOCK_VERSION
-from reprobuild.lock.model import Lock, RealisedOutputs, Resolution
+from reprobuild.lock.model import Lock, RealisedOutputs, Resolution, seal
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Artefact, Base, Deb, EnvVar
@@ -35,8 +35,11 @@ EXPECTED = msgspec.json.decode(
 )
 
 
-def make_lock(**more: Any) -> Lock:
-    """Return a lock of torch, one source, two packages and two variables; `more` replaces fields."""
+def make_lock(*, realised: RealisedOutputs | None = None, **more: Any) -> Lock:
+    """Return a lock of torch, one source, two packages and two variables, sealed with outputs if there are any.
+
+    `more` replaces fields.
+    """
     lock = Lock(
         version=LOCK_VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=0, seed=None, profile="torch",
         interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
@@ -46,7 +49,8 @@ def make_lock(**more: Any) -> Lock:
         workdir="/src", workload=None, decisions=RecordedDecisions(),
         rulings=(ruling("torch", "torch==1.0"), ruling("mylib", "-e git+https://example.org/mylib@c#egg=mylib")),
     )  # fmt: skip
-    return msgspec.structs.replace(lock, **more)
+    lock = msgspec.structs.replace(lock, **more)
+    return seal(lock, realised) if realised else lock
 
 
 def artefact(name: str) -> Artefact:

@@ -56,7 +56,7 @@ def test_a_source_at_an_address() -> None:
     sdist = Sdist(name="tool", version="", file=artefact("v1.tar.gz"))
     line = f"Tool @ https://git.test/o/tool/archive/v1.tar.gz#sha256={H}&subdirectory=py"
     assert found(lock_of(line, sdists=(sdist,), realised=made), "tool==1.0")[0] == "other-spelling"
-    assert found(lock_of(line, sdists=(sdist,), realised=None), "tool==1.0")[0] == "unexplained"
+    assert found(lock_of(line, sdists=(sdist,)), "tool==1.0")[0] == "unexplained"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def lying(out: Path, **stated: str) -> Image:
     """Put another image into a directory, which states the digests of the former one."""
     lock, honest = read_image(out)
     shutil.rmtree(out / "image")
-    layout = write_image(out / "image", [layer([file("etc/evil", b"evil")])], image_config(lock))
+    layout = write_image(out / "image", [layer([file("etc/evil", b"evil")])], image_config(lock).document())
     (out / "image" / "index.json").write_bytes(named_index(layout, honest.reference))
     own = {"manifest": layout.manifest, "config": layout.config_digest, **stated}
     (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(honest, **own)))

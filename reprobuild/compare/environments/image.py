@@ -22,6 +22,7 @@ from reprobuild.image.oci.open import OciImage
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.system import FILES
 from reprobuild.recipe.image_config import DEFAULTS
+from reprobuild.recipe.runtime_config import variables_of
 
 # Maximum bytes of one file, and of all together; lists of real images have a few megabytes.
 LARGEST = 32 << 20
@@ -100,7 +101,7 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
     Raises:
         BuildError: a layer is damaged, or differs from the image's statements.
     """
-    variables = dict(pair.partition("=")[::2] for pair in opened.config.get("Env") or ())
+    variables = dict(variables_of(opened.runtime))
     read, gathered = _Read(scan(opened, Known()), scratch, variables), EnvironmentBuilder()
     if opened.config_digest or opened.config:  # else it states none
         special = {k: v for k, v in read.object(_ENVIRON).items() if isinstance(v, str)}

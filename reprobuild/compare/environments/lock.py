@@ -72,7 +72,7 @@ def from_lock(path: Path, name: str) -> Environment:
 def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
     gathered.begin("python")
     gathered.begin("source")
-    built = {project(wheel.name): wheel.version for wheel in lock.realised.wheels} if lock.realised else {}
+    built = {project(wheel.name): wheel.version for wheel in lock.built_wheels}
     for wheel in lock.wheels:
         if wheel.role == "environment":
             gathered.add(

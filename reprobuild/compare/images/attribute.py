@@ -22,7 +22,7 @@ from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layers.plan import skeleton
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.strings import TreePath
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import FILES, PREFIX, dpkg_name
 
 # (kind, name) as in `compare`; ("", "") is no input.
@@ -220,7 +220,7 @@ def built_paths(lock: Lock | None) -> frozenset[tuple[str, str]]:
 
     The path is relative to the source.
     """
-    builds = lock.realised.builds if lock and lock.realised else ()
+    builds = lock.realised.builds if isinstance(lock, SealedLock) else ()
     return frozenset((build.name, path) for build in builds for path in build.files)
 
 

@@ -163,7 +163,7 @@ def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Ima
     ]
     files = compare_trees(pair[0].tree, pair[1].tree)
     changes = (
-        *compare_runtime(pair[0].image.config, pair[1].image.config),
+        *compare_runtime(pair[0].image.runtime, pair[1].image.runtime),
         *compare_documents(*pair),
         *compare_packing(*pair),
     )
@@ -199,7 +199,7 @@ def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
 
     One lock may be of both.
     """
-    labels = [(scanned.image.config.get("Labels") or {}).get(LABEL) for scanned in pair]
+    labels = [scanned.image.runtime.labels.get(LABEL, "") for scanned in pair]
     found: dict[str, Lock] = {}
     notes = []
     for scanned, label in zip(pair, labels, strict=True):

@@ -200,7 +200,7 @@ def scan(image: OciImage, known: Known) -> Scanned:
     tree = merge((member.entry for member in layer) for layer in layers)
     return Scanned(
         image=image, layers=layers, packing=packing, tree=tree, times=_times(layers, tree),
-        digest=tree_digest(tree, image.config),
+        digest=tree_digest(tree, image.runtime),
     )  # fmt: skip
 
 

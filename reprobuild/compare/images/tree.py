@@ -19,9 +19,10 @@ from msgspec import Struct
 
 from reprobuild.compare.images.scan import LayerMember, Scanned
 from reprobuild.image.layering.merge import Tree
-from reprobuild.image.tree_digest import runtime_part
+from reprobuild.image.oci.open import OciImage
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change
+from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 from reprobuild_portable import secrets
 
 # In the order for people: the least explained kinds come first.
@@ -31,7 +32,7 @@ KINDS = (
 )  # fmt: skip
 LEVELS = ("different", "tree", "config", "manifest")
 Level = Literal["different", "tree", "config", "manifest"]
-RUNTIME = frozenset(runtime_part({}))
+RUNTIME = frozenset(RuntimeConfig().digest_part())
 SECRET = "(secret)"
 
 
@@ -106,12 +107,12 @@ def describe(entry: TarEntry) -> str:
     return f"{entry.type}{more}, {entry.mode:04o}{owner}{', ' + _attributes(entry) if entry.xattrs else ''}"
 
 
-def compare_runtime(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Change]:
+def compare_runtime(one: RuntimeConfig, other: RuntimeConfig) -> list[Change]:
     """Return the runtime differences of two configurations.
 
     Variables are named, and secrets are left out.
     """
-    here, there = runtime_part(one), runtime_part(other)
+    here, there = one.digest_part(), other.digest_part()
     settings, others = here.pop("Env"), there.pop("Env")
     found = list(_changes("runtime", _variables(settings), _variables(others), _variable))
     if settings != others and not found:  # the same names and last values, so one has a name twice
@@ -158,8 +159,7 @@ def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
     The runtime part is left out.
     """
     here, there = one.image, other.image
-    labels = [{k: _text(v) for k, v in (i.config.get("Labels") or {}).items()} for i in (here, there)]
-    found = [*_changes("label", labels[0], labels[1], _label), *_spelled(here.config, there.config)]
+    found = [*_changes("label", here.runtime.labels, there.runtime.labels, _label), *_spelled(here, there)]
     if bool(here.config_digest) == bool(there.config_digest):
         rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (here, there)]
         found += _changes("config", rests[0], rests[1])
@@ -168,7 +168,7 @@ def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
             image.form if image.config_digest else f"{image.form}, without one" for image in (here, there)
         ]
         found.append(Change(kind="config", name="form", one=forms[0], other=forms[1]))
-    runs = compare_runtime(here.config, there.config)
+    runs = compare_runtime(here.runtime, there.runtime)
     if not found and not runs and here.config_digest != there.config_digest:
         words = ("one spelling", "another: spaces, the order of keys, or a value that says nothing")
         found.append(Change(kind="config", name="bytes", one=words[0], other=words[1]))
@@ -184,14 +184,14 @@ def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
     return found
 
 
-def _spelled(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Change]:
+def _spelled(one: OciImage, other: OciImage) -> Iterator[Change]:
     """Yield runtime settings with equal meaning but another form.
 
     An example is variables in another order.
     """
-    parts = [runtime_part(side) for side in (one, other)]
+    parts = [image.runtime.digest_part() for image in (one, other)]
     for key in sorted(RUNTIME):
-        if parts[0][key] == parts[1][key] and one.get(key) != other.get(key):
+        if parts[0][key] == parts[1][key] and one.config.get(key) != other.config.get(key):
             yield Change(
                 kind="config", name=f"/config/{key}", one="the same", other="in another order or form"
             )
@@ -200,7 +200,8 @@ def _spelled(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Chang
 def _rest(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration without the parts compared by name."""
     config = document.get("config") or {}
-    left = {key: value for key, value in config.items() if key not in {*runtime_part(config), "Labels"}}
+    named = {*read_runtime_config(config).digest_part(), "Labels"}
+    left = {key: value for key, value in config.items() if key not in named}
     return {**document, "config": left}
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree
-from reprobuild.image.tree_digest import runtime_part
 from reprobuild.infra.tar.entries import TarEntry
-from reprobuild.recipe.image_config import environment_lines, runscript_lines
+from reprobuild.recipe.runtime_config import RuntimeConfig, environment_lines, runscript_lines
 
 FOLDER = ".singularity.d"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -45,12 +44,12 @@ _MOUNT_FILES = ("etc/hosts", "etc/resolv.conf")
 Own = list[tuple[TarEntry, bytes]]
 
 
-def apptainer_files(tree: Tree, config: Mapping[str, Any], definition: str) -> Own:
+def apptainer_files(tree: Tree, config: RuntimeConfig, definition: str) -> Own:
     """Return the files that an image lacks for Apptainer.
 
     Args:
         tree: of the image.
-        config: the `config` object of the OCI image configuration.
+        config: the runtime part of the image configuration.
         definition: the text of the definition file.
 
     Raises:
@@ -73,13 +72,13 @@ def apptainer_files(tree: Tree, config: Mapping[str, Any], definition: str) -> O
     return own
 
 
-def check_names(config: Mapping[str, Any]) -> None:
+def check_names(config: RuntimeConfig) -> None:
     """Refuse variables that no shell can set.
 
     Raises:
         BuildError: with the name of the first one.
     """
-    for pair in config.get("Env") or ():
+    for pair in config.env:
         name, _, value = pair.partition("=")
         if not NAME.fullmatch(name) or "\0" in value:
             raise BuildError(
@@ -88,7 +87,7 @@ def check_names(config: Mapping[str, Any]) -> None:
             )
 
 
-def scripts(config: Mapping[str, Any]) -> dict[str, str]:
+def scripts(config: RuntimeConfig) -> dict[str, str]:
     """Return {path: text} of the scripts for Apptainer."""
     return {
         ENVIRONMENT: _script(environment_lines(config)),
@@ -99,12 +98,12 @@ def scripts(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def labels(config: Mapping[str, Any]) -> dict[str, str]:
+def labels(config: RuntimeConfig) -> dict[str, str]:
     """Return the labels of an image configuration."""
-    return {str(name): str(value) for name, value in sorted((config.get("Labels") or {}).items())}
+    return {str(name): str(value) for name, value in sorted(config.labels.items())}
 
 
-def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
+def inspect_metadata(config: RuntimeConfig, definition: str) -> bytes:
     """Return `inspect-metadata.json` for `apptainer inspect`.
 
     With it the command answers without starting a container.
@@ -121,16 +120,13 @@ def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
     return encode({"data": {"attributes": attributes}, "type": "container"})
 
 
-def oci_config(config: Mapping[str, Any]) -> bytes:
+def oci_config(config: RuntimeConfig) -> bytes:
     """Return `oci-config.json` of an image.
 
     It has the part of the image configuration in the tree digest, and labels. With it a SIF holds everything
     in its image. https://github.com/opencontainers/image-spec/blob/main/config.md
     """
-    part = {**runtime_part(config), "Labels": labels(config)}
-    for name in ("ExposedPorts", "Volumes"):
-        part[name] = {each: {} for each in part[name]}
-    return encode({name: value for name, value in part.items() if value})
+    return encode({**config.document(), "WorkingDir": config.directory})
 
 
 def encode(value: Any) -> bytes:

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from reprobuild.image.formats.apptainer_files import Own, check_names
 from reprobuild.infra.tar.entries import TarEntry
-from reprobuild.recipe.image_config import runscript_lines, sorted_settings
+from reprobuild.recipe.runtime_config import RuntimeConfig, runscript_lines
 
 # Variables that enroot changes: it replaces `${NAME}` by the host's value, removes a pair of quotes, reads
 # line by line, and keeps ENROOT_* for itself.
 _CHANGED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}|^[\"'].*[\"']\s*$|[\n\r]", re.DOTALL)
 
 
-def enroot_files(config: Mapping[str, Any]) -> Own:
+def enroot_files(config: RuntimeConfig) -> Own:
     """Return the three files for an image configuration.
 
     A variable that /etc/environment cannot hold is set by /etc/rc, the starter of the entrypoint.
@@ -32,7 +30,7 @@ def enroot_files(config: Mapping[str, Any]) -> Own:
     check_names(config)
     plain: list[tuple[str, str]] = []
     changed: list[tuple[str, str]] = []
-    for pair in sorted_settings(config.get("Env") or ()):
+    for pair in config.env:
         name, _, value = pair.partition("=")
         (changed if _CHANGED.search(value) or name.startswith("ENROOT_") else plain).append((name, value))
     exports = [f"export {name}={shlex.quote(value)}" for name, value in changed]

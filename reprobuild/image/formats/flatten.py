@@ -37,6 +37,7 @@ from reprobuild.infra.tar.entries import CHUNK, TarEntry
 from reprobuild.infra.tar.index import index_tar
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.lock.system import EPOCH
+from reprobuild.recipe.runtime_config import RuntimeConfig
 
 WORKERS = 2
 LATEST = 2**32 - 1  # squashfs keeps 32 bits of a time
@@ -60,7 +61,7 @@ class Flat(Struct, frozen=True, kw_only=True):
     tree: Tree
     devices: tuple[str, ...]
     epoch: int
-    config: Mapping[str, Any]
+    config: RuntimeConfig
     architecture: str
     spools: tuple[IO[bytes], ...]
 
@@ -119,7 +120,7 @@ def flattened(layout: Layout, folder: Path) -> Iterator[Flat]:
             tree={path: entry for path, entry in merged.items() if entry.type not in ("char", "block")},
             devices=devices,
             epoch=epoch_of(layout.config),
-            config=layout.config.get("config") or {},
+            config=layout.runtime,
             architecture=str(layout.config.get("architecture", "")),
             spools=spools,
         )

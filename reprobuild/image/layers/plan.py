@@ -20,7 +20,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.layers.content import conflict
 from reprobuild.image.layers.wheel import direct_url_text, site_packages
 from reprobuild.infra.tar.entries import TarEntry
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import PREFIX, Artefact
 from reprobuild.recipe.layer_order import order_wheels
@@ -101,13 +101,12 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
 
 
-def plan(lock: Lock, store: Store) -> list[Recipe]:
+def plan(lock: SealedLock, store: Store) -> list[Recipe]:
     """Return a sealed lock's layers in order, without runtime files.
 
     They are base, interpreter, wheels, sources. The store provides the sizes of wheels, which a lock need not
     have.
     """
-    assert lock.realised is not None
     python = lock.interpreter.minor
     bytecode = {item.artefact: item.tar for item in lock.realised.bytecode}
 
@@ -130,9 +129,9 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
     urls = _direct_urls(lock.sources)
     wheels: dict[str, list[Part]] = {}
     sizes: dict[str, int] = {}
-    for wheel in (*lock.wheels, *lock.realised.wheels):
+    for wheel in (*lock.wheels, *lock.built_wheels):
         if wheel.role == "environment":
-            made_here = wheel in lock.realised.wheels
+            made_here = wheel in lock.built_wheels
             url = urls.get(canonicalize_name(wheel.name), "") if made_here else ""
             part = WheelPart(wheel.file.filename, wheel.file.sha256, url)
             sizes[wheel.file.filename] = _size(store.blob(wheel.file.sha256))
@@ -197,7 +196,7 @@ def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
     return found
 
 
-def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> Recipe:
+def files_recipe(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> Recipe:
     """Return the last layer: runtime files and the working directory.
 
     The working directory is added if no other layer has it.

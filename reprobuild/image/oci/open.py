@@ -23,6 +23,7 @@ from reprobuild.image.oci.indexes import list_images
 from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, DirectoryFiles, ImageFiles, open_archive
 from reprobuild.image.oci.write import REFERENCE
 from reprobuild.infra.untrusted import json_documents
+from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 
 LARGEST_JSON = 4 << 20  # registries take no larger manifest; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
@@ -63,8 +64,13 @@ class OciImage(Struct, frozen=True, kw_only=True):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The runtime part of the configuration."""
+        """The `config` object of the configuration, with all fields of its builder."""
         return cast("Mapping[str, Any]", self.documents["config"].get("config") or {})
+
+    @property
+    def runtime(self) -> RuntimeConfig:
+        """The runtime part of the configuration."""
+        return read_runtime_config(self.config)
 
 
 def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
@@ -219,25 +225,8 @@ def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: a runtime setting has another type than in the specification, or it is too deep.
     """
-    config = _shallow(document).get("config")
-    if config is not None and not isinstance(config, dict):
-        raise ValueError("its `config` is no object")
-    for key, value in (config or {}).items():
-        kind = _TYPES.get(key)
-        items = value if isinstance(value, list) else ()
-        if (
-            kind
-            and value is not None
-            and not (isinstance(value, kind) and all(isinstance(i, str) for i in items))
-        ):
-            raise ValueError(f"its {key} is no {kind.__name__}")
+    read_runtime_config(_shallow(document).get("config"))
     return document
-
-
-_TYPES: dict[str, type] = {
-    "Env": list, "Cmd": list, "Entrypoint": list, "ExposedPorts": dict, "Volumes": dict, "Labels": dict,
-    "User": str, "WorkingDir": str, "StopSignal": str,
-}  # fmt: skip
 
 
 def _hex(digest: str) -> str:

@@ -28,7 +28,8 @@ from reprobuild.infra.untrusted import json_documents
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.json_documents import parse_image_json
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.infra.untrusted.strings import Digest, Key, Line, MediaType, Text, Value
+from reprobuild.infra.untrusted.strings import Digest, Key, MediaType, Text
+from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 
 LARGEST_JSON = 4 << 20
 
@@ -36,7 +37,8 @@ LARGEST_JSON = 4 << 20
 class Layout(Struct, frozen=True, kw_only=True):
     """A layout that was read.
 
-    `layers` are (media type, digest in hex, diff_id in hex), lowest first.
+    `config` is the image configuration, `runtime` its runtime part. `layers` are (media type, digest in hex, diff_id in
+    hex), lowest first.
     """
 
     folder: Path
@@ -44,6 +46,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     manifest: str
     config_digest: str
     config: dict[str, Any]
+    runtime: RuntimeConfig
     layers: tuple[tuple[str, str, str], ...]
 
     def allowance(self) -> Allowance:
@@ -103,6 +106,7 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
             manifest=found.digest,
             config_digest=manifest.config.digest,
             config=config,
+            runtime=read_runtime_config(config.get("config")),
             layers=tuple((kind, digest, diff_id) for (kind, digest), diff_id in pairs),
         )
     except (OSError, ValueError, KeyError, RecursionError, msgspec.MsgspecError) as err:
@@ -128,23 +132,8 @@ class _RootFS(Struct):
     diff_ids: list[Digest]
 
 
-class _Runtime(Struct, rename="pascal"):
-    """The fields read by `tree_digest.runtime_part`."""
-
-    cmd: list[Value] | None = None
-    entrypoint: list[Value] | None = None
-    env: list[Value] | None = None
-    exposed_ports: dict[Key, dict[Key, Text] | None] | None = None
-    stop_signal: Line | None = None
-    user: Line | None = None
-    volumes: dict[Key, dict[Key, Text] | None] | None = None
-    working_dir: Line | None = None
-    labels: dict[Key, Text] | None = None
-
-
 class _Config(Struct):
     rootfs: _RootFS
-    config: _Runtime | None = None
 
 
 def _plain(raw: bytes, fields: json_documents.Fields) -> bytes:
@@ -220,4 +209,4 @@ def layout_digest(layout: Layout) -> str:
 
     It is computed from the bytes of the layers, as a check of another builder.
     """
-    return tree_digest(layout_tree(layout), layout.config.get("config") or {})
+    return tree_digest(layout_tree(layout), layout.runtime)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from reprobuild.image.layers.blobs import Layer
 from reprobuild.infra.atomic import whole_folder
 from reprobuild.infra.untrusted.write_below import link_below
+from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -41,7 +42,7 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def image_json(layers: Sequence[Layer], config: dict[str, Any], platform: str, created: str) -> bytes:
+def image_json(layers: Sequence[Layer], config: RuntimeConfig, platform: str, created: str) -> bytes:
     """Return the image configuration.
 
     It has `config`, the platform, and one line of history for each layer.
@@ -51,7 +52,7 @@ def image_json(layers: Sequence[Layer], config: dict[str, Any], platform: str, c
         {
             **platform_of(platform),
             "created": created,
-            "config": config,
+            "config": config.document(),
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.diff_id}" for layer in layers]},
             "history": history,
         }

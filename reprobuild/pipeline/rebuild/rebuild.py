@@ -23,7 +23,7 @@ from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
 from reprobuild.infra.untrusted.regular_files import holds, read_plain
 from reprobuild.lock.diff import Change, compare_locks
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, read_image
 from reprobuild.pipeline.from_snapshot import BuildOptions, build
 from reprobuild.pipeline.rebuild.causes import RECIPE, reasons
@@ -134,7 +134,7 @@ def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | 
 
 def _make(
     out: Path, new: Path, before: tuple[Lock, Image], session: RunContext, builder: str | None
-) -> tuple[Lock, Image, tuple[str, ...]]:
+) -> tuple[SealedLock, Image, tuple[str, ...]]:
     """Rebuild the image and its single files.
 
     Return the sealed lock, the image, and a reason for each single file that was not made.
@@ -155,7 +155,7 @@ def _make(
 
 def _say_what_is_needed(lock: Lock, session: RunContext) -> None:
     store = session.store
-    if lock.realised is None or not is_realised(lock, store):
+    if not isinstance(lock, SealedLock) or not is_realised(lock, store):
         session.say("outputs of what was run once are not kept here: they are made again, and compared")
         return
     missing = [file.filename for file in of_image(lock) if not store.has(file.sha256)]

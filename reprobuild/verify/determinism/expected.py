@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.lock.distributions import distributions
-from reprobuild.lock.model import Lock
+from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.recipe.payload import read_runtime
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.document import Device
@@ -75,7 +75,7 @@ def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Devic
     If the store no longer has the program, the program of this reprobuild is used.
     """
     place = place_of(lock)
-    if lock.realised is not None and store.has(lock.realised.runtime):
+    if isinstance(lock, SealedLock) and store.has(lock.realised.runtime):
         text = read_runtime(lock, store).get(place)
     else:
         say(

@@ -30,8 +30,9 @@ def same_content(lock: Lock, ruling: Resolution, freeze: str) -> str:
     if not match or ruling.outcome != "pinned":
         return ""
     name = canonicalize_name(ruling.subject)
-    built = lock.realised.wheels if lock.realised else ()
-    versions = {one.version for one in (*lock.wheels, *built) if canonicalize_name(one.name) == name}
+    versions = {
+        one.version for one in (*lock.wheels, *lock.built_wheels) if canonicalize_name(one.name) == name
+    }
     shown, equals, version = freeze.partition("==")
     if canonicalize_name(shown) != name or not equals or version not in versions:
         return ""
