@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.lock.keys import identity
-from reprobuild.lock.model import AnyLock, Lock, canonical, encode
+from reprobuild.lock.model import AnyLock, Lock, SealedLock, canonical, encode
 from reprobuild.lock.python import Wheel
 
 _HINT = (
@@ -49,8 +49,11 @@ def readable(lock: AnyLock) -> AnyLock:
     """
     lock = canonical(lock)
     try:
-        read = msgspec.json.decode(encode(lock), type=type(lock))
-        check_consistency(read)
+        text = encode(lock)
+        sealed = isinstance(lock, SealedLock)
+        check_consistency(
+            msgspec.json.decode(text, type=SealedLock) if sealed else msgspec.json.decode(text, type=Lock)
+        )
     except (msgspec.MsgspecError, ValueError) as err:
         raise LockError(f"a lock cannot hold a value: {err}", hint=_HINT) from None
     return lock

@@ -26,7 +26,7 @@ class _Header(Struct):
     """The version of a lock of any version, and whether it is sealed."""
 
     version: int
-    realised: dict[str, msgspec.Raw] | None = None
+    realised: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def read_lock(path: Path) -> Lock:
@@ -46,8 +46,7 @@ def read_lock(path: Path) -> Lock:
         raise _unread(path, err) from None
     try:
         header = msgspec.json.decode(raw, type=_Header)
-        kind = SealedLock if header.realised else Lock
-        lock = msgspec.json.decode(raw, type=kind) if header.version == VERSION else None
+        lock = _decode(raw, sealed=bytes(header.realised) != b"null") if header.version == VERSION else None
         if lock is not None:
             check_consistency(lock)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
@@ -59,6 +58,10 @@ def read_lock(path: Path) -> Lock:
             hint="use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`",
         )
     return lock
+
+
+def _decode(raw: bytes, *, sealed: bool) -> Lock:
+    return msgspec.json.decode(raw, type=SealedLock) if sealed else msgspec.json.decode(raw, type=Lock)
 
 
 def _unread(path: Path, err: OSError) -> LockError:

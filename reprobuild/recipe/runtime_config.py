@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.infra.untrusted.strings import Key, Line, Text, Value
+
+# `Test` has the words of the command, the other keys times in nanoseconds and counts.
+HealthCheck: TypeAlias = dict[Key, list[Value] | Value | int | None]
 
 
 class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -31,7 +34,7 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
     exposed_ports: tuple[Key, ...] = ()
     volumes: tuple[Key, ...] = ()
     labels: dict[Key, Text] = {}
-    healthcheck: Any = None
+    healthcheck: HealthCheck | None = None
 
     @property
     def directory(self) -> str:
@@ -73,7 +76,7 @@ class _Document(Struct, rename="pascal"):
     exposed_ports: dict[Key, dict[Key, Text] | None] | None = None
     volumes: dict[Key, dict[Key, Text] | None] | None = None
     labels: dict[Key, Text] | None = None
-    healthcheck: Any = None
+    healthcheck: HealthCheck | None = None
 
 
 class _Image(Struct):
@@ -103,12 +106,12 @@ def read_runtime_config(config: object) -> RuntimeConfig:
     )
 
 
-def _starts_program(check: object) -> bool:
+def _starts_program(check: HealthCheck | None) -> bool:
     """Return whether a health check starts a program.
 
     [] takes that of the base, and an image has no base here.
     """
-    return bool(check) and not (isinstance(check, dict) and check.get("Test") in (None, [], ["NONE"]))
+    return check is not None and check.get("Test") not in (None, [], ["NONE"])
 
 
 def sorted_settings(settings: Iterable[str]) -> list[str]:
