@@ -106,7 +106,18 @@ class Machine:
             shutil.copyfile(Path("/etc", name), self.root / "etc" / name)
         certificates = Path("/etc/ssl/certs/ca-certificates.crt")
         shutil.copyfile(certificates, self.root / certificates.relative_to("/"))
-        (self.root / "etc" / "pip.conf").write_text(_pip_settings())
+        settings = _pip_settings()
+        (self.root / "etc" / "pip.conf").write_text(settings)
+        for file in _named_files(settings):
+            copy = self.root / file.relative_to("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+
+
+def _named_files(settings: str) -> list[Path]:
+    """Return the files that pip's settings name, such as constraints."""
+    paths = [Path(word) for word in settings.split() if word.startswith("/")]
+    return [path for path in paths if path.is_file()]
 
 
 def _login(home: Path) -> dict[str, str]:
