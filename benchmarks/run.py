@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
         "--store", type=Path, default=ROOT / "build" / "store", help="a filled store; only read"
     )
     parser.add_argument(
-        "--results", type=Path, default=ROOT / "build" / "cpu-train", help="its folder of results; only read"
+        "--results", type=Path, default=ROOT / "build" / "cpu-train", help="its output directory; only read"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench", help="where builds are made")
     parser.add_argument("--apptainer", metavar="PROGRAM", help="an Apptainer, for the SIF")

@@ -4,9 +4,9 @@
 # Shows what a user meets on a new machine: a minimal Debian with Python, git and make, root, an
 # empty home and no engine.  The root has mounts and process numbers of its own and shares the
 # network.  How this machine reaches its package sources (apt's and pip's configuration,
-# certificates, local wheel folders) is bound in read-only.  Uncommitted work is not in the clone.
+# certificates, local wheel directories) is bound in read-only.  Uncommitted work is not in the clone.
 #
-#   BARE_DIR=DIR   make the root in DIR (on a disk, not a tmpfs), default: a new folder in /tmp
+#   BARE_DIR=DIR   make the root in DIR (on a disk, not a tmpfs), default: a new directory in /tmp
 #   BARE_KEEP=1    leave the root there afterwards
 #   BARE_MOUNTS=chroot  leave /sys/fs/cgroup out, as a plain chroot has it
 set -euo pipefail
@@ -26,7 +26,7 @@ fail() {
 bind() { # bind SOURCE ROOT: the same path in the root, read-only
     local source=$1 target=$2$1
     [ -e "$source" ] || return 0
-    [ ! "$source" -ef "$target" ] || return 0 # in a folder that is bound already
+    [ ! "$source" -ef "$target" ] || return 0 # in a directory that is bound already
     if [ -d "$source" ]; then mkdir -p "$target"; else mkdir -p "${target%/*}" && touch "$target"; fi
     mount -n --rbind "$source" "$target"
     mount -n -o remount,bind,ro "$target"
@@ -70,7 +70,7 @@ fi
 [ "$#" -gt 0 ] || fail "no command" "dev/bare_root.sh make test"
 [ "$(id -u)" = 0 ] || fail "this needs root" "run it as root"
 
-# Prints the folders and files that pip's settings name, and writes those settings into the root:
+# Prints the directories and files that pip's settings name, and writes those settings into the root:
 # the home, where some of them may stand, is empty there.
 pip_settings() { # pip_settings ROOT
     python3 -m pip config list | python3 -c '

@@ -3,7 +3,7 @@
 That machine needs only Python and torch.
 
     python dev/gpu_evidence.py build/gpu-evidence.pyz      here
-    python gpu-evidence.pyz results                        there; send the folder `results` back
+    python gpu-evidence.pyz results                        there; send the directory `results` back
 
 The program inside is dev/gpu_there.py.
 """

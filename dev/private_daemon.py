@@ -83,7 +83,7 @@ def children(pid: int) -> list[int]:
 def runtime_folder(folder: Path) -> Path:
     """Return the directory of the sockets.
 
-    It is in the folder, or in /tmp for a path that is too long or odd.
+    It is in the directory, or in /tmp for a path that is too long or odd.
     """
     inside = folder / "run"
     plain = re.fullmatch(r"[\w./+-]+", str(folder), re.ASCII)

@@ -184,9 +184,9 @@ def parser() -> argparse.ArgumentParser:
                 "--classic", action="store_true", help="an own daemon with the classic image store"
             )
             one.add_argument("--suite", choices=("newer", "own"), default="newer", help="whose Docker")
-            one.add_argument("--packages", type=Path, help="a folder where they are unpacked already")
+            one.add_argument("--packages", type=Path, help="a directory where they are unpacked already")
             one.add_argument(
-                "--cdi", type=Path, help="a folder with descriptions of devices, for an own daemon"
+                "--cdi", type=Path, help="a directory with descriptions of devices, for an own daemon"
             )
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
     some = verbs.add_parser("unpack", help="unpack Debian packages into a folder")

@@ -46,7 +46,7 @@ ULIMITS = ("nofile=1024:1024", "nproc=1000:1000")
 def runtime_folder(folder: Path) -> Path:
     """Return the directory of the state that a restart ends.
 
-    It is in the folder, or in /tmp if podman finds its path too long.
+    It is in the directory, or in /tmp if podman finds its path too long.
     """
     inside = folder / "run"
     if len(os.fsencode(inside / "storage")) <= LONGEST_RUNROOT:

@@ -6,7 +6,7 @@
 #
 # Quick when nothing has changed.  Works where Debian's python3 comes without python3-venv and
 # without pip: then pip's wheel is taken from Debian's python3-pip-whl, which is unpacked in a
-# temporary folder and not installed.
+# temporary directory and not installed.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -86,7 +86,7 @@ if [ ! -f "$stamp" ] || [ "$(head -n 3 "$stamp")" != "$(place)" ]; then
 fi
 rm -f "$stamp"
 say "installing reprobuild and its development tools"
-# Twice quiet: a folder of wheels that lacks one of the names is no news.  Errors are still printed.
+# Twice quiet: a directory of wheels that lacks one of the names is no news.  Errors are still printed.
 install() { "$venv/bin/python" -m pip -qq install "$@"; }
 unreached="see the lines above; \`pip config list\` says where it looks"
 if [ -n "$newest" ]; then

@@ -303,9 +303,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"of: {names}; else all")
     parser.add_argument("--results", type=Path, required=True, help="of `make demo`")
     parser.add_argument("--store", type=Path, required=True, help="with their files; only packages are added")
-    parser.add_argument("--work", type=Path, required=True, help="a folder; what was done is kept there")
+    parser.add_argument("--work", type=Path, required=True, help="a directory; what was done is kept there")
     parser.add_argument("--engines", type=Path, default=Path(".engine"), help="where private engines are")
-    parser.add_argument("--evidence", type=Path, default=FOLDER, help="the folder of the evidence")
+    parser.add_argument("--evidence", type=Path, default=FOLDER, help="the directory of the evidence")
     parser.add_argument("--shard", default="1/1", metavar="I/N")
     parser.add_argument(
         "--only",

@@ -82,10 +82,10 @@ REASONS = {
     "too-large": "over the size budget",
     "too-many": "over the budget of numbers",
     "unreadable": "it cannot be read by this user",
-    "special-file": "a device, pipe, socket, or a folder where a file was named",
+    "special-file": "a device, pipe, socket, or a directory where a file was named",
     "filtered": "a filter of git (not LFS) stands between the file and what git keeps; it was not run",
     "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
-    "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
+    "not-initialised": "files in the directory of a submodule that was not initialised, of which git knows nothing",
     "changed-meanwhile": "it was changed while it was read",
     "secret": "it is a secret, or looks like one",
     "provided": "packages bring it; `why` tells which",
@@ -440,7 +440,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     for own in dict.fromkeys((folder, common)):
         outside = next(_links_out(own, common, context), None)
         if outside is not None:
-            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git folder")
+            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
@@ -451,7 +451,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     elif folder != here and not _claims(folder, top, program, context):
         raise GaveUpError(
             "untrusted",
-            f"{_path(folder)} is the git folder of another directory: "
+            f"{_path(folder)} is the git directory of another directory: "
             f"`git config core.worktree {shlex.quote(_path(top))}` in that repository makes it that of this one",
         )
 
@@ -3268,7 +3268,7 @@ _LOGIN = re.compile(
     rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
     rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
 )
-# Files of clients of data bases, by another name than that of the home folder, and where each has a password.
+# Files of clients of data bases, by another name than that of the home directory, and where each has a password.
 _CLIENTS = (
     (
         re.compile(r"(?i)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
@@ -3366,7 +3366,7 @@ def _check_packable(base: str, name: str) -> None:
     if base == "/usr":
         raise GaveUpError("provided", f"the system's package of Python {version}")
     if not re.fullmatch(r"(/(?!\.\.?(/|$))[A-Za-z0-9._+@-]+)+", base):
-        raise GaveUpError("failed", "the path of its folder has characters that no image takes")
+        raise GaveUpError("failed", "the path of its directory has characters that no image takes")
     if not os.path.isfile(os.path.join(base, "lib", name, "os.py")):
         raise GaveUpError("failed", f"{base} has no lib/{name}/os.py")
 
@@ -4111,7 +4111,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         if one["only_here"]:
             notes.append(
                 f"{one['name']}: commit {one['base']} and those before it are with no remote but "
-                f"{one['only_here']}, a folder of this machine: keep it"
+                f"{one['only_here']}, a directory of this machine: keep it"
             )
         secret = [file for file in one["left_out"] if file["reason"] == "secret"]
         notes += [
@@ -4197,7 +4197,7 @@ def _is_taken(folder: str) -> bool:
     with contextlib.suppress(OSError):
         if os.path.samefile(folder, os.curdir):  # a user there would be left in a removed directory
             raise UnwritableError(
-                f"{folder} is the current folder, which would be replaced: name one inside of it"
+                f"{folder} is the current directory, which would be replaced: name one inside of it"
             )
     return False
 
@@ -6307,7 +6307,7 @@ def main(words: Optional[List[str]] = None) -> int:
 
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Take a snapshot of this environment.")
     parser.add_argument(
-        "-o", "--out", metavar="DIR", help="the folder to write (default: snapshot, or snapshot-JOB)"
+        "-o", "--out", metavar="DIR", help="the directory to write (default: snapshot, or snapshot-JOB)"
     )
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="budget of the whole (default: %(default)s)"

@@ -9,7 +9,7 @@
 # untracked files, what was staged, hardware, and it knows more kinds of secrets.
 #
 # It changes nothing but DIR, which appears whole. One of many ranks captures. It always exits 0, but for a wrong
-# command line (2) and a folder that cannot be written (3).
+# command line (2) and a directory that cannot be written (3).
 set -u
 umask 077
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0
@@ -102,7 +102,7 @@ take_packages() {
         ' > "$part/apt-packages.txt"
 }
 
-# The folders of editable installs, which their direct_url.json names (https://peps.python.org/pep-0610/).
+# The directories of editable installs, which their direct_url.json names (https://peps.python.org/pep-0610/).
 editables() {
     local prefix file path
     for prefix in "${VIRTUAL_ENV-}" "${CONDA_PREFIX-}" "$(dirname -- "$(command -v python3)")/.."; do

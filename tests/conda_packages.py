@@ -60,7 +60,7 @@ class Spec(Struct, kw_only=True):
 
 
 def write_package(spec: Spec, channel: Path) -> Path:
-    """Write a package into its place in the folder of a channel."""
+    """Write a package into its place in the directory of a channel."""
     target = channel / spec.subdir / spec.filename
     target.parent.mkdir(parents=True, exist_ok=True)
     info = _tar({f"info/{name}": content for name, content in _info(spec).items()}, spec)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 # The address that uv replaces by a mirror: https://docs.astral.sh/uv/reference/environment/#uv_python_install_mirror
 PUBLISHED = "https://github.com/astral-sh/python-build-standalone/releases/download"
-# Debian's is in one piece with its library, so that it runs from any folder.
+# Debian's is in one piece with its library, so that it runs from any directory.
 PROGRAM = Path("/usr/bin/python3").resolve()
 VERSION = subprocess.run(
     [PROGRAM, "-c", "import platform; print(platform.python_version())"], check=True, capture_output=True, text=True
@@ -34,7 +34,7 @@ build_time_vars = {'AR': '/tools/llvm/bin/llvm-ar',
  'LINKCC': '',
  'prefix': '/install'}
 """
-# Folders of the standard library without which everything here runs.
+# Directories of the standard library without which everything here runs.
 LEFT_OUT = {
     "__pycache__", "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "pydoc_data",
     "site-packages", "dist-packages", f"config-{MINOR}-{platform.machine()}-linux-gnu",
@@ -47,7 +47,7 @@ def make_build(path: Path, *, more: Mapping[str, bytes] | None = None, only: Seq
     Args:
         path: where the archive goes.
         more: other files by their path in the archive.
-        only: folders of the standard library that are taken; empty for all but those that are `LEFT_OUT`.
+        only: directories of the standard library that are taken; empty for all but those that are `LEFT_OUT`.
     """
 
     def wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -71,7 +71,7 @@ def make_build(path: Path, *, more: Mapping[str, bytes] | None = None, only: Seq
 
 
 def small_root(folder: Path) -> Path:
-    """Make a root folder that holds no more than what the build of `make_build` needs to start in a sandbox."""
+    """Make a root directory that holds no more than what the build of `make_build` needs to start in a sandbox."""
     env = Path("/usr/bin/env")
     said = subprocess.run(["ldd", env, PROGRAM], check=True, capture_output=True, text=True).stdout
     for path in {env, *(Path(name) for name in re.findall(r"(/\S+) \(0x", said))}:
@@ -107,7 +107,7 @@ def offer(
     """Offer builds as their publisher does, and return the variables by which uv finds them in the mirror.
 
     Args:
-        mirror: a folder that is made; its content can be served, too.
+        mirror: a directory that is made; its content can be served, too.
         archives: the archive of each version.
         machine: that they are for.
         url: what the addresses begin with.

@@ -1,4 +1,4 @@
-"""OpenSSH's client for the tests: the machine's, or that of Debian's package, unpacked into a folder."""
+"""OpenSSH's client for the tests: the machine's, or that of Debian's package, unpacked into a directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = (
 
 
 def openssh_client(folder: Path) -> str:
-    """Return the folders that have `ssh` and `ssh-keygen`, for a PATH."""
+    """Return the directories that have `ssh` and `ssh-keygen`, for a PATH."""
     there = [shutil.which(program) for program in PROGRAMS]
     if all(there):
         return ":".join(dict.fromkeys(str(Path(path).parent) for path in there if path))
@@ -23,7 +23,7 @@ def openssh_client(folder: Path) -> str:
 
 
 def unpack_client(folder: Path) -> str:
-    """Unpack the client into a folder, and return the folder of its programs."""
+    """Unpack the client into a directory, and return the directory of its programs."""
     libraries = unpack_packages(PACKAGES, folder)
     programs = folder / "bin"
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""squashfs-tools for the tests: the machine's, or Debian's unpacked into a folder of the session."""
+"""squashfs-tools for the tests: the machine's, or Debian's unpacked into a directory of the session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = (
 
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
-    """Give a temporary folder that every user can enter; pytest keeps its own to itself."""
+    """Give a temporary directory that every user can enter; pytest keeps its own to itself."""
     with tempfile.TemporaryDirectory(prefix="reprobuild-test-") as name:
         Path(name).chmod(0o755)
         yield Path(name)

@@ -101,7 +101,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> Said:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """A folder of results that has a lock and a small image."""
+    """An output directory that has a lock and a small image."""
     return make_results(tmp_path / "out", make_lock())
 
 
@@ -247,10 +247,10 @@ def test_an_unknown_verb(said: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "what", "hint"),
     [
-        (("show", "gone"), 3, "there is no folder `gone`", "take one with the recipe in README.md"),
+        (("show", "gone"), 3, "there is no directory `gone`", "take one with the recipe in README.md"),
         (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
-        (("verify", "gone"), 2, "there is no folder gone", "build one with `reprobuild from-snapshot DIR -o OUT`"),
-        (("run", "gone", "--", "id"), 125, "there is no folder gone", "build one with"),
+        (("verify", "gone"), 2, "there is no directory gone", "build one with `reprobuild from-snapshot DIR -o OUT`"),
+        (("run", "gone", "--", "id"), 125, "there is no directory gone", "build one with"),
         (
             ("lock", str(SNAPSHOT), "--source", "mylib"),
             2, "--source mylib: not of the form NAME=...", "for example --source mylib=/path",
@@ -288,13 +288,13 @@ def test_results_that_cannot_be_written(said: Said, tmp_path: Path) -> None:
     code, what, hint = said.failed("render", tmp_path / "given.lock", "-o", tmp_path / "file" / "out")
     assert code == 2
     assert what == f"{tmp_path}/file/out: Not a directory"
-    assert hint == "a file stands where a folder is needed: name another place (--store, --out)"
+    assert hint == "a file stands where a directory is needed: name another place (--store, --out)"
 
 
 def test_a_folder_where_the_lock_is_to_be_written(said: Said, tmp_path: Path) -> None:
     """It is said before anything is resolved."""
     code, what, hint = said.failed("lock", SNAPSHOT, "-o", tmp_path)
-    assert (code, what) == (2, f"{tmp_path} is a folder")
+    assert (code, what) == (2, f"{tmp_path} is a directory")
     assert hint == f"name a file in it: -o {tmp_path}/reprobuild.lock"
 
 

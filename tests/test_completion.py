@@ -29,7 +29,7 @@ SECONDS = 120
 
 @pytest.fixture(scope="module")
 def shells(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A folder with the files of zsh and fish, and an environment in which they and this program start."""
+    """A directory with the files of zsh and fish, and an environment in which they and this program start."""
     folder = tmp_path_factory.mktemp("shells")
     libraries = unpack_packages(PACKAGES, folder)
     program = folder / "bin" / "reprobuild"

@@ -37,7 +37,7 @@ from reprobuild.report.difference import render_explanation, safe
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 
-GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
+GIVE = "give an output directory, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 DEVICE = (TarEntry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b"")
 ENTRIES = [*BASE, DEVICE, file("opt/a.txt", b"one\ntwo\n"), file("opt/bin", b"\0\1\2\3")]
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": os.defpath}
@@ -309,7 +309,7 @@ def test_history_platform_and_spelling(tmp_path: Path) -> None:
 
 
 def results(made: Made, out: Path, lock: Lock | None = None) -> Path:
-    """A folder of results, with the image that the native builder makes of the lock."""
+    """An output directory, with the image that the native builder makes of the lock."""
     lock = lock or made.lock()
     own = {"opt/reprobuild/lib/x.py": b"run\n", f"{SITE}/reprobuild.pth": b"import x\n"}
     image = build_image(lock, made.store, out, files=own, reference="demo:1")

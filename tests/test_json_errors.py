@@ -17,7 +17,7 @@ from tests.conftest import PROGRAM
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
 
-# Of each command, arguments with which it fails; `{}` is a folder that is not there.
+# Of each command, arguments with which it fails; `{}` is a directory that is not there.
 FAILING = {
     "bundle": ["{}", "-o", "{}.tar"],
     "build": ["{}"],

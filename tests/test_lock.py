@@ -214,7 +214,7 @@ def test_no_lock_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_where_a_lock_belongs(lock: Lock, tmp_path: Path) -> None:
-    with pytest.raises(LockError, match=f"{tmp_path} is a folder, and no lock") as caught:
+    with pytest.raises(LockError, match=f"{tmp_path} is a directory, and no lock") as caught:
         read_lock(tmp_path)
     assert caught.value.hint == "make one with `reprobuild lock DIR`"
     write_lock(lock, tmp_path / "reprobuild.lock")

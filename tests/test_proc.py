@@ -113,7 +113,7 @@ def test_a_program_that_cannot_be_run(tmp_path: Path) -> None:
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"could not test: .*/gone: No such file or directory") as failed:
         python("pass", cwd=tmp_path / "gone")
-    assert failed.value.hint == "was the folder removed meanwhile?"
+    assert failed.value.hint == "was the directory removed meanwhile?"
 
 
 def test_past_the_timeout() -> None:
@@ -341,7 +341,7 @@ def test_what_was_begun_is_ended(late: bool, tmp_path: Path) -> None:
 
 
 def program(folder: Path, name: str = "made", text: str = "#!/bin/sh\necho decoy\n") -> Path:
-    """Write a program into a folder."""
+    """Write a program into a directory."""
     folder.mkdir(exist_ok=True, parents=True)
     (folder / name).write_text(text)
     (folder / name).chmod(0o755)
@@ -456,7 +456,7 @@ def test_an_isolated_python_without_this_program_is_told(monkeypatch: pytest.Mon
 
 
 def test_our_own_python_finds_this_program_where_pythonpath_has_it(tmp_path: Path) -> None:
-    """As on a machine without an index, where the wheels of a bundle are unpacked into a folder."""
+    """As on a machine without an index, where the wheels of a bundle are unpacked into a directory."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for package in ("reprobuild", "reprobuild_portable"):

@@ -1,4 +1,4 @@
-"""`rebuild`: the image again from its lock, what is brought by the folder itself, and why another came out."""
+"""`rebuild`: the image again from its lock, what is brought by the directory itself, and why another came out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def made(tmp_path: Path) -> Made:
 
 @pytest.fixture
 def out(made: Made, tmp_path: Path) -> Path:
-    """A folder of results of a small lock."""
+    """An output directory of a small lock."""
     built(sealed(made, "alpha", "beta"), tmp_path / "given.lock", made.store, tmp_path / "out")
     return tmp_path / "out"
 
@@ -180,21 +180,21 @@ def test_a_fresh_folder(out: Path, made: Made, tmp_path: Path) -> None:
     for target in (tmp_path / "taken", tmp_path / "taken" / "file"):
         done = reprobuild("rebuild", out, "-o", target, "--store", made.store.root)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"error: {target} is there already, and a rebuild needs a fresh folder" in done.stderr
-        assert "hint: name another folder with -o, or remove that one if nobody needs it" in done.stderr
+        assert f"error: {target} is there already, and a rebuild needs a fresh directory" in done.stderr
+        assert "hint: name another directory with -o, or remove that one if nobody needs it" in done.stderr
     (tmp_path / "empty").mkdir()
     rebuilt(out, made.store.root, "-o", tmp_path / "empty")
 
 
 def test_a_link_beside_the_folder_is_not_followed(out: Path, made: Made, tmp_path: Path) -> None:
-    """Somebody handed it over with the folder; a link that the user names is followed."""
+    """Somebody handed it over with the directory; a link that the user names is followed."""
     victim, link = tmp_path / "victim", out.with_name(f"{out.name}-rebuilt")
     victim.mkdir()
     link.symlink_to(victim)
     done = reprobuild("rebuild", out, "--store", made.store.root)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"error: {link} is a link, which may lead anywhere" in done.stderr
-    assert "hint: name another folder with -o, or remove that one if nobody needs it" in done.stderr
+    assert "hint: name another directory with -o, or remove that one if nobody needs it" in done.stderr
     assert not list(victim.iterdir())
     rebuilt(out, made.store.root, "-o", link)
     assert (victim / "image.json").is_file()
@@ -227,7 +227,9 @@ def test_a_rebuild_that_was_cut_off_goes_on(out: Path, made: Made, tmp_path: Pat
     assert rebuilt(out, made.store.root, "-o", new)["same"] is True
     assert not (new / "unfinished-rebuild").exists()
     assert (new / "note").read_text() == "of the user"
-    assert subprocess.run(command, capture_output=True).returncode == 2  # a finished one is no fresh folder
+    assert (
+        subprocess.run(command, capture_output=True).returncode == 2
+    )  # a finished one is no fresh directory
 
 
 def test_a_rebuild_that_made_nothing_leaves_nothing(out: Path, made: Made, tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_a_rebuild_that_made_nothing_leaves_nothing(out: Path, made: Made, tmp_p
 
 def test_another_packing_and_another_tree(out: Path, made: Made, tmp_path: Path) -> None:
     document = json.loads((out / "image.json").read_bytes())
-    shutil.rmtree(out / "image")  # so that the folder's word is all that there is
+    shutil.rmtree(out / "image")  # so that the directory's word is all that there is
     (out / "image.json").write_text(json.dumps({**document, "manifest": "sha256:" + "0" * 64}))
     found = rebuilt(out, made.store.root, "-o", tmp_path / "one", code=1)
     assert any("the same tree, packed otherwise" in reason for reason in found["reasons"])

@@ -1,4 +1,4 @@
-"""Files by their hash: damage is found and removed, nothing is half-written, processes share a folder."""
+"""Files by their hash: damage is found and removed, nothing is half-written, processes share a directory."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_the_whole_store_may_stand_behind_a_link(tmp_path: Path) -> None:
 
 
 def own_files(root: Path, known: StoreKeyring) -> list[str]:
-    """Return what stands in the user's own folder of a store; a file is left there."""
+    """Return what stands in the user's own directory of a store; a file is left there."""
     with Store(root, known).own_folder("apt", "lists") as folder:
         held = sorted(path.name for path in folder.iterdir())
         (folder / "list").write_text("what the user fetched")

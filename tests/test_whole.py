@@ -1,4 +1,4 @@
-"""Files and folders that appear whole, and what is told when there is no room for them."""
+"""Files and directories that appear whole, and what is told when there is no room for them."""
 
 from __future__ import annotations
 
@@ -164,16 +164,16 @@ def test_a_full_disk_under_dpkg(said: str, tmp_path: Path) -> None:
     err = ProcessFailedError("could not install the base", code=1, stderr=said)
     assert isinstance(err, EngineError)
     assert _remedy(err, Store(tmp_path)) == (
-        f"the disk of {tmp_path} is full: make room there, or name another folder with `--store`"
+        f"the disk of {tmp_path} is full: make room there, or name another directory with `--store`"
     )
 
 
 @pytest.mark.parametrize(
     ("number", "said", "hint"),
     [
-        (errno.ENOSPC, "No space left on device", "make room there, or name other folders (--store, --out)"),
-        (errno.EDQUOT, "Disk quota exceeded", "make room there, or name other folders (--store, --out)"),
-        (errno.EROFS, "Read-only file system", "it is mounted read-only: name other folders (--store, --out)"),
+        (errno.ENOSPC, "No space left on device", "make room there, or name other directories (--store, --out)"),
+        (errno.EDQUOT, "Disk quota exceeded", "make room there, or name other directories (--store, --out)"),
+        (errno.EROFS, "Read-only file system", "it is mounted read-only: name other directories (--store, --out)"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["/x/store", None])
@@ -217,7 +217,7 @@ def test_results_that_do_not_belong_together_are_none(tmp_path: Path) -> None:
 
 
 def refused(out: Path, said: str) -> str | None:
-    """Return the hint with which a folder of results is refused."""
+    """Return the hint with which an output directory is refused."""
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         read_image(out)
     return caught.value.hint
@@ -225,15 +225,15 @@ def refused(out: Path, said: str) -> str | None:
 
 def test_why_there_are_no_results(tmp_path: Path) -> None:
     out, build = tmp_path / "out", "build one with `reprobuild from-snapshot DIR -o OUT`"
-    assert refused(out, f"there is no folder {out}") == build
+    assert refused(out, f"there is no directory {out}") == build
     out.mkdir()
     assert refused(out, f"{out} holds no image") == build
     (out / directory.IMAGE).mkdir()
     assert refused(out, "image.json cannot be read: Is a directory") == build
     (out / directory.IMAGE).rmdir()
     (tmp_path / "bundle.tar").touch()
-    hint = refused(tmp_path / "bundle.tar", "bundle.tar is a file, and no folder of results")
-    assert hint == "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle"
+    hint = refused(tmp_path / "bundle.tar", "bundle.tar is a file, and no output directory")
+    assert hint == "name the directory that -o named; `reprobuild unbundle FILE` makes one of a bundle"
     (out / directory.IMAGE).write_bytes(b"{}")
     assert refused(out, "image.json is damaged, or of another version of reprobuild: Object missing") == build
     with unreadable(out / directory.IMAGE):
@@ -249,8 +249,8 @@ def test_why_there_are_no_results(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"of another version of reprobuild: .*{said}") as caught:
             read_image(out)
         assert caught.value.hint == f"make it again: `reprobuild build {out / directory.LOCK} -o {out}`"
-    hint = refused(out / directory.LOCK, "reprobuild.lock is a file, and no folder of results")
-    assert hint == f"name the folder that it is in: {out}"
+    hint = refused(out / directory.LOCK, "reprobuild.lock is a file, and no output directory")
+    assert hint == f"name the directory that it is in: {out}"
     (out / directory.IMAGE).unlink()
     assert (
         refused(out, f"{out} holds no image")

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 
 
 def make_torch_environment(context: Path, folder: Path) -> Path:
-    """Install what the build context of an image names into a folder, and return its interpreter.
+    """Install what the build context of an image names into a directory, and return its interpreter.
 
     Args:
-        context: the folder `context` of a folder of results.
+        context: the directory `context` of an output directory.
         folder: where the environment goes; not there yet.
     """
     (found,) = context.glob("lock-*/install.json")

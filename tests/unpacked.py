@@ -1,4 +1,4 @@
-"""Programs of Debian's packages for a test on a machine that lacks them: unpacked into a folder, nothing installed."""
+"""Programs of Debian's packages for a test on a machine that lacks them: unpacked, nothing installed."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _check_place(folder: Path) -> None:
     if odd := sorted(set(str(folder)) & set(",:'\"")):
         raise BuildError(
             f"Apptainer cannot build in {folder}, whose path has {' '.join(odd)}",
-            hint="give -o a folder without commas, colons and quotes in its path, or take another builder",
+            hint="give -o a directory without commas, colons and quotes in its path, or take another builder",
         )
 
 

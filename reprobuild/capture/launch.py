@@ -9,7 +9,7 @@ from pathlib import Path
 from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra import proc
 
-# Of the program: 0 done, 2 usage, 3 the folder cannot be written.
+# Of the program: 0 done, 2 usage, 3 the directory cannot be written.
 _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
 # A Python so started runs no code of the current directory, of variables and of its `site-packages`.
 ISOLATED = ("-I", "-S")
@@ -43,7 +43,7 @@ def interpreter(env: Mapping[str, str], own: str, say: Callable[[str], object] =
 
 
 def pack_interpreter(program: Path, folder: Path, env: Mapping[str, str]) -> bytes:
-    """Pack a Python into a folder as `capture --include interpreter` does, and return its facts as JSON.
+    """Pack a Python into a directory as `capture --include interpreter` does, and return its facts as JSON.
 
     Args:
         program: the interpreter, which runs isolated and without its `site-packages`.
@@ -85,7 +85,7 @@ def capture(
 
     Args:
         python: the interpreter; the distributions that it sees are captured.
-        out: the folder; None for the program's own choice.
+        out: the directory; None for the program's own choice.
         env: the environment to capture.
         sink: takes the program's output as `proc.stream` gives it.
         as_json: whether one JSON document is to be printed.

@@ -24,7 +24,7 @@ from reprobuild.report.comparison import render_comparison
 def command(one: str, other: str, everything: bool, as_json: bool) -> int:
     """Compare two environments, and list their differences, the likeliest culprit first.
 
-    A and B are any two of: a snapshot, a lock, a folder of results (its lock), an image (OCI layout, archive of
+    A and B are any two of: a snapshot, a lock, an output directory (its lock), an image (OCI layout, archive of
     `docker save` or OCI, SIF, squashfs, or the name of an image that Docker has), and the word `here`, the
     running environment. Exit code 0: the same but for session and job; 1: they differ.
 

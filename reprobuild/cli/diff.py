@@ -23,7 +23,7 @@ from reprobuild.report.difference import render_explanation
 def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> int:
     """Compare the files of two images, and name the input of each file that differs.
 
-    IMAGE is a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, a squashfs, or the
+    IMAGE is an output directory, an OCI layout, an archive of `docker save` or OCI, a SIF, a squashfs, or the
     name of an image that Docker has. Exit code 0: equal; 1: they differ.
 
     \b

@@ -35,7 +35,9 @@ def command(
       reprobuild lock repro/4242 -o reprobuild.lock
     """
     if target.is_dir():
-        raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
+        raise UsageError(
+            f"{target} is a directory", hint=f"name a file in it: -o {target / 'reprobuild.lock'}"
+        )
     with common.asking_pip() as pip:  # its answer takes as long as the imports below
         from reprobuild.cli.overrides import doubted_sources, make_decisions
         from reprobuild.lock.file import write_new_lock

@@ -144,7 +144,7 @@ def gather(
         UsageError: the directory does not exist, or has no node; a list of nodes is not valid.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder of certificates", hint=HINT)
+        raise UsageError(f"{folder} is no directory of certificates", hint=HINT)
     there = _there(folder)
     wanted = tuple(sorted(asked or listed(folder) or there))
     if not wanted:

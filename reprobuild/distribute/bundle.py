@@ -27,7 +27,7 @@ from reprobuild_portable.unbundle.volume import begins_bundle, is_part
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SMALLEST = 1 << 20
-_ELSEWHERE = "write the bundle into another folder, or name it otherwise with -o"
+_ELSEWHERE = "write the bundle into another directory, or name it otherwise with -o"
 
 
 class BundleOptions(Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ def _refuse_others(target: Path, beside: Path) -> None:
     if beside.exists() and b"bundle of reprobuild" not in _head(beside):
         raise DistributionError(f"{beside} is another program", hint="write the bundle into another folder")
     if target.is_dir():
-        raise DistributionError(f"{target} is a folder", hint="name a file with -o")
+        raise DistributionError(f"{target} is a directory", hint="name a file with -o")
     if is_part(target.name):
         raise DistributionError(
             f"{target} has the name of a part of a bundle",

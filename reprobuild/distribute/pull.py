@@ -49,7 +49,7 @@ from reprobuild_portable.unbundle.messages import origin
 
 # Marks, with a digest, a directory that a pull of that image began to fill: its files are that pull's own.
 _BEGUN = ".pulling-"
-_ANOTHER = "name another folder: `reprobuild pull REF -o OUT`"
+_ANOTHER = "name another directory: `reprobuild pull REF -o OUT`"
 _AGAIN = f"pull again: what came is kept. If it goes wrong in the same way, {OTHER}"
 
 

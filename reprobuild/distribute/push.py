@@ -111,7 +111,7 @@ def push(
     if reference.digest and reference.digest != image.manifest:
         raise DistributionError(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
-            hint="leave the digest out, or push the folder that has it",
+            hint="leave the digest out, or push the directory that has it",
         )
     found = papers(lock, image, out)  # before anything is sent
     refuse_secret_files(lock, beside(out, lock, session.store))

@@ -12,7 +12,7 @@ _HEAD = """\
 # {reference}
 
 A frozen environment, with what is needed to check it, run it and, where the inputs came along, make it again. Nothing
-here needs a network. Every command is typed in this folder.
+here needs a network. Every command is typed in this directory.
 
     lock      sha256:{lock}
     tree      {tree}

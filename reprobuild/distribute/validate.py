@@ -47,7 +47,7 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
         lock, image = read_image(out)
         layout = read_layout(out / LAYOUT)
     except (BuildError, LockError, UsageError) as err:
-        raise DistributionError(f"the bundle holds no folder of results: {err}", hint=HOSTILE) from None
+        raise DistributionError(f"the bundle holds no output directory: {err}", hint=HOSTILE) from None
     missing = [digest for _, digest, _ in layout.layers if not layout.blob(digest).is_file()]
     if image.layout != LAYOUT or layout.config_digest != image.config or missing:
         raise DistributionError(

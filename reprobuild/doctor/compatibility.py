@@ -231,7 +231,7 @@ def _disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 name=name, state=state, seen=_room(disk, size), meaning="the copy, or loading it, stops half way",
                 fix="make room, or take another folder"
-                if role == "results" else f"make room, or set another folder in the settings of {role}",
+                if role == "results" else f"make room, or set another directory in the settings of {role}",
             )  # fmt: skip
         else:
             yield DoctorFinding(name=name, state="ok", seen=_room(disk, size))

@@ -69,6 +69,6 @@ def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
     if verdict and verdict.lock.removeprefix("sha256:") != lock.digest:
         raise UsageError(
             f"{certificate} is the certificate of another lock than {path}",
-            hint="copy reprobuild.lock and verdict.json out of one folder of results",
+            hint="copy reprobuild.lock and verdict.json out of one output directory",
         )
     return lock, verdict

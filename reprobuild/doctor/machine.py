@@ -141,7 +141,7 @@ def judge_disks(host: Host) -> Iterator[DoctorFinding]:
             store = disk.role == "store"
             yield DoctorFinding(
                 name=name, state="problem" if store else "warning", seen=f"{place} is mounted noexec",
-                meaning="`build` runs the programs of packages from folders of the store" if store else
+                meaning="`build` runs the programs of packages from directories of the store" if store else
                 "the builder Apptainer, and programs that compile there, cannot run what they write",
                 fix=elsewhere,
             )  # fmt: skip
@@ -161,7 +161,7 @@ def unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     return DoctorFinding(
         name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
         meaning=f"whether there is room for {size} is not known",
-        fix="name a folder that is there with --out"
+        fix="name a directory that is there with --out"
         if role == "results" else f"see in `{role} info` where it keeps images, and ask `df` there",
     )  # fmt: skip
 
@@ -186,7 +186,7 @@ def _place(disk: Disk) -> str:
 
 def _elsewhere(disk: Disk) -> str:
     other = {"store": "--store", "temporary": "TMPDIR", "results": "--out"}.get(disk.role, "")
-    return f"name another folder with {other}" if other else f"see the settings of {disk.role}"
+    return f"name another directory with {other}" if other else f"see the settings of {disk.role}"
 
 
 def judge_resources(host: Host) -> Iterator[DoctorFinding]:

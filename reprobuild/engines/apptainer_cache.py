@@ -69,12 +69,12 @@ class Cache(Struct, frozen=True):
         except OSError as err:
             raise EngineError(
                 f"no SIF can be kept in {cache.folder}: {err.strerror}",
-                hint="let XDG_CACHE_HOME name a folder that can be written",
+                hint="let XDG_CACHE_HOME name a directory that can be written",
             ) from None
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise EngineError(
                 f"{cache.folder} can be changed by other users",
-                hint="let XDG_CACHE_HOME name a folder of your own, or remove this one",
+                hint="let XDG_CACHE_HOME name a directory of your own, or remove this one",
             )
         return cache
 

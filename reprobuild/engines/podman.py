@@ -158,7 +158,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     with _container(reference, task, env) as container:
         if task.outputs:
             folder = folder_tar(task.outputs)
-            call(env, "cp", "-", f"{container}:/", purpose="make the folder of results", stdin=folder)
+            call(env, "cp", "-", f"{container}:/", purpose="make the output directory", stdin=folder)
         code = _start(container, task, env, streams.take)
         outputs = _outputs(container, task, env) if task.outputs else {}
     return Finished(code=code, stdout=streams.of(1), stderr=streams.of(2), outputs=outputs)

@@ -71,7 +71,7 @@ def _unread(path: Path, err: OSError) -> LockError:
     if isinstance(err, IsADirectoryError):
         inside = path / NAME
         hint = f"name the file in it: {inside}" if inside.is_file() else "make one with `reprobuild lock DIR`"
-        return LockError(f"{path} is a folder, and no lock", hint=hint)
+        return LockError(f"{path} is a directory, and no lock", hint=hint)
     hint = (
         "check its permissions"
         if isinstance(err, PermissionError)

@@ -60,13 +60,13 @@ def _unread(out: Path, err: OSError) -> UsageError:
         hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
         return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
     if not out.exists():
-        return UsageError(f"there is no folder {out}", hint=_BUILD)
+        return UsageError(f"there is no directory {out}", hint=_BUILD)
     if not out.is_dir():
         beside = (out.parent / IMAGE).is_file()
         return UsageError(
-            f"{out} is a file, and no folder of results",
-            hint=f"name the folder that it is in: {out.parent}"
-            if beside else "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle",
+            f"{out} is a file, and no output directory",
+            hint=f"name the directory that it is in: {out.parent}"
+            if beside else "name the directory that -o named; `reprobuild unbundle FILE` makes one of a bundle",
         )  # fmt: skip
     begun = (out / LOCK).is_file()
     hint = (

@@ -265,5 +265,5 @@ def _remedy(err: ProcessFailedError, store: Store) -> str:
     Programs report a full disk in different ways.
     """
     if _FULL.search(err.stderr):
-        return f"the disk of {store.root} is full: make room there, or name another folder with `--store`"
+        return f"the disk of {store.root} is full: make room there, or name another directory with `--store`"
     return "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"

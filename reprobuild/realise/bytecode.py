@@ -150,7 +150,9 @@ def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
             try:
                 write_below(target, place, zips.read_text(archive, info, origin), replace=True)
             except IsADirectoryError:
-                raise BuildError(f"{origin} holds {place} as a file and as a folder", hint=HOSTILE) from None
+                raise BuildError(
+                    f"{origin} holds {place} as a file and as a directory", hint=HOSTILE
+                ) from None
             except zips.UNREADABLE as err:
                 raise BuildError(f"{origin}: {name} cannot be read: {err}", hint=HOSTILE) from None
 

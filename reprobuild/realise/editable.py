@@ -84,7 +84,7 @@ def _root_of(
         if there and all(holds(path, _read(archive, name, origin)) for name, path in there.items()):
             return root
     raise BuildError(
-        f"{origin} has its packages in no one folder of the source, so nothing can lead to them there",
+        f"{origin} has its packages in no one directory of the source, so nothing can lead to them there",
         hint=f"install {source.name} from its repository without `-e`, and capture again",
     )
 

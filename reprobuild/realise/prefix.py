@@ -27,7 +27,7 @@ from reprobuild.store.store import Store
 _UNREADABLE = (
     *zips.UNREADABLE, csv.Error, InstallerError, InvalidRecordEntry, configparser.Error, KeyError, AssertionError,
 )  # fmt: skip
-_BOTH = "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
+_BOTH = "the projects that are needed to build cannot stand in one directory; mend the pyproject.toml"
 
 
 def make_prefix(

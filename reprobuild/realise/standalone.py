@@ -62,7 +62,7 @@ def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> Non
         found = sorted(path.name for path in scratch.iterdir())
         if found != [_TOP] or (scratch / _TOP).is_symlink() or not (scratch / _TOP).is_dir():
             raise BuildError(
-                f"{origin} holds {', '.join(found)[:200]!r} instead of one folder python", hint=_HINT
+                f"{origin} holds {', '.join(found)[:200]!r} instead of one directory python", hint=_HINT
             )
         place.rmdir()
         (scratch / _TOP).rename(place)

@@ -91,7 +91,7 @@ def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo, real: Path, name: str,
     if path.is_symlink():
         checked.clear()  # directories seen in the root may have been seen through this link
     elif path.is_dir():
-        raise BuildError(f"{name} would put a file in the place of the folder {info.name}", hint=_HINT)
+        raise BuildError(f"{name} would put a file in the place of the directory {info.name}", hint=_HINT)
     path.unlink(missing_ok=True)
     if info.issym():
         check_target(info.linkname, info.name, name)
@@ -130,7 +130,7 @@ def _inside(member: str, root: Path, name: str, checked: set[Path]) -> Path:
     """
     relative = normal(member)
     if ".." in relative.split("/"):
-        raise BuildError(f"{name} holds a path that leaves its folder: {member!r}", hint=_HINT)
+        raise BuildError(f"{name} holds a path that leaves its directory: {member!r}", hint=_HINT)
     if relative:
         check_name(posixpath.normpath(relative), name)
     path = root / relative
@@ -142,7 +142,7 @@ def _inside(member: str, root: Path, name: str, checked: set[Path]) -> Path:
     except RuntimeError:  # links that lead to each other
         inside = False
     if not inside:
-        raise BuildError(f"{name} holds a path that leaves its folder: {member!r}", hint=_HINT)
+        raise BuildError(f"{name} holds a path that leaves its directory: {member!r}", hint=_HINT)
     make_folder(parent)
     checked.add(parent)
     return path

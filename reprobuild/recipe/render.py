@@ -158,7 +158,7 @@ def quote_workdir(path: str) -> str:
             next one, or has blanks at an end, which would be lost.
     """
     if not path.isprintable() or path != path.strip() or path.endswith("\\"):
-        raise BuildError(f"the working folder {path[:80]!r} cannot stand in a recipe", hint=_AGAIN)
+        raise BuildError(f"the working directory {path[:80]!r} cannot stand in a recipe", hint=_AGAIN)
     return re.sub(r"""([\\"'$])""", r"\\\1", path)
 
 

@@ -158,7 +158,7 @@ def _missing(code: JobCode) -> list[str]:
     They have the commands to capture or mount it.
     """
     if code.folder is None:
-        said = "none: the snapshot has no repository, and does not tell the job's folder; there run:"
+        said = "none: the snapshot has no repository, and does not tell the job's directory; there run:"
         start, mount = "", '"$PWD":/job'
     else:
         said = f"none of the job's own: it ran in {escaped(code.folder)}, which is in no captured repository"

@@ -49,7 +49,7 @@ def warnings(made: Sequence[Restored]) -> Iterator[str]:
                 "where a command runs in it; `git config --global safe.bareRepository explicit` prevents that"
             )
         if len(one.bare) > _MANY:
-            yield f"{one.name}: {len(one.bare) - _MANY} more such folders; all with --json"
+            yield f"{one.name}: {len(one.bare) - _MANY} more such directories; all with --json"
 
 
 def restored_document(captured: CaptureFacts, made: Sequence[Restored]) -> dict[str, object]:

@@ -208,7 +208,10 @@ def _bringing(refused: Sequence[Resolution]) -> list[str]:
     Without them the job is different.
     """
     lines = []
-    for field, places in (("requirements", "a page or a folder that has the wheel"), ("conda", "a channel")):
+    for field, places in (
+        ("requirements", "a page or a directory that has the wheel"),
+        ("conda", "a channel"),
+    ):
         lost = (
             r.subject for r in refused
             if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == field

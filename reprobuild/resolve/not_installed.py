@@ -48,7 +48,7 @@ def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution
         if one.parent is None and not one.distributions and is_named(one.name, drop):
             place = SourceLocation("capture.json", 0)
             yield _ruling(
-                place, one.name, "excluded", "the folder of the job: dropped by decision", "decision"
+                place, one.name, "excluded", "the directory of the job: dropped by decision", "decision"
             )
     for rpm in snapshot.rpms:
         reason = "an rpm of the captured host; the image's system is another distribution"

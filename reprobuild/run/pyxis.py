@@ -101,7 +101,7 @@ def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
         if len(head) >= _SHORTEST and any(one.startswith(head) for one in OURS):
             raise UsageError(
                 f"--srun-args {word}: with pyxis, `run` says this itself",
-                hint="leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer",
+                hint="leave it out; --env and --secret hand variables on, -v directories; or choose --engine apptainer",
             )
 
 
@@ -167,7 +167,7 @@ def _variables(task: Task, env: Mapping[str, str]) -> tuple[dict[str, str], dict
 def _plain(path: str) -> str:
     if re.search("[,:]", path):
         raise UsageError(
-            f"pyxis cannot be told the folder {path}: its mounts are separated by commas and colons",
+            f"pyxis cannot be told the directory {path}: its mounts are separated by commas and colons",
             hint="mount it by a link with another name, or choose --engine apptainer",
         )
     return path

@@ -110,7 +110,7 @@ def _workdir(text: str) -> str:
     if text and not text.startswith("/"):
         raise UsageError(
             f"--workdir {text}: not a path in the container",
-            hint="it begins with /; mount a folder of this machine with -v HOST:CONTAINER",
+            hint="it begins with /; mount a directory of this machine with -v HOST:CONTAINER",
         )
     return text
 
@@ -148,7 +148,7 @@ def _of_engine(name: str, wanted: RunOptions, task: Task) -> list[str]:
         said.append("--shm-size: Apptainer's shared memory is half of this machine's, whatever is asked")
     if name == "docker" and task.user == "caller" and wanted.user is None and os.geteuid():
         said.append(
-            f"what is written to mounted folders is yours: the command runs as {os.geteuid()}:{os.getegid()}; "
+            f"what is written to mounted directories is yours: the command runs as {os.geteuid()}:{os.getegid()}; "
             "--user image takes the image's own user"
         )
     return said

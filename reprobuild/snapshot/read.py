@@ -30,7 +30,9 @@ _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.ta
 # Files of `reprobuild capture` and its recipe that an image cannot be made of: they are shown, and do not count as
 # unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
-_RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
+_RECIPE = (
+    "take one with the recipe in README.md, or name the directory that holds env.txt and requirements.txt"
+)
 # Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
 _LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen")
 
@@ -39,7 +41,7 @@ def read_snapshot(folder: Path) -> Snapshot:
     """Return the snapshot in a directory.
 
     Args:
-        folder: the directory that the chapter's recipe or `reprobuild capture` wrote; docs/snapshots.md has the names
+        folder: the directory that the chapter's recipe or `reprobuild capture` wrote; docs/snapshots.md has names
             of files.
 
     Raises:
@@ -121,7 +123,7 @@ class _Held:
             what = "the changes of a repository" if aside["changes"] else "names of untracked files"
             self.remarks.append(text.remark(shown, 1, "", f"{what}, for people: not read"))
         elif not _BESIDE.fullmatch(path.name):
-            what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
+            what = "a directory: not read" if path.is_dir() else "a file of no known kind: not read"
             self.remarks.append(text.remark(shown, 1, "", what, understood=False))
 
     def _read(self, kind: FileKind, shown: str, data: bytes) -> None:
@@ -153,9 +155,7 @@ class _Held:
         self.found["conda"] = list(packages)
         self.remarks += repeated
         if packages and "requirements.txt" not in self.first:
-            reason = (
-                "there is no freeze beside it: what was installed from folders and repositories is not known"
-            )
+            reason = "there is no freeze beside it: what was installed from directories and repositories is not known"
             self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
         if "environment.yml" in self.first and "requirements.txt" not in self.first:
             from reprobuild.snapshot.parsers import environment_yml_pip  # with the parser of YAML; see kinds
@@ -180,9 +180,9 @@ def _files(folder: Path) -> list[Path]:
     try:
         files = sorted(folder.iterdir())
     except FileNotFoundError:
-        raise SnapshotError(f"there is no folder `{shown}`", hint=_RECIPE) from None
+        raise SnapshotError(f"there is no directory `{shown}`", hint=_RECIPE) from None
     except NotADirectoryError:
-        raise SnapshotError(f"`{shown}` is a file", hint="name the folder that it stands in") from None
+        raise SnapshotError(f"`{shown}` is a file", hint="name the directory that it stands in") from None
     except OSError as err:
         raise SnapshotError(f"`{shown}` cannot be read: {err.strerror}", hint="check who owns it") from None
     if not files:
@@ -199,7 +199,7 @@ def _bytes(path: Path, folder: Path) -> bytes:
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise SnapshotError(
-                f"`{shown}` is a link that leaves the folder", hint="put the file itself into the folder"
+                f"`{shown}` is a link that leaves the directory", hint="put the file itself into the folder"
             )
         if not path.is_file():
             raise SnapshotError(

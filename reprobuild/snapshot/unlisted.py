@@ -96,7 +96,7 @@ def _canonical(names: Collection[str]) -> set[str]:
 
 
 def _of_environment(data: bytes, file: str) -> Iterator[tuple[str, _Distribution]]:
-    """Yield the distributions that an installer of Python put into the environment's own folder, by canonical name."""
+    """Yield the distributions that a Python installer put into the environment, by canonical name."""
     try:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8

@@ -37,7 +37,7 @@ _NESTED = (
     "blobs",
     "packages",
 )  # their directories are shared, too; the trees in `roots` are one user's each
-_MEND = "let XDG_DATA_HOME name a folder that you alone can write to"
+_MEND = "let XDG_DATA_HOME name a directory that you alone can write to"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

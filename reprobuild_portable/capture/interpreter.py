@@ -78,7 +78,7 @@ def _check_packable(base: str, name: str) -> None:
     if base == "/usr":
         raise GaveUpError("provided", f"the system's package of Python {version}")
     if not re.fullmatch(r"(/(?!\.\.?(/|$))[A-Za-z0-9._+@-]+)+", base):
-        raise GaveUpError("failed", "the path of its folder has characters that no image takes")
+        raise GaveUpError("failed", "the path of its directory has characters that no image takes")
     if not os.path.isfile(os.path.join(base, "lib", name, "os.py")):
         raise GaveUpError("failed", f"{base} has no lib/{name}/os.py")
 

@@ -45,7 +45,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         if one["only_here"]:
             notes.append(
                 f"{one['name']}: commit {one['base']} and those before it are with no remote but "
-                f"{one['only_here']}, a folder of this machine: keep it"
+                f"{one['only_here']}, a directory of this machine: keep it"
             )
         secret = [file for file in one["left_out"] if file["reason"] == "secret"]
         notes += [

@@ -66,7 +66,7 @@ def _is_taken(folder: str) -> bool:
     with contextlib.suppress(OSError):
         if os.path.samefile(folder, os.curdir):  # a user there would be left in a removed directory
             raise UnwritableError(
-                f"{folder} is the current folder, which would be replaced: name one inside of it"
+                f"{folder} is the current directory, which would be replaced: name one inside of it"
             )
     return False
 

@@ -33,7 +33,7 @@ _LOGIN = re.compile(
     rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
     rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
 )
-# Files of clients of data bases, by another name than that of the home folder, and where each has a password.
+# Files of clients of data bases, by another name than that of the home directory, and where each has a password.
 _CLIENTS = (
     (
         re.compile(r"(?i)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),

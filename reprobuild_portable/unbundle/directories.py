@@ -34,7 +34,7 @@ def _alone(work: str) -> Iterator[int]:
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
-                "remove it, or name a folder with -o where nobody else can write",
+                "remove it, or name a directory with -o where nobody else can write",
             )
         with contextlib.suppress(OSError):  # some network file systems have no locks
             try:
@@ -77,7 +77,7 @@ def _path_of(work: str, name: str, tree: int) -> str:
     path = os.path.join(work, name)
     if not os.path.samestat(os.lstat(path), os.fstat(tree)):
         raise RefusedError(
-            "%s is another folder than before" % path, "name a folder where nobody else can write"
+            "%s is another directory than before" % path, "name a directory where nobody else can write"
         )
     return path
 

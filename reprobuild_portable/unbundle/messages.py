@@ -30,7 +30,7 @@ def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
     """Print the files of a directory from outside the bundle."""
     if paths:
         say(
-            "not of the bundle, and nobody compared them: %s%s; if you did not make them, unpack into a new folder (-o)"
+            "not of the bundle, and were not compared: %s%s; if you did not make them, unpack into a new directory (-o)"
             % (", ".join(escaped(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
         )
 

@@ -63,7 +63,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
     except OSError as err:
         raise RefusedError(
             "the signature cannot be looked at: %s" % err.strerror,
-            "make room for temporary files, or name another folder for them with TMPDIR",
+            "make room for temporary files, or name another directory for them with TMPDIR",
         ) from None
 
 

@@ -53,7 +53,9 @@ def unpack(
             os.rmdir(work)
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
-        raise RefusedError("%s is there, and holds something else" % out, "name another folder, or remove it")
+        raise RefusedError(
+            "%s is there, and holds something else" % out, "name another directory, or remove it"
+        )
     try:
         with _alone(work) as held, _tree(bundle, held) as (name, tree):
             _fill(bundle, work, held, tree, progress)
@@ -77,7 +79,7 @@ def _check_there(bundle: Bundle, out: str) -> None:
     try:
         whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
         if not _is_whole(top, whole):
-            raise RefusedError("%s holds another bundle" % out, "name another folder, or remove it")
+            raise RefusedError("%s holds another bundle" % out, "name another directory, or remove it")
         for member in bundle.members:
             path = os.path.join(out, member.path)
             if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
@@ -99,7 +101,7 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     if need > free:
         raise RefusedError(
             "%d bytes are to be unpacked, and %d are free in %s" % (need, free, os.path.dirname(work)),
-            "make room, or name another folder with -o; what is unpacked already is kept",
+            "make room, or name another directory with -o; what is unpacked already is kept",
         )
     done = 0
 

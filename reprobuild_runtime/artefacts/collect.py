@@ -13,7 +13,7 @@ possible, and copied otherwise. `index.json` is
      "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
      "there": {PATTERN that matched nothing: [names beside it]}, "others": [names], "other": number, "failed": ""}
 
-with `kind` one of file, folder (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
+with `kind` one of file, directory (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
 unreadable; `written` is false for a file that existed before the command and did not change. `pid` is the number of the
 command's own process, `last` the last number that a process of the run can have, `zone` the seconds by which the
 container's clock is ahead of UTC, and `others` are files of FOLDER without a pattern.

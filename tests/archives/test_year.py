@@ -102,7 +102,7 @@ def archives_in(archives: Archives, shape: Shape) -> list[AptArchive]:
 
 
 def keyring(archives: Archives, folder: Path) -> dict[str, AptKeyring]:
-    """Return the rings of the two keys, read from a folder as a machine has it."""
+    """Return the rings of the two keys, read from a directory as a machine has it."""
     found = {}
     for name, key in (("own", archives.world.key), ("ppa", archives.world.ppa_key)):
         certificate = key.extract_certificate()

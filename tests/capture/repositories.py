@@ -121,7 +121,7 @@ def content(top: Path) -> dict[bytes, tuple[str, bytes]]:
 
 
 def untouched(folder: Path, times: bool = True) -> dict[str, Any]:
-    """Return what must not change: each file's state, and the bytes of everything in git's folders."""
+    """Return what must not change: each file's state, and the bytes of everything in git's directories."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         state = path.lstat()
@@ -176,7 +176,7 @@ def proved(
 
 
 def own(out: Path) -> dict[str, str]:
-    """Return the user's word for each captured repository: its folder, or its remote where the folder is gone."""
+    """Return the user's word for each captured repository: its directory, or its remote where the directory is gone."""
     found = document(out)["repositories"]
     places = {one["name"]: [one["folder"], *(remote["url"] for remote in one["remotes"])] for one in found}
     there = {name: [place for place in several if Path(place).exists()] for name, several in places.items()}
@@ -197,7 +197,7 @@ def locked(
 
 
 def source_files(out: Path, folder: Path, origins: dict[str, str]) -> dict[bytes, tuple[str, bytes]]:
-    """Return kind and bytes of every file in the source tree that a lock makes of the job's folder."""
+    """Return kind and bytes of every file in the source tree that a lock makes of the job's directory."""
     store = Store(folder / "store")
     (source,), rulings = locked(out, store, origins)
     assert {ruling.outcome for ruling in rulings} == {"pinned"}

@@ -1,4 +1,4 @@
-"""The folders of a tree that git takes for repositories are named, also those that share one by `commondir`."""
+"""The directories of a tree that git takes for repositories are named, also those that share one by `commondir`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ SECRET = next(iter(SECRETS.values()))
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A job's folder that is no repository."""
+    """A job's directory that is no repository."""
     folder = tmp_path / "exp"
     write(folder, "train.py", b"#!/usr/bin/env python\nprint(1)\r\n")
     (folder / "train.py").chmod(0o755)
@@ -54,7 +54,7 @@ def job(tmp_path: Path) -> Path:
 def include(
     folder: Path, out: Path, *names: str | Path, env: dict[str, str] = LEAN, words: tuple[str, ...] = ()
 ) -> str:
-    """Capture in a folder, and return what the program says."""
+    """Capture in a directory, and return what the program says."""
     options = [word for name in names for word in ("--include", str(name))]
     done = run_program("-o", out, *options, *words, env=env, cwd=folder)
     assert done.returncode == 0, done.stderr

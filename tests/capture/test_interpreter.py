@@ -121,7 +121,7 @@ def test_what_is_of_no_use_is_not_packed(planted: Path, python: Path, tmp_path: 
 
 
 def test_its_own_libraries_come_along(planted: Path, python: Path, tmp_path: Path) -> None:
-    """Those that packed files ask for, and the ones that these ask for; no other of the same folder."""
+    """Those that packed files ask for, and the ones that these ask for; no other of the same directory."""
     for name, needed in {
         "libmine.so.1.2": ["libbelow.so.3"], "libbelow.so.3": [], "libother.so.1": [], f"libpython{MINOR}.so.1.0": [],
     }.items():  # fmt: skip

@@ -1,4 +1,4 @@
-"""The program and the library call: many ranks, hanging parts, folders that cannot be written, other Pythons."""
+"""The program and the library call: many ranks, hanging parts, directories that cannot be written, other Pythons."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_claim_of_a_killed_job_is_taken_over_in_time(tmp_path: Path) -> None
 
 
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    """Job scripts make the folder first: `mkdir -p $REPRO_DIR`."""
+    """Job scripts make the directory first: `mkdir -p $REPRO_DIR`."""
     (tmp_path / "out").mkdir()
     assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
 
@@ -118,7 +118,7 @@ def test_the_current_folder_is_not_replaced_under_the_shell(tmp_path: Path) -> N
     before = (tmp_path / "here").stat().st_ino
     done = run_program("-o", ".", env=LEAN, cwd=tmp_path / "here")
     assert done.returncode == 3
-    assert "is the current folder, which would be replaced: name one inside of it" in done.stderr
+    assert "is the current directory, which would be replaced: name one inside of it" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
     assert (tmp_path / "here").stat().st_ino == before
 
@@ -230,7 +230,7 @@ def test_the_budget_of_the_whole(tmp_path: Path) -> None:
 
 
 def test_the_call_in_a_training_script(tmp_path: Path) -> None:
-    """It prints nothing, imports nothing heavy, and leaves signals, folder and environment as they were."""
+    """It prints nothing, imports nothing heavy, and leaves signals, directory and environment as they were."""
     script = tmp_path / "train.py"
     script.write_text(
         f"import os, signal, sys\nsys.path.insert(0, {str(PROGRAM.parent)!r})\nfrom capture import capture\n"
@@ -352,7 +352,7 @@ def test_a_capture_that_is_stopped_at_any_moment_leaves_nothing(number: int, tmp
 
 
 def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
-    """With PYTHONSAFEPATH (Python 3.11) the folder of the file is not on the path: nothing is taken off it."""
+    """With PYTHONSAFEPATH (Python 3.11) the directory of the file is not on the path: nothing is taken off it."""
     folder = tmp_path / "site" / "my_lib-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: my_lib\nVersion: 1.0\n")

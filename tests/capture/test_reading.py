@@ -272,7 +272,7 @@ def test_an_egg_info_of_another_tree_is_unclear(tmp_path: Path) -> None:
 
 
 def test_an_editable_folder_that_git_ignores_is_in_no_commit(tmp_path: Path) -> None:
-    """A repository of dotfiles in the home folder, which ignores all that was not added by force."""
+    """A repository of dotfiles in the home directory, which ignores all that was not added by force."""
     home = new_origin(tmp_path, {".bashrc": b"x\n"})
     write(home, ".gitignore", b"*\n")
     project = home / "work" / "my lib"

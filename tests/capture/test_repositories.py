@@ -219,7 +219,7 @@ def test_a_remote_that_is_a_folder_of_this_machine_is_noted(tmp_path: Path) -> N
     take(top, tmp_path / "snapshot")
     base = git(top, "rev-parse", "HEAD").decode().strip()
     assert document(tmp_path / "snapshot")["notes"] == [
-        f"clone: commit {base} and those before it are with no remote but {tmp_path}/origin.git, a folder of this "
+        f"clone: commit {base} and those before it are with no remote but {tmp_path}/origin.git, a directory of this "
         "machine: keep it"
     ]
     git(top, "remote", "add", "far", "https://git.example/r.git")
@@ -536,7 +536,7 @@ def test_a_shallow_clone_whose_remote_is_gone(tmp_path: Path) -> None:
 
 
 def test_odd_places_of_repositories(tmp_path: Path) -> None:
-    """Names that end lists of folders, begin comments and need quotes."""
+    """Names that end lists of directories, begin comments and need quotes."""
     odd = tmp_path / '#a:b"c\\d\ne'
     odd.mkdir()
     top = new_origin(odd)
@@ -630,7 +630,7 @@ def test_a_private_repository_that_a_directory_leads_to_is_left_out(tmp_path: Pa
     refused(job, tmp_path / "file", f"`git config core.worktree {job}` in that repository makes it that")
     (job / ".git").unlink()
     (job / ".git").symlink_to(private / ".git")
-    refused(job, tmp_path / "link", "is the git folder of another directory")
+    refused(job, tmp_path / "link", "is the git directory of another directory")
     git(private, "config", "core.worktree", job)  # what the hint says
     assert taken(job, tmp_path / "claimed")["repositories"][0]["head"]
 
@@ -720,7 +720,7 @@ PARTS_OF_GIT = ("refs", "objects", "packed-refs")
 
 
 def linked(folder: Path, private: Path) -> None:
-    """Make a git folder whose commits are those of a private repository."""
+    """Make a git directory whose commits are those of a private repository."""
     git(private, "pack-refs")
     folder.mkdir(parents=True)
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
@@ -735,12 +735,12 @@ def test_links_of_a_git_folder_that_claims_the_directory(tmp_path: Path, private
     (job / ".git").write_text("gitdir: g\n")
     assert git(job, "log", "--format=%s").startswith(b"secret plan")
     for name in ("packed-refs", "refs", "objects"):
-        refused(job, tmp_path / name, f"g/{name} is a link out of the git folder")
+        refused(job, tmp_path / name, f"g/{name} is a link out of the git directory")
         (job / "g" / name).unlink()
 
 
 def test_links_of_a_shared_git_folder(tmp_path: Path, private: Path) -> None:
-    """The folder of the worktree itself has none."""
+    """The directory of the worktree itself has none."""
     job = tmp_path / "job"
     linked(job / "c", private)
     own = job / "c" / "worktrees" / "w"
@@ -764,7 +764,7 @@ def test_links_to_objects_of_a_private_repository(name: str, tmp_path: Path, pri
     if place.is_dir():
         place.rename(tmp_path / "empty")
     place.symlink_to(private / ".git" / name)
-    refused(job, tmp_path / "out", f"{name} is a link out of the git folder")
+    refused(job, tmp_path / "out", f"{name} is a link out of the git directory")
 
 
 def test_links_within_a_git_folder_are_followed(tmp_path: Path) -> None:
@@ -776,7 +776,7 @@ def test_links_within_a_git_folder_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_foreign_worktree_is_left_out(tmp_path: Path, private: Path) -> None:
-    """Its git folder lies in the directory itself, and only the shared one elsewhere."""
+    """Its git directory lies in the directory itself, and only the shared one elsewhere."""
     job = tmp_path / "job"
     own = job / "worktrees" / "job"
     own.mkdir(parents=True)
@@ -793,7 +793,7 @@ def test_a_private_repository_inside_is_left_out_alone(tmp_path: Path, private: 
     (top / "sub" / ".git").write_text(f"gitdir: {private / '.git'}\n")
     found = taken(top, tmp_path / "out")
     assert [one["name"] for one in found["repositories"]] == ["clone"]
-    assert any("is the git folder of another directory" in note for note in found["notes"])
+    assert any("is the git directory of another directory" in note for note in found["notes"])
     assert found["parts"]["repository sub"]["outcome"] == "untrusted"
 
 

@@ -276,7 +276,7 @@ def test_a_name_that_was_not_captured(snapshot: Path) -> None:
 
 def test_a_target_that_is_in_use(snapshot: Path) -> None:
     write(snapshot.parent, "again/mine", b"mine")
-    refused(snapshot, "is not empty", "name a folder that is not there yet")
+    refused(snapshot, "is not empty", "name a directory that is not there yet")
     assert [path.name for path in (snapshot.parent / "again").iterdir()] == ["mine"]
 
 

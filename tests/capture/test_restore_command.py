@@ -1,4 +1,4 @@
-"""`reprobuild restore`: a captured repository in a new folder, whole or not at all, with nothing of others started."""
+"""`reprobuild restore`: a captured repository in a new directory, whole or not at all."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def test_what_stands_there_stays(kind: str, tmp_path: Path, said: Said) -> None:
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     words = ("restore", tmp_path / "snapshot", "clone", "-o", again, "--source", f"clone={top}")
     assert said(*words) == 2
-    assert said.err == f"error: `{again}` is there already\n\nhint: name a folder that is not there yet\n"
+    assert said.err == f"error: `{again}` is there already\n\nhint: name a directory that is not there yet\n"
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
 def test_the_hint_on_missing_commits_works_as_written(tmp_path: Path, said: Said) -> None:
-    """The remote is a folder of this machine, which nobody opens unasked."""
+    """The remote is a directory of this machine, which nobody opens unasked."""
     top = worked_on(tmp_path)
     take(top, tmp_path / "snapshot")
     words = ("restore", tmp_path / "snapshot", "clone", "-o", tmp_path / "again")
@@ -297,7 +297,7 @@ def test_no_program_of_the_repository_or_the_user_runs(tmp_path: Path) -> None:
 
 
 def test_a_repository_within_the_files_is_named(snapshot: Path, said: Said) -> None:
-    """git takes a folder with HEAD, objects and refs for a repository, and follows its `config`."""
+    """git takes a directory with HEAD, objects and refs for a repository, and follows its `config`."""
     git(snapshot.parent, "init", "-q", "--bare", "evil.git")
     bare_trees(snapshot, snapshot.parent / "evil.git", ["data/bare"])
     assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 0, said.err
@@ -314,11 +314,11 @@ def test_many_repositories_within_the_files(snapshot: Path, said: Said) -> None:
     assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 0, said.err
     lines = said.err.splitlines()
     assert len(lines) == 13
-    assert lines[-1] == "clone: 8 more such folders; all with --json"
+    assert lines[-1] == "clone: 8 more such directories; all with --json"
 
 
 def bare_trees(snapshot: Path, store: Path, folders: list[str]) -> None:
-    """Let the snapshot hold folders that git takes for repositories."""
+    """Let the snapshot hold directories that git takes for repositories."""
     blob = git(store, "hash-object", "-w", "--stdin", stdin=b"ref: refs/heads/x\n").decode().strip()
     names = ("HEAD", "config", "objects/x", "refs/x")
     rows = "".join(f"100644 {blob}\t{folder}/{name}\n" for folder in folders for name in names)

@@ -29,7 +29,7 @@ Cluster = Callable[[str], str]
 
 @pytest.fixture(scope="session")
 def packages() -> Path:
-    """The folder of Slurm's packages, which are downloaded the first time."""
+    """The directory of Slurm's packages, which are downloaded the first time."""
     argv = [*SLURM, "--folder", str(PACKAGES), "--", "true"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def packages() -> Path:
 
 @pytest.fixture
 def cluster(packages: Path, tmp_path: Path) -> Cluster:
-    """What runs a script of Bash on a new cluster, in an empty folder, and returns its standard output."""
+    """What runs a script of Bash on a new cluster, in an empty directory, and returns its standard output."""
 
     def run(script: str) -> str:
         argv = [*SLURM, "--folder", str(packages), "--", "bash", "-euc", script]

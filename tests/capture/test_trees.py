@@ -49,7 +49,7 @@ def put(top: Path, path: str, content: bytes) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_any_state(seed: int, tmp_path: Path) -> None:
-    """Folders that become files and files that become folders, staged and not, with names in git's odd order."""
+    """Folders that become files and files that become directories, staged and not, with names in git's odd order."""
     draw = random.Random(seed)
     top = new_origin(tmp_path, {path_of(draw) + "/f": b"%d" % n for n in range(12)})
     for step in range(14):
@@ -95,7 +95,7 @@ def test_a_conflict_of_a_file_with_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_no_index_can_make(tmp_path: Path) -> None:
-    """With a folder that is empty: the trees around it are not those of the index, and all are written."""
+    """With a directory that is empty: the trees around it are not those of the index, and all are written."""
     top = new_origin(tmp_path)
     blob = git(top, "rev-parse", "HEAD:dir/inner.py").strip()
     void = git(top, "mktree").strip()

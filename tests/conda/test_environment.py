@@ -73,7 +73,7 @@ def explicit(channel: Path) -> str:
 
 @pytest.fixture(scope="module")
 def made(channel: Path, test_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of results of the environment."""
+    """The output directory of the environment."""
     folder = tmp_path_factory.mktemp("conda")
     snapshot = folder / "snapshot"
     snapshot.mkdir()

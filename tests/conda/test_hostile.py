@@ -88,8 +88,8 @@ HOSTILE = {
         Spec(name="a", noarch="python", subdir="noarch", entry_points=("ep = a:b",), files={"bin/ep": Link("other")}),
         "bin/ep as a link and an entry point",
     ),
-    "the folder of clobbered files": (Spec(name="a", files={"__clobbers__": Link("x")}), "not a package's to write"),
-    "a folder of records as a link": (Spec(name="a", files={"conda-meta": Link("x")}), "not a package's to write"),
+    "the directory of clobbered files": (Spec(name="a", files={"__clobbers__": Link("x")}), "not a package's to write"),
+    "a directory of records as a link": (Spec(name="a", files={"conda-meta": Link("x")}), "not a package's to write"),
     "a record of conda": (Spec(name="a", files={"conda-meta/python.json": b"{}"}), "not a package's to write"),
     "a bomb": (Spec(name="a", files={"x": bytes(400 << 20)}), "unpacks to more than"),
 }  # fmt: skip

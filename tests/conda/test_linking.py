@@ -56,7 +56,7 @@ def linked(specs: Sequence[Spec], folder: Path, *, root: Callable[[], Root] = ne
 
 
 def listing(prefix: Path) -> dict[str, str]:
-    """Return {path: what is there} of a folder."""
+    """Return {path: what is there} of a directory."""
     found = {}
     for path in sorted(prefix.rglob("*")):
         name = path.relative_to(prefix).as_posix()

@@ -168,9 +168,7 @@ def test_a_snapshot_opens_no_folder_of_this_machine_as_a_channel(
     found = solve(tmp_path, lists, (forge,), file=file)
     assert [one.name for one in found.packages] == ["python"]
     assert ruling(found, "nala").kind == "conda-package"
-    said = (
-        f"a snapshot opens no folder of this machine as a channel; name it with --channel {private.as_uri()}"
-    )
+    said = f"a snapshot opens no directory of this machine as a channel; name it with --channel {private.as_uri()}"
     assert said in ruling(found, "nala").reason
     named = solve(tmp_path, lists, (forge, private.as_uri()), file=file)
     assert ruling(named, "nala").outcome == "pinned"

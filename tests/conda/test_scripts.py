@@ -22,7 +22,7 @@ PROGRAMS = ("env", "bash", "mkfifo", "cat", "mv", "ln", "rm")
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
-    """A folder with the few programs that the scripts use."""
+    """A directory with the few programs that the scripts use."""
     folder = tmp_path_factory.mktemp("root")
     for name in PROGRAMS:
         program = Path(shutil.which(name) or "")

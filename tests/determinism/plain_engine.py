@@ -1,4 +1,4 @@
-"""An engine without containers: each task is processes of this machine, in folders of their own.
+"""An engine without containers: each task is processes of this machine, in directories of their own.
 
 What the project runs in a container is run here as it is, the program that puts artefacts aside and the one that
 compares them among it. Only their places are others.

@@ -14,7 +14,7 @@ PROGRAM = ROOT / "reprobuild_runtime" / "artefacts" / "collect.py"
 
 
 def collected(tmp_path: Path, command: str, *patterns: str, code: int = 0) -> tuple[Path, dict[str, Any]]:
-    """Run a line of shell in a working folder, and return the folder with what it left, and its index."""
+    """Run a line of shell in a working directory, and return the directory with what it left, and its index."""
     out, work = tmp_path / "out", tmp_path / "work"
     out.mkdir(exist_ok=True)
     work.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def test_a_command_that_is_killed_and_one_that_leaves_a_child(tmp_path: Path) ->
 
 
 def test_what_no_pattern_names_is_listed(tmp_path: Path) -> None:
-    """The folder for outputs was empty before: all in it is the command's."""
+    """The directory for outputs was empty before: all in it is the command's."""
     out = tmp_path / "out"
     line = f"mkdir -p {out}/a/b; echo 1 >{out}/log; echo 2 >{out}/a/b/best.pt; echo 3 >{out}/last.pt; echo 4 >beside"
     _, index = collected(tmp_path, line, f"{out}/log", f"{out}/l*.pt")

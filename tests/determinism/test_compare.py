@@ -462,7 +462,7 @@ torch.save(made, folder + "/old.pt", _use_new_zipfile_serialization=False)
 
 @pytest.fixture(scope="module")
 def checkpoints(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Three folders of checkpoints: the second is made again, the third has changes."""
+    """Three directories of checkpoints: the second is made again, the third has changes."""
     folders = []
     for number, change in enumerate(("0", "0", "0.125")):
         folders.append(tmp_path_factory.mktemp("made"))

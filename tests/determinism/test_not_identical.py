@@ -130,7 +130,7 @@ def attributes(state: object) -> bytes:
 
 
 def filed(**members: bytes) -> bytes:
-    """Return a zip with folders: `_` in a name stands for what ends it."""
+    """Return a zip with directories: `_` in a name stands for what ends it."""
     return packed({"a": b"x", **{name.replace("_", "/"): data for name, data in members.items()}})
 
 

@@ -93,8 +93,8 @@ def test_the_same_machine_will_do() -> None:
         ({"flags": frozenset()}, {}, {"processor": "unknown"}, "look with `lscpu`"),
         ({"disks": disks("results", free=0)}, {}, {"disk: results": "problem"}, "make room, or take another folder"),
         ({"disks": disks("podman", free=0)}, {}, {"disk: podman": "problem"}, "the settings of podman"),
-        ({"disks": disks("results", readonly=True)}, {}, {"disk: results": "problem"}, "another folder with --out"),
-        ({"disks": disks("results", writable=False)}, {}, {"disk: results": "problem"}, "another folder with --out"),
+        ({"disks": disks("results", readonly=True)}, {}, {"disk: results": "problem"}, "another directory with --out"),
+        ({"disks": disks("results", writable=False)}, {}, {"disk: results": "problem"}, "another directory with --out"),
         ({"disks": disks("podman", writable=False)}, {}, {"disk: podman": "problem"}, "the settings of podman"),
         ({"disks": disks("podman", readonly=True), "engines": (PODMAN, APPTAINER)}, {}, {"disk: podman": "warning"},
          "the settings of podman"),
@@ -245,7 +245,7 @@ def test_what_does_not_belong_together(tmp_path: Path) -> None:
     out = copied(tmp_path, lock_of(), certificate())
     with pytest.raises(UsageError, match="is the certificate of another lock than") as caught:
         read_subject(out)
-    assert caught.value.hint == "copy reprobuild.lock and verdict.json out of one folder of results"
+    assert caught.value.hint == "copy reprobuild.lock and verdict.json out of one output directory"
 
 
 @pytest.mark.parametrize("torch", OTHER_TORCHES)

@@ -1,4 +1,4 @@
-"""Facts are gathered from files and programs: of this machine, and of folders that look like another one's."""
+"""Facts are gathered from files and programs: of this machine, and of directories that look like another one's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_DOCKER = {"DOCKER_HOST": "tcp://127.0.0.1:1"}
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A folder that looks like the root of another machine."""
+    """A directory that looks like the root of another machine."""
     for name, text in OTHER.items():
         place = tmp_path / "root" / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from tests.image.made import Made, file
 
 
 def make(folder: Path) -> Path:
-    """Write `reprobuild.lock` and `store` into an empty folder: six wheels of 3 MiB, a source, a tiny base."""
+    """Write `reprobuild.lock` and `store` into an empty directory: six wheels of 3 MiB, a source, a tiny base."""
     made = Made(folder)
     for number in range(6):
         content = random.Random(number).randbytes(3 << 20)

@@ -18,7 +18,7 @@ from tests.drills.subject import make
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the lock of a small image, and its store."""
+    """A directory with the lock of a small image, and its store."""
     return make(tmp_path_factory.mktemp("subject"))
 
 

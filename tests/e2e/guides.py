@@ -1,14 +1,14 @@
 """How the commands of a guide are run as they stand in it.
 
 A fenced block of `bash` is run by Bash, with `set -eu -o pipefail`; blocks that follow one another on one machine are
-one session, with its variables and its folder. A block of `text` right after it shows what comes out, from both
+one session, with its variables and its directory. A block of `text` right after it shows what comes out, from both
 streams: these lines must stand there one after another. `...` alone on a line stands for any lines, and elsewhere for
 any characters of its line. A line `NAME=VALUE  # yours` is the reader's own choice, and the test makes another.
 
 Comments that no reader sees, right before a block:
 
     <!-- guide: on NAME -->      from here on the blocks are run on this machine
-    <!-- guide: file PATH -->    the block is a file in the folder of the guide
+    <!-- guide: file PATH -->    the block is a file in the directory of the guide
 
 A block that is none of these is an error: nothing of a guide is left out.
 """
@@ -31,7 +31,7 @@ YOURS = re.compile(r"^(?P<name>\w+)=(?P<value>'[^']*'|\S+)(?P<rest> +# yours\b.*
 LIMIT = 1500  # seconds for one session
 BEGIN = "@@ block {} @@"
 
-# What runs a script of Bash on a machine, given the folder of the guide.
+# What runs a script of Bash on a machine, given the directory of the guide.
 Machine = Callable[[str, Path], "subprocess.CompletedProcess[str]"]
 
 
@@ -91,7 +91,7 @@ def read_guide(text: str) -> list[Block]:
 def run_guide(
     text: str, folder: Path, machines: Mapping[str, Machine], yours: Mapping[str, str | Path]
 ) -> Ran:
-    """Run a guide in a folder, and compare what it shows.
+    """Run a guide in a directory, and compare what it shows.
 
     Args:
         text: the guide's own, in Markdown.

@@ -77,7 +77,7 @@ def open_launchers(
     """Load the image wherever it is to be started, and give all ways with a chosen seed."""
     name, layout = built.image.reference, built.out / "image"
     digests = (built.image.config, built.image.manifest)
-    # `podman run`, unlike `create`, wants the logins of a client of Docker whose folder has none.
+    # `podman run`, unlike `create`, wants the logins of a client of Docker whose directory has none.
     podman_env = {key: value for key, value in podman_env.items() if key != "DOCKER_CONFIG"}
     with contextlib.ExitStack() as stack:
         ways: list[Way] = []
@@ -140,7 +140,7 @@ def _quoted(word: bytes) -> bytes:
 def _by_hand(
     built: Built, env: Mapping[str, str], folder: Path, stack: contextlib.ExitStack
 ) -> Iterator[Way]:
-    """Give the two ways of enroot, on the root folder that podman has of the image, which nothing can change."""
+    """Give the two ways of enroot, on the root directory that podman has of the image, which nothing can change."""
     config = image_config(built.lock)
     done = subprocess.run(
         ["podman", "image", "mount", built.image.reference], env=dict(env), capture_output=True, text=True, check=True

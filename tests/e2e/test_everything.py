@@ -84,7 +84,7 @@ def freeze(repositories: dict[str, Project], direct: str) -> str:
 
 
 def conda(folder: Path) -> tuple[str, Path]:
-    """Return what `conda list --explicit --md5` prints, and the home of a user whose conda-forge is a folder."""
+    """Return what `conda list --explicit --md5` prints, and the home of a user whose conda-forge is a directory."""
     channel = folder / "channels" / "conda-forge"
     for spec in (python_package(), ZED, NALA):
         write_package(spec, channel)

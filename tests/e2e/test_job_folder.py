@@ -32,7 +32,7 @@ def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path)
     assert "round trip: explained" in done.stdout
     ran = reprobuild("run", out, "--", "sh", "-c", "pwd; cat new/x.txt; python3 kept.py well")
     assert ran.stdout == "/src/clone\nuntracked\nran well\n", ran.stderr
-    assert ", changed, the folder of the job" in (out / "Dockerfile").read_text()
+    assert ", changed, the directory of the job" in (out / "Dockerfile").read_text()
     check_own_work(out, test_store)
 
 

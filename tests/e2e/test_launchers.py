@@ -161,7 +161,7 @@ def test_without_a_seed_one_is_drawn_where_the_entrypoint_is_skipped(launchers: 
 
 
 def test_a_user_a_read_only_system_and_a_mounted_folder(launchers: Launchers, tmp_path: Path) -> None:
-    """Under an init of the engine's, too; the work of torch, whose record has no place but the mounted folder."""
+    """Under an init of the engine's, too; the work of torch, whose record has no place but the mounted directory."""
     code = f"import torch; torch.rand(1)\n{PROBE}"
     strict = ("run", "--rm", "--network", "none", "--user", "12345:12345", "--read-only", "--init")
     seed = ("--env", f"REPROBUILD_SEED={SEED}")

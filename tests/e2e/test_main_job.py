@@ -99,7 +99,7 @@ def test_the_recipe_alone_can_be_rendered_from_the_lock(built_example: Built, tm
 
 
 def test_two_empty_stores_one_lock_equal_manifests(built_example: Built, tmp_path: Path) -> None:
-    """Another folder, user, umask, time zone and locale: the same bytes from an empty store."""
+    """Another directory, user, umask, time zone and locale: the same bytes from an empty store."""
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents:
         if str(parent).startswith(os.environ.get("TMPDIR", "/tmp") + "/"):
@@ -152,7 +152,7 @@ def test_the_uncommitted_change_is_in_effect(built_example: Built) -> None:
 
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield every file below a folder, and the decompressed form of what is compressed with zstd."""
+    """Yield every file below a directory, and the decompressed form of what is compressed with zstd."""
     for path in sorted(below(folder)):
         if path.is_file():
             content = path.read_bytes()

@@ -39,7 +39,7 @@ PROJECT = b'[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-pa
 
 
 class Results(NamedTuple):
-    """A folder of results, and the environment that it was made in."""
+    """An output directory, and the environment that it was made in."""
 
     out: Path
     env: Mapping[str, str]

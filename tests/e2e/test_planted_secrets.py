@@ -66,7 +66,7 @@ def planted() -> tuple[dict[str, str], list[str], list[str]]:
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """Yield every path below a folder; of a store without `roots`, which are unpacked from its blobs."""
+    """Yield every path below a directory; of a store without `roots`, which are unpacked from its blobs."""
     for path in folder.iterdir():
         if path.name != "roots":
             yield path

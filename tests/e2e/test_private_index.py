@@ -116,7 +116,7 @@ def by_uv_name(url: str, tmp_path: Path) -> dict[str, str]:
 
 
 def _nowhere(tmp_path: Path) -> dict[str, str]:
-    """Let pip's own index be an empty folder, so that its public one is not asked."""
+    """Let pip's own index be an empty directory, so that its public one is not asked."""
     (tmp_path / "none").mkdir(exist_ok=True)
     return {"PIP_INDEX_URL": (tmp_path / "none").as_uri(), "PIP_NO_INDEX": "0"}
 

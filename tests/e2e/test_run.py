@@ -1,4 +1,4 @@
-"""`run` by each engine, as a person calls it: folders, user, secrets, exit code; and what other users see of it."""
+"""`run` by each engine, as a person calls it: directories, user, secrets, exit code; and what other users see of it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.squashfs import squashfs_tree
 
 @pytest.fixture(scope="module")
 def out(built_example: Built, squashfs: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of results with both files, from the layers that are in the store."""
+    """An output directory with both files, from the layers that are in the store."""
     out = tmp_path_factory.mktemp("singles") / "out"
     done = reprobuild(
         "build", built_example.out / "reprobuild.lock", "-o", out, "--store", built_example.store, "--offline",

@@ -38,7 +38,7 @@ RUN = 'echo "$PWD $REPROBUILD_SEED"; exit 3'
 
 @dataclass(frozen=True)
 class Cluster:
-    """A machine without a way out: its folder, what leads to its engines, and what starts its Docker."""
+    """A machine without a way out: its directory, what leads to its engines, and what starts its Docker."""
 
     folder: Path
     env: Mapping[str, str]

@@ -46,7 +46,7 @@ def sockets_that_the_sdk_forgets() -> Iterator[None]:
 
 
 def packages_in_use() -> Path | None:
-    """Return the folder of the private engine whose client is on PATH."""
+    """Return the directory of the private engine whose client is on PATH."""
     client = shutil.which("docker")
     folder = Path(client).parent.parent if client else Path()
     return folder if client and (folder / "stamp.json").is_file() else None
@@ -65,10 +65,10 @@ def daemon(name: str, *options: str, share: bool = False, path: Path | None = No
     """Run a daemon with the classic image store beside the engine in use, whatever that is.
 
     Args:
-        name: of its folder.
+        name: of its directory.
         options: of `private_engine.py run`.
         share: take the packages that the engine in use was unpacked from.
-        path: a folder to put last on the daemon's PATH.
+        path: a directory to put last on the daemon's PATH.
     """
     packages = packages_in_use()
     if share and packages:
@@ -131,7 +131,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 @dataclass(frozen=True)
 class Tiny:
-    """A layout in a folder, and how an engine may know it."""
+    """A layout in a directory, and how an engine may know it."""
 
     layout: Path
     reference: str

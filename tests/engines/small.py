@@ -1,4 +1,4 @@
-"""A second lock, built natively: a plugin, as several folders use it."""
+"""A second lock, built natively: a plugin, as several directories use it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WHEELS = {"click", "einops", "idna", "markupsafe", "pygments"}
 
 @dataclass(frozen=True)
 class Small:
-    """A second lock, built natively: its folder of results, its store, and the image."""
+    """A second lock, built natively: its output directory, its store, and the image."""
 
     out: Path
     store: Path

@@ -152,7 +152,7 @@ def test_the_environment_arrives_byte_for_byte_and_nothing_of_the_host(
 
 
 def test_the_library_path_of_an_image_stays_as_it_is(apptainer_env: Env, tmp_path: Path) -> None:
-    """Apptainer adds a folder for libraries of the host; here there are none."""
+    """Apptainer adds a directory for libraries of the host; here there are none."""
     image = make_tiny(tmp_path, "name:1", variables=["LD_LIBRARY_PATH=/x:/y"])
     apptainer.load(image.layout, "name:1", image.digests, apptainer_env)
     for bypass in (True, False):
@@ -314,7 +314,7 @@ def test_what_apptainer_refuses(loaded: Tiny, apptainer_env: Env) -> None:
 def test_a_user_without_privileges(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: str
 ) -> None:
-    """No network, folders that can be written, and no trace of the host: with and without subordinate users."""
+    """No network, directories that can be written, and no trace of the host: with and without subordinate users."""
     caller = apptainer_environment(tmp_path, "--own")
     env = apptainer_environment(tmp_path, "--own", users=users)
     assert apptainer.version(env) == apptainer.version(caller)
@@ -401,7 +401,7 @@ def test_a_cache_that_others_can_change(loaded: Tiny, apptainer_env: Env, tmp_pa
         apptainer.load(
             loaded.layout, "name:1", loaded.digests, {**apptainer_env, "XDG_CACHE_HOME": str(tmp_path)}
         )
-    assert failed.value.hint == "let XDG_CACHE_HOME name a folder of your own, or remove this one"
+    assert failed.value.hint == "let XDG_CACHE_HOME name a directory of your own, or remove this one"
 
 
 def test_no_place_for_a_cache(loaded: Tiny, apptainer_env: Env, tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_no_place_for_a_cache(loaded: Tiny, apptainer_env: Env, tmp_path: Path) 
     env = {**apptainer_env, "XDG_CACHE_HOME": str(tmp_path / "file")}
     with pytest.raises(EngineError, match=r"no SIF can be kept in .*: File exists") as failed:
         apptainer.load(loaded.layout, "name:1", loaded.digests, env)
-    assert failed.value.hint == "let XDG_CACHE_HOME name a folder that can be written"
+    assert failed.value.hint == "let XDG_CACHE_HOME name a directory that can be written"
 
 
 def test_a_damaged_layout_leaves_nothing(apptainer_env: Env, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_hostile_commit_runs_nothing_on_the_host(apptainer_env: Env, tmp_path:
     assert not mark.exists()
 
 
-# Run as root in a mount namespace: $1 an empty folder, $2 Apptainer's root, $3 the script that enters it, $4 where
+# Run as root in a mount namespace: $1 an empty directory, $2 Apptainer's root, $3 the script that enters it, $4 where
 # newuidmap is, $5 the content of /etc/subuid; then a command, which runs as the user 1000.
 AS_USER = r"""
 set -eu
@@ -173,7 +173,7 @@ except ReproError as err:
 
 @pytest.fixture(scope="module")
 def newuidmap(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of `newuidmap`: the machine's, or that of Debian's package."""
+    """The directory of `newuidmap`: the machine's, or that of Debian's package."""
     found = shutil.which("newuidmap")
     if found:
         return Path(found).parent
@@ -185,7 +185,7 @@ def newuidmap(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def users_folder() -> Iterator[Path]:
-    """A folder that every user can enter, with one of the user 1000 in it."""
+    """A directory that every user can enter, with one of the user 1000 in it."""
     with tempfile.TemporaryDirectory(dir="/tmp") as above:
         Path(above).chmod(0o755)
         for name, user in (("mounts", 0), ("out", 1000)):
@@ -348,6 +348,6 @@ def test_a_folder_that_apptainer_would_take_apart(
     ):
         pass
     assert failed.value.hint == (
-        "give -o a folder without commas, colons and quotes in its path, or take another builder"
+        "give -o a directory without commas, colons and quotes in its path, or take another builder"
     )
     assert not list(place.iterdir())

@@ -96,7 +96,7 @@ def test_the_example_too(engine: Running, built_example: Built, tmp_path: Path) 
 
 
 def foreign(small: Small, out: Path, engine: Running, say: Callable[[str], None] = lambda _: None) -> Image:
-    """Build what stands in a folder of results."""
+    """Build what stands in an output directory."""
     lock = read_lock(small.out / LOCK)
     return build_foreign(
         engine.module.NAME, out, platform=lock.platform, epoch=lock.epoch, reference="small:1", env=engine.env,

@@ -71,7 +71,7 @@ def test_the_engines_are_the_ones_meant(engine: Running, request: pytest.Fixture
 
 
 def test_where_images_are_kept_is_known(engine: Running, loaded: Tiny) -> None:
-    """The doctor looks at the disk of that folder, which the engine's settings may put anywhere."""
+    """The doctor looks at the disk of that directory, which the engine's settings may put anywhere."""
     form = "{{.DockerRootDir}}" if engine.module is docker else "{{.Store.GraphRoot}}"
     kept = Path(engine.client("info", "--format", form).strip())
     found = engine_folders([engine.module.NAME], engine.env)[engine.module.NAME]

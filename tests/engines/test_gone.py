@@ -78,7 +78,7 @@ def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
     ) as failed:
         explain("gone:1", "gone:1", env, lambda text: None)
     assert failed.value.hint.startswith(
-        "give a folder of results, an OCI layout, an archive of `docker save`"
+        "give an output directory, an OCI layout, an archive of `docker save`"
     )
 
 
@@ -86,7 +86,7 @@ def test_compare_of_a_name_that_neither_a_file_nor_an_engine_has() -> None:
     env = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": os.defpath}
     with pytest.raises(EngineError, match="there is no file 'repro/4242'") as failed:
         compare("repro/4242", "here", Running(python="python3", env={}), env, lambda text: None)
-    assert failed.value.hint.startswith("give a snapshot, a lock, a folder of results, an image, or the word")
+    assert failed.value.hint.startswith("give a snapshot, a lock, an output directory, an image, or the word")
 
 
 def test_the_registry_has_the_modules() -> None:

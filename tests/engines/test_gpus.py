@@ -40,7 +40,7 @@ BY_CDI = (
 
 
 def make(root: Path, *paths: str) -> Path:
-    """Make empty files below a folder that stands for the root of a machine."""
+    """Make empty files below a directory that stands for the root of a machine."""
     for path in paths:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
@@ -102,7 +102,7 @@ def test_what_names_no_gpu(tmp_path: Path, option: str) -> None:
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the description of two GPUs that are null devices, as the toolkit would write it.
+    """A directory with the description of two GPUs that are null devices, as the toolkit would write it.
 
     https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
     """
@@ -124,7 +124,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hook(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PATH with the toolkit's hook where the machine has no driver; it says what the real one says."""
+    """A directory for PATH with the toolkit's hook where the machine has no driver; it says what the real one says."""
     folder = tmp_path_factory.mktemp("hook")
     program = folder / "nvidia-container-runtime-hook"
     said = "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1"
@@ -149,7 +149,7 @@ def podman_with_cdi(
 
 
 def layered(folder: Path, name: str, upper: str, lower: str, env: Mapping[str, str]) -> Mapping[str, str]:
-    """Put a program first on PATH that sees one folder with another over it, and is the program otherwise."""
+    """Put a program first on PATH that sees one directory with another over it, and is the program otherwise."""
     program = folder / name
     path = env["PATH"]
     mount = f"mount -t overlay overlay -o lowerdir={upper}:{lower} {lower}"
@@ -286,7 +286,7 @@ def test_the_toolkit_without_a_driver(docker_with_hook: Running, tiny: Tiny) -> 
 
 @pytest.fixture
 def amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root folder with the nodes of AMD's driver: null devices, of a group of their own."""
+    """A root directory with the nodes of AMD's driver: null devices, of a group of their own."""
     for path in ("dev/kfd", "dev/dri/renderD128"):
         node = tmp_path / path
         node.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files of a container that go into a folder of the host: whole, and nowhere else."""
+"""Files of a container that go into a directory of the host: whole, and nowhere else."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_full_disk(small: Path, tmp_path: Path) -> None:
             EngineError, match=r"No space left on device|3000000 bytes, and \d+ are free"
         ) as failed:
             keep()
-        assert failed.value.hint == "free space there, or let TMPDIR name a folder with more room"
+        assert failed.value.hint == "free space there, or let TMPDIR name a directory with more room"
         for path in small.iterdir():
             path.unlink()
 

@@ -1,4 +1,4 @@
-"""The commands that the page gives, as they stand there, in the folder of the page."""
+"""The commands that the page gives, as they stand there, in the directory of the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCK = make_lock(workload=Workload(command=("sh", "-c", 'echo "$ENTRYPOINT: $REP
 
 @pytest.fixture
 def image(tiny: Tiny, tmp_path: Path) -> Image:
-    """A folder of results with the layout of a small image."""
+    """An output directory with the layout of a small image."""
     shutil.copytree(tiny.layout, tmp_path / "image")
     config, manifest = tiny.digests
     return Image(
@@ -48,7 +48,7 @@ def test_docker(image: Image, tmp_path: Path) -> None:
 
 
 def test_podman(image: Image, tmp_path: Path, podman_env: Mapping[str, str]) -> None:
-    # A private engine names a folder of logins that is not there, which podman takes for an error.
+    # A private engine names a directory of logins that is not there, which podman takes for an error.
     env = {name: value for name, value in podman_env.items() if name != "DOCKER_CONFIG"}
     try:
         assert said(podman_commands(LOCK, image), tmp_path, env) == "passed: 7"

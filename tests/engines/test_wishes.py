@@ -1,4 +1,4 @@
-"""What a command is given in a container beside its image: folder, user, mounts, shared memory, limits, secrets."""
+"""What a command is given in a container beside its image: directory, user, mounts, shared memory, limits, secrets."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A folder that no repository holds, to run in."""
+    """A directory that no repository holds, to run in."""
     folder = tmp_path / "job"
     folder.mkdir()
     return folder

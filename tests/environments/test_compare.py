@@ -758,7 +758,7 @@ def test_a_diff_that_could_not_be_taken_is_not_no_change(tmp_path: Path) -> None
 
 DAMAGED = "the snapshot is damaged or made to harm: take it again, or get it from where it was taken"
 GIVE = (
-    "give a snapshot, a lock, a folder of results, an image, or the word `here`; `reprobuild compare --help` says"
+    "give a snapshot, a lock, an output directory, an image, or the word `here`; `reprobuild compare --help` says"
     " which images"
 )
 

@@ -23,7 +23,7 @@ _TEXT = "the line as it was written, for people; its parts are fields of their o
 _PLACE = "where a line stands; the order of a list says nothing"
 _TREE = "how the work tree came about; its tree, which is compared, has all files as they lay there"
 _SAVED = "how the work tree was saved; its tree, which is compared, is what was saved"
-_FOLDER = "a folder of that machine; what lies in it is compared"
+_FOLDER = "a directory of that machine; what lies in it is compared"
 _OFFER = "what apt offers, which is another thing each day; the version is what is installed"
 
 # Fields that may differ without a word, and why.

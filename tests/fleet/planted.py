@@ -74,11 +74,11 @@ class Outcome:
 
 
 class Cluster:
-    """A folder with a planted engine, and an image to check with it.
+    """A directory with a planted engine, and an image to check with it.
 
     Args:
         folder: empty; all nodes see it.
-        out: a folder of results.
+        out: an output directory.
         env: leads to a real Apptainer.
     """
 

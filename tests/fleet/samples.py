@@ -52,7 +52,7 @@ def on(cpu: str, smoke: Smoke | None = None, **facts: Any) -> Smoke:
 
 
 def write(folder: Path, **nodes: Verdict | bytes) -> None:
-    """Write the certificates of nodes into a folder."""
+    """Write the certificates of nodes into a directory."""
     folder.mkdir(exist_ok=True)
     for node, found in nodes.items():
         data = found if isinstance(found, bytes) else msgspec.json.encode(found)
@@ -61,7 +61,7 @@ def write(folder: Path, **nodes: Verdict | bytes) -> None:
 
 @contextlib.contextmanager
 def shared() -> Iterator[Path]:
-    """Give an empty folder that every user may enter."""
+    """Give an empty directory that every user may enter."""
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         yield Path(made)
@@ -81,5 +81,5 @@ def as_nobody() -> Iterator[None]:
 
 
 def gathered(folder: Path, *asked: str) -> ClusterResult:
-    """Return what is made of a folder."""
+    """Return what is made of a directory."""
     return gather(folder, IMAGE, AnswerTable(EXPECTED), asked)

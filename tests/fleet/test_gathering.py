@@ -1,4 +1,4 @@
-"""A folder of certificates comes from nodes: what hangs, died, refused or lies is told by name, and harms nothing."""
+"""A directory of certificates comes from nodes: what hangs, died, refused or lies is told by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.verify.samples import EXPECTED, make_smoke
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the certificates of three nodes that say the same."""
+    """A directory with the certificates of three nodes that say the same."""
     write(tmp_path, a=certificate(), b=certificate(), c=certificate())
     return tmp_path
 
@@ -174,7 +174,7 @@ def test_who_reads_another_programs_certificate_is_told_what_to_do() -> None:
 def test_a_folder_without_nodes_is_no_fleet(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no certificate of any node"):
         gathered(tmp_path)
-    with pytest.raises(UsageError, match="is no folder of certificates"):
+    with pytest.raises(UsageError, match="is no directory of certificates"):
         gathered(tmp_path / "none")
 
 

@@ -78,7 +78,7 @@ else:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with an image in `out`, its store in `made`, and the stand-in."""
+    """A directory with an image in `out`, its store in `made`, and the stand-in."""
     made = Made(tmp_path / "made")
     lock = sealed(made, "alpha")
     made.store.release()
@@ -125,7 +125,9 @@ def test_the_printed_lines_lead_from_the_job_to_the_answer(place: Path, ended: s
     assert [words[0] for words in calls[:2]] == ["delete", "apply"]
     assert sum(words[:2] == ["get", "job"] for words in calls) == 3
     again = run(place, ended)
-    assert again.returncode != 0  # the folder has the pods of the job before, which say nothing of this one
+    assert (
+        again.returncode != 0
+    )  # the directory has the pods of the job before, which say nothing of this one
     assert "pods" in again.stderr
     assert "fleet:" not in again.stdout
 

@@ -36,7 +36,7 @@ def invoke(name: str, tmp_path: Path, options: str) -> BaseException | None:
 def test_each_command_takes_its_options(name: str, options: str, tmp_path: Path) -> None:
     error = invoke(name, tmp_path, options)
     assert isinstance(error, UsageError), error
-    assert str(error).startswith("there is no folder ")
+    assert str(error).startswith("there is no directory ")
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_nodes_are_named_on_the_page(
 def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By what the nodes said, and not by a file that may have come with the folder."""
+    """By what the nodes said, and not by a file that may have come with the directory."""
     verdict, out = make_verdict(), tmp_path / "out"
     nodes = out / "fleet" / "20260101-000000-abcdef"
     nodes.mkdir(parents=True)

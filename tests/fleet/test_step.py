@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 from tests.fleet.planted import PACKAGES, SLURM, prepare
 from tests.fleet.samples import certificate, gathered, write
 
-# By words: folder, nodes, deadline, how long the others are waited for, and what runs on each node.
+# By words: directory, nodes, deadline, how long the others are waited for, and what runs on each node.
 PROGRAM = """
 import os, sys
 from pathlib import Path
@@ -42,7 +42,7 @@ setsid "$(dirname "$0")/real-srun" "$@" & exec sleep 600
 
 
 def on_slurm(folder: Path, script: str) -> None:
-    """Run a script in a folder, on a new cluster of three nodes."""
+    """Run a script in a directory, on a new cluster of three nodes."""
     prepare()
     done = subprocess.run(
         [*SLURM, "--folder", str(PACKAGES), "--", "bash", "-euc", script], cwd=folder, capture_output=True, text=True,

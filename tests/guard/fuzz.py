@@ -54,7 +54,7 @@ class FoundError(Exception):
 
 
 class Seeds:
-    """What the cases begin with: a small wheel, tar and layout, and more of a folder where one is given."""
+    """What the cases begin with: a small wheel, tar and layout, and more of a directory where one is given."""
 
     def __init__(self, place: Path, more: Path | None) -> None:
         made = {
@@ -157,7 +157,7 @@ TARGETS = {"wheel": wheel, "deb": deb, "tar": tar, "layout": layout}
 
 
 def inside(listing: object, below: str, *, whiteouts: bool = False) -> None:
-    """Check that every path of a tree is one that stays in its folder."""
+    """Check that every path of a tree is one that stays in its directory."""
     for entry in listing:  # type: ignore[attr-defined]  # of any reader
         if entry.path and not whiteouts:
             check_path(entry.path, "the tree")
@@ -270,7 +270,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--cases", type=int, default=1 << 60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--more", type=Path, help="a folder of further small wheels and tars to begin with")
+    parser.add_argument(
+        "--more", type=Path, help="a directory of further small wheels and tars to begin with"
+    )
     parser.add_argument("--only", metavar="TARGET:N", help="do one case")
     given = parser.parse_args()
     if given.only:

@@ -56,7 +56,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Return what is below a folder; links are not followed."""
+    """Return what is below a directory; links are not followed."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() and not path.is_symlink() else None
         for path in folder.rglob("*")

@@ -103,7 +103,7 @@ def test_what_a_registry_says_wrong_is_named_by_its_place() -> None:
 
 @pytest.mark.parametrize("name", ["../secret", "a/../../secret", "/etc/hostname", "x\x00y", "", "./secret"])
 def test_the_files_of_an_image_lie_in_its_folder(name: str, tmp_path: Path) -> None:
-    """`manifest.json` of `docker save` names files; in a folder they are paths."""
+    """`manifest.json` of `docker save` names files; in a directory they are paths."""
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "secret").write_text("fine")

@@ -1,4 +1,4 @@
-"""A folder in the place of another: texts of `sysconfig`, and search paths of the loader."""
+"""A directory in the place of another: texts of `sysconfig`, and search paths of the loader."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PACKERS = {
 
 
 def tar(*members: tuple[str, bytes | str | None, int]) -> bytes:
-    """Return a tar of (name, content or link or None for a folder, mode)."""
+    """Return a tar of (name, content or link or None for a directory, mode)."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, content, mode in members:
@@ -86,8 +86,8 @@ def test_a_zip(tmp_path: Path) -> None:
     [
         ("a-1.rar", b"", "a-1.rar is an archive of no known kind",
          "those are read: .tar, also packed by gzip, bzip2 or xz, and .zip"),
-        ("a.tar", tar(("a/x", b"", 0), ("b/x", b"", 0)), "holds 'b/x' beside the folder 'a': a source archive has one",
-         "build a wheel of it by hand, and put that into a folder of pip's find-links"),
+        ("a.tar", tar(("a/x", b"", 0), ("b/x", b"", 0)), "holds 'b/x' beside the directory 'a': an sdist has one",
+         "build a wheel of it by hand, and put that into a directory of pip's find-links"),
         ("a.tar", tar(("a/../../x", b"", 0)), "holds the unsafe path 'a/../../x'", HOSTILE),
         ("a.tar", tar(("/etc/x", b"", 0)), "holds the unsafe path '/etc/x'", HOSTILE),
         ("a.tar.gz", b"no gzip", "a.tar.gz cannot be read: not a gzip file", HOSTILE),

@@ -1,4 +1,4 @@
-"""Small wheels, tars and locks that the tests of this folder are made of."""
+"""Small wheels, tars and locks that the tests of this directory are made of."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def deep(number: int) -> bytes:
 
 
 def test_deep_folders_that_no_layer_has(tmp_path: Path) -> None:
-    """An image of 2 kB, which took gigabytes: each folder above a path is a path of its own."""
+    """An image of 2 kB, which took gigabytes: each directory above a path is a path of its own."""
     write_image(tmp_path / "image", [deep(150)])
     refused(tmp_path / "image", tmp_path, "very many folders")
     write_image(tmp_path / "small", [deep(2)])

@@ -59,7 +59,7 @@ def test_the_stream_is_the_tree(tmp_path: Path) -> None:
 
 
 def test_layers_compression_and_order_do_not_show(tmp_path: Path) -> None:
-    """Hard links, whiteouts, opaque folders, what is written twice, and parents that nobody writes."""
+    """Hard links, whiteouts, opaque directories, what is written twice, and parents that nobody writes."""
     one = write_image(tmp_path / "one", [TREE])
     python = next(entry for entry, _ in BASE if entry.path == "usr/bin/python3.11")
     linked = [pair for pair in BASE if pair[0].type != "hardlink"]

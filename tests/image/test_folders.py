@@ -1,4 +1,4 @@
-"""Folders that a layer writes below and has no entry for, and folders that stand twice."""
+"""Folders that a layer writes below and has no entry for, and directories that stand twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOW = [
 
 def implied(path: str) -> str:
     return (
-        f"a layer writes below /{path} and has no entry for it, and a lower layer has that folder with a mode, owner "
+        f"a layer writes below /{path} and has no entry for it, and a lower layer has it with a mode, owner "
         "or attribute of its own: some engines show these, and others 0755 of root"
     )
 
@@ -70,7 +70,7 @@ def test_the_root_of_a_lower_layer(more: dict[str, Any], entries: Members) -> No
 
 
 def test_what_builders_leave_out() -> None:
-    """ko, Bazel and Jib write files without their folders; the root of Fedora is 0555."""
+    """ko, Bazel and Jib write files without their directories; the root of Fedora is 0555."""
     for entries in (
         [file("plain/x", b"")],
         [file("new/deep/x", b"")],

@@ -380,7 +380,7 @@ def test_the_working_folder_is_made_where_nothing_brings_it(made: Made) -> None:
 @pytest.mark.parametrize(("workdir", "taken"), [("/etc/shadow", "etc/shadow"), ("/bin/x", "bin")])
 def test_a_working_folder_that_cannot_be_is_refused(made: Made, workdir: str, taken: str) -> None:
     tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
-    with pytest.raises(BuildError, match=f"the working folder {workdir} cannot be") as caught:
+    with pytest.raises(BuildError, match=f"the working directory {workdir} cannot be") as caught:
         files_recipe(made.lock(workdir=workdir), {}, tree)
     assert caught.value.hint == f"leave out the system package that brings /{taken} with `--drop NAME`"
 
@@ -406,7 +406,7 @@ for layer in make_layers(plan(read_lock(Path(sys.argv[1])), store), store):
 
 
 def test_two_processes_make_equal_layers(made: Made, tmp_path: Path) -> None:
-    """With another umask, time zone, locale, hash seed, folder and order of the same lock."""
+    """With another umask, time zone, locale, hash seed, directory and order of the same lock."""
     made.wheel("pkg", {f"pkg/{n}.py": b"%d" % n for n in range(50)} | {"pkg/é": b""})
     made.wheel("other", {"other.py": b""})
     made.source("proj", [file("b", b""), file("a", b""), folder("c")])

@@ -29,7 +29,7 @@ from tests.image.images import archived, changed_json, finish, make_layout, put,
 from tests.image.made import BASE, file, folder, symlink
 
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
-GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
+GIVE = "give an output directory, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 HOSTILE = (
     "the file is damaged or made to harm; get it from where it was published, or leave it out with `--drop`"
 )
@@ -69,7 +69,7 @@ def test_every_form_is_the_same_image(layout: Path, packing: str, tmp_path: Path
     layout = results / "image"
     other = make_layout(tmp_path / "other", ENTRIES, TOP, packing=packing)
     forms = {
-        "folder of results": results,
+        "output directory": results,
         "OCI layout": other,
         "OCI archive": archived(layout, tmp_path / "oci.tar", packing),
         "docker archive": saved(layout, tmp_path / "saved.tar", packing),
@@ -406,8 +406,8 @@ def test_an_index_of_very_many_objects_is_refused_by_its_size(layout: Path, tmp_
 
 
 def test_scratch_files_that_cannot_be_written(layout: Path, tmp_path: Path) -> None:
-    """A full disk is no damage of the image. /dev/full is one, and a folder that is gone is another."""
-    hint = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
+    """A full disk is no damage of the image. /dev/full is one, and a directory that is gone is another."""
+    hint = "make room, or let TMPDIR name a directory with room for what differs and for packed archives"
     packed = archived(layout, tmp_path / "oci.tar.gz", "gzip")
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch" / "archive.tar").symlink_to("/dev/full")
@@ -496,9 +496,9 @@ GLOBAL = b"21 path=ignored.json\n"
         ([("/manifest.json", FILE, b"[]", "")], "leads out of it"),
         (
             [("x", LINK, b"", "."), ("x/manifest.json", FILE, b"[]", "")],
-            "'x' as a folder, and as a file or a link",
+            "'x' as a directory, and as a file or a link",
         ),
-        ([("index.json", FOLDER, b"", "")], "'index.json' as a folder, and as a file or a link"),
+        ([("index.json", FOLDER, b"", "")], "'index.json' as a directory, and as a file or a link"),
         ([("g", tarfile.XGLTYPE, GLOBAL, ""), ("index.json", FILE, b"{}", "")], "global header"),
         ([("/".join("a" * 40), FILE, b"", "")], "has more than 32 parts"),
     ],

@@ -43,7 +43,7 @@ def refused(*layers: Members) -> str:
 def test_a_folder_that_another_file_replaces_in_between(entries: Members) -> None:
     assert (
         refused(LOW, entries)
-        == "a layer holds /d as a folder and as another file, and a lower layer has the folder"
+        == "a layer holds /d as a directory and as another file, and a lower layer has the folder"
     )
 
 
@@ -91,7 +91,7 @@ def test_a_path_through_a_link_of_a_lower_layer(entries: Members) -> None:
 @pytest.mark.parametrize(
     ("entries", "gone", "new"),
     [
-        # A folder that was removed and made again, as overlayfs and AUFS record it.
+        # A directory that was removed and made again, as overlayfs and AUFS record it.
         ([folder("d"), file("d/.wh..wh..opq", b""), file("d/good", b"g")], "d/bad d/s d/s/t", ""),
         ([file(".wh.d", b""), folder("d"), file("d/.wh..wh..opq", b"")], "d/good d/bad d/s d/s/t", ""),
         # The same, as a walk over two roots records it.
@@ -101,7 +101,7 @@ def test_a_path_through_a_link_of_a_lower_layer(entries: Members) -> None:
         ([file("d", b"")], "d/good d/bad d/s d/s/t", ""),
         ([symlink("d", "usr")], "d/good d/bad d/s d/s/t", ""),
         ([file(".wh.d", b"")], "d d/good d/bad d/s d/s/t", ""),
-        # The folder of /lib becomes a link and back, files and folders take the place of each other.
+        # The directory of /lib becomes a link and back, files and directories take the place of each other.
         ([symlink("d", "usr/lib"), file("d/.wh.good", b""), file("d/.wh.bad", b"")], "d/good d/bad d/s d/s/t", ""),
         ([folder("lib"), file("lib/x", b"")], "", "lib/x"),
         ([file(".wh.lib", b""), folder("lib"), file("lib/x", b"")], "", "lib/x"),

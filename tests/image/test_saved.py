@@ -25,7 +25,7 @@ def layout(tmp_path: Path) -> Path:
 
 
 def with_oldest(path: Path, chain: list[tuple[str, bytes | str]], tags: Any = None) -> None:
-    """Add the form of Dockers before 1.10: `repositories`, and a folder with `json` for each layer or link to one."""
+    """Add the form before Docker 1.10: `repositories`, and a directory with `json` for each layer or link to one."""
     ids = [f"{number + 1:064x}" for number in range(len(chain))]
     rows = [file("repositories", json.dumps(tags or {"small": {"1": ids[-1]}}).encode())]
     for number, (each, layer) in enumerate(chain):

@@ -132,7 +132,7 @@ def relayered(folder: Path) -> Layout:
 def test_one_image_one_file(
     kind: str, layout: Layout, tmp_path: Path, squashfs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice, other layers, folder, umask, time zone, locale and number of processors."""
+    """Twice, other layers, directory, umask, time zone, locale and number of processors."""
     first = written(layout, squashfs, [kind])
     assert written(layout, squashfs, [kind]) == first
 
@@ -426,7 +426,7 @@ except Exception as err:
 
 
 def by_another(out: Path, env: Mapping[str, str]) -> str:
-    """Write both files as an ordinary user into a folder that is theirs, and return what is printed."""
+    """Write both files as an ordinary user into a directory that is theirs, and return what is printed."""
     argv = [
         *("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "--inh-caps=+dac_read_search"),
         *("--ambient-caps=+dac_read_search", sys.executable, "-c", BY_ANOTHER, str(out / "image"), DEFINITION),
@@ -438,7 +438,7 @@ def by_another(out: Path, env: Mapping[str, str]) -> str:
 
 @pytest.fixture
 def theirs(layout: Layout) -> Iterator[Path]:
-    """The layout in a folder of an ordinary user."""
+    """The layout in a directory of an ordinary user."""
     with open_folder() as out:
         shutil.copytree(layout.folder, out / "image")
         os.chown(out, 12345, 12345)
@@ -446,7 +446,7 @@ def theirs(layout: Layout) -> Iterator[Path]:
 
 
 def test_an_ordinary_user_gets_the_same_bytes(layout: Layout, theirs: Path, squashfs: dict[str, str]) -> None:
-    """Before 4.6 mksquashfs gives the root folder to whoever runs it."""
+    """Before 4.6 mksquashfs gives the root directory to whoever runs it."""
     assert by_another(theirs, squashfs) == f"{written(layout, squashfs)}\n"
     assert (theirs / "image.sif").stat().st_uid == 12345
 
@@ -512,7 +512,7 @@ def test_files_of_an_earlier_run(layout: Layout, tmp_path: Path) -> None:
 def test_files_that_came_with_a_folder_are_not_adopted(
     case: str, stated: str, layout: Layout, tmp_path: Path
 ) -> None:
-    """The image of a folder of others may be honest, and its image.sif not."""
+    """The image of a directory of others may be honest, and its image.sif not."""
     out, image, said, store = layout.folder.parent, image_of(layout), list[str](), Store(tmp_path / "store")
     former = msgspec.structs.replace(image, sif=OF_THIS_IMAGE)
     place, aside = out / "image.sif", tmp_path / "aside"

@@ -75,7 +75,7 @@ def test_without_the_program(tmp_path: Path, squashfs: dict[str, str]) -> None:
     singles(tmp_path, TREE, squashfs)
     with pytest.raises(EngineError, match="`sqfs2tar` is not on PATH, and is needed to read") as failed:
         explained(tmp_path / "image.sqsh", tmp_path / "image", {"PATH": str(tmp_path)})
-    assert failed.value.hint == "install squashfs-tools-ng, which has it, or compare the folders of results"
+    assert failed.value.hint == "install squashfs-tools-ng, which has it, or compare the output directories"
 
 
 NAMES = (
@@ -96,7 +96,7 @@ NAMES = (
 
 
 def squashed(tmp_path: Path, name: str, names: tuple[str, ...], env: Mapping[str, str]) -> Path:
-    """Write a squashfs of a folder, with the names readable in its bytes."""
+    """Write a squashfs of a directory, with the names readable in its bytes."""
     for each in names:
         place = tmp_path / name / "d" / each
         place.mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_a_folder_in_which_the_kernel_finds_other_files(
     content = path.read_bytes()
     assert old in content
     path.write_bytes(content.replace(old, new))
-    words = f"is a damaged image: the name '{name}' stands in its folder twice, or out of order"
+    words = f"is a damaged image: the name '{name}' stands in its directory twice, or out of order"
     with pytest.raises(BuildError, match=words) as failed:
         explained(path, path, squashfs)
     assert failed.value.hint == CUT_SHORT

@@ -22,7 +22,7 @@ Change = Callable[[bytearray], None]
 
 
 def write(tree: Path, env: Mapping[str, str], *options: str) -> Path:
-    """Write the squashfs of a folder; its tables are not packed where `options` says so."""
+    """Write the squashfs of a directory; its tables are not packed where `options` says so."""
     path = tree.with_suffix(".sqsh")
     argv = ["mksquashfs", tree, path, "-quiet", "-no-progress", "-noappend", "-all-root", *options]
     subprocess.run([*argv, "-all-time", str(TIME)], check=True, env=dict(env), stdout=subprocess.DEVNULL)
@@ -31,7 +31,7 @@ def write(tree: Path, env: Mapping[str, str], *options: str) -> Path:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A folder that is large enough for an index, and a hard link."""
+    """A directory that is large enough for an index, and a hard link."""
     folder = tmp_path / "tree"
     (folder / "bin").mkdir(parents=True)
     for number in range(600):
@@ -163,7 +163,7 @@ def table(content: bytes) -> bytes:
 
 
 def sharing(folders: int) -> bytes:
-    """Return a squashfs with folders that share the rows of as many names of one file: the square of rows."""
+    """Return a squashfs with directories that share the rows of as many names of one file: the square of rows."""
 
     def place(number: int) -> tuple[int, int]:
         return 40 * number // 8192 * 8194, 40 * number % 8192

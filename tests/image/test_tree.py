@@ -266,7 +266,7 @@ def test_a_hard_link_as_builders_write_it_is_its_file() -> None:
 
 
 def test_a_hard_link_to_a_file_of_a_lower_layer_is_refused() -> None:
-    """Overlay drivers and containerd's snapshots unpack a layer into a folder that lacks the file."""
+    """Overlay drivers and containerd's snapshots unpack a layer into a directory that lacks the file."""
     target = file("f", b"x", 0o755, uid=1, gid=2)
     words = "/h is a hard link to /f of a lower layer, which engines that unpack each layer alone do not find"
     for lower, upper in (
@@ -322,7 +322,7 @@ def test_a_whiteout_behind_what_it_deletes_is_refused(entries: list[tuple[TarEnt
         ([file("etc/.wh.x", b""), file("etc/x", b"")], "d d/a etc etc/s etc/x l"),
         ([folder("etc"), file("etc/.wh..wh..opq", b""), folder("etc/s"), file("etc/s/n", b"")],
          "d d/a etc etc/s etc/s/n l"),
-        # `.config` sorts before the marker: what AUFS keeps in its folders, walked in order.
+        # `.config` sorts before the marker: what AUFS keeps in its directories, walked in order.
         ([folder("etc"), file("etc/.config", b""), folder("etc/-"), file("etc/-/n", b""),
           file("etc/.wh..wh..opq", b"")], "d d/a etc etc/- etc/-/n etc/.config l"),
         ([folder("l"), file("l/.wh..wh..opq", b""), file("l/n", b"")], "d d/a etc etc/s etc/x l l/n"),

@@ -95,7 +95,7 @@ def rebuilt(bench: Bench, lock: Lock, name: str) -> BuiltWheel:
 
 
 def make_sdist(top: str, files: Mapping[str, bytes]) -> bytes:
-    """Return a .tar.gz with one folder at its top."""
+    """Return a .tar.gz with one directory at its top."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for name, content in files.items():

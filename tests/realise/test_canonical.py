@@ -113,8 +113,8 @@ def test_an_editable_of_a_plain_wheel(tmp_path: Path, root: str) -> None:
 @pytest.mark.parametrize(
     ("there", "words", "hint"),
     [
-        ({"p/__init__.py": "other"}, "has its packages in no one folder of the source", "install p from its repository "
-         "without `-e`, and capture again"),
+        ({"p/__init__.py": "other"}, "has its packages in no one directory of the source",
+         "install p from its repository without `-e`, and capture again"),
         ({"p/__init__.py": "code", "p/_c.so": None}, "has p/_c.so, in whose place the source has something else",
          "leave a clean work tree behind before the capture: `git clean -xd` lists what is in the way"),
     ],
@@ -138,7 +138,7 @@ def test_an_editable_that_cannot_be(
 @pytest.mark.parametrize(
     ("link", "subdirectory", "module"),
     [
-        ("sub", "sub", ".config/autostart/x.desktop"),  # the build has replaced the project's own folder
+        ("sub", "sub", ".config/autostart/x.desktop"),  # the build has replaced the project's own directory
         ("p", "", "p/deep/er/_c.so"),
         ("sub/p", "sub", "p/_c.so"),
     ],
@@ -159,7 +159,7 @@ def test_nothing_is_written_through_a_link_that_a_build_left(
 
 
 def test_a_module_of_another_machine_is_not_read_through_a_link(tmp_path: Path) -> None:
-    """What stands outside would decide which folder of the source the packages lie in."""
+    """What stands outside would decide which directory of the source the packages lie in."""
     made, tree, outside = Made(tmp_path / "made"), tmp_path / "tree", tmp_path / "outside"
     outside.mkdir()
     tree.mkdir()
@@ -168,7 +168,7 @@ def test_a_module_of_another_machine_is_not_read_through_a_link(tmp_path: Path) 
     (tmp_path / "scratch").mkdir()
     plain = wheel(tmp_path / "plain", {"p.py": b"code"})
     source = msgspec.structs.replace(made.source("p", []), subdirectory="sub")
-    with pytest.raises(BuildError, match="has its packages in no one folder of the source"):
+    with pytest.raises(BuildError, match="has its packages in no one directory of the source"):
         as_editable(plain, tree, source, tmp_path / "scratch")
 
 

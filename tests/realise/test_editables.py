@@ -78,7 +78,7 @@ PROJECTS: dict[str, Mapping[str, bytes]] = {
     },
     "old setuptools, compiled": {"pyproject.toml": OLD, "setup.cfg": SETUP_CFG, "setup.py": EXTENSIONS % b"",
                                  "made/__init__.py": ANSWER, "c/_c.c": EXTENSION},
-    "old setuptools, compiled, in a package named like a folder of builds": {
+    "old setuptools, compiled, in a package named like a directory of builds": {
         "pyproject.toml": OLD, "setup.cfg": SETUP_CFG.rstrip() + b", made.target\n", "made/target/__init__.py": b"",
         "setup.py": EXTENSIONS.replace(b"made._c", b"made.target._c") % b"", "c/_c.c": EXTENSION,
         "made/__init__.py": ANSWER.replace(b"made._c", b"made.target._c"),
@@ -183,7 +183,7 @@ def test_an_editable_leads_to_its_source(
 
 
 def test_several_projects_of_one_repository(sealed: Lock, imported: Mapping[str, tuple[str, int]]) -> None:
-    """Each lies in a folder of its own, and needs another version of its back end."""
+    """Each lies in a directory of its own, and needs another version of its back end."""
     assert list(imported["one"]) == ["/src/one/one/one/__init__.py", 42]
     assert list(imported["other"]) == ["/src/other/two/other.py", 0]
     one, other = (source for source in sealed.sources if source.name in ("one", "other"))
@@ -192,7 +192,7 @@ def test_several_projects_of_one_repository(sealed: Lock, imported: Mapping[str,
 
 @pytest.mark.parametrize("title", ["setuptools, compiled", "scikit-build-core", "meson", "maturin"])
 def test_what_is_compiled_is_the_same_twice(sealed: Lock, bench: Bench, title: str) -> None:
-    """The back ends compile in folders whose names are drawn at random, which must not be in what comes out."""
+    """The back ends compile in directories whose names are drawn at random, which must not be in what comes out."""
     name = next(name for name, other in NAMES.items() if other == title)
     first = next(one for one in sealed.realised.builds if one.name == name)
     second = rebuilt(bench, sealed, name)

@@ -222,7 +222,7 @@ def test_build_requirements_that_cannot_stand_together(made: Made, root: Path) -
     ) as caught:
         build_wheel(source, needs, by(made, "/usr/bin/true"), Root(folder=root), made.store)
     assert caught.value.hint == (
-        "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
+        "the projects that are needed to build cannot stand in one directory; mend the pyproject.toml"
     )
 
 

@@ -312,7 +312,7 @@ def over_conda(made: Made, *more: tuple[TarEntry, bytes]) -> Lock:
 
 
 def unpacked(made: Made, lock: Lock, root: Path) -> Path:
-    """Return a root folder with the interpreter's tree, as `ADD` leaves it."""
+    """Return a root directory with the interpreter's tree, as `ADD` leaves it."""
     root.mkdir()
     subprocess.run(["tar", "-xf", made.store.blob(lock.realised.interpreter), "-C", root], check=True)
     return root
@@ -395,8 +395,8 @@ def test_distributions_that_wheels_replace_are_removed_whole(tmp_path: Path) -> 
     [
         (b"no archive", "cannot be unpacked", "damaged or made to harm"),
         ([file("python/bin/evil", b"")], f"holds no python/bin/python{MINOR}", ODD),
-        ([file("cpython/bin/python3", b"")], "'cpython' instead of one folder python", ODD),
-        ([symlink("python", "/etc")], "'python' instead of one folder python", ODD),
+        ([file("cpython/bin/python3", b"")], "'cpython' instead of one directory python", ODD),
+        ([symlink("python", "/etc")], "'python' instead of one directory python", ODD),
         ([file("python/../../evil", b"")], "leaves its folder", "find out where it came from"),
         ([symlink("python", "/tmp"), file("python/evil", b"")], "leaves its folder", "find out where it came"),
         ([file(f"python/bin/python{MINOR}", b"", 0o755)], "holds no modules",
@@ -417,7 +417,7 @@ def test_archives_that_are_no_such_build(
 
 @pytest.mark.parametrize("kind", ["standalone", "conda"])
 def test_no_image_is_made_with_a_free_threaded_python(made: Made, tmp_path: Path, kind: str) -> None:
-    """Modules would stand in folders that it does not look into."""
+    """Modules would stand in directories that it does not look into."""
     python = Interpreter(
         version="3.13.1", executable="/opt/python/bin/python3.13t", evidence="made", kind=kind
     )  # type: ignore[arg-type]  # one of the two

@@ -1,4 +1,4 @@
-"""`Dockerfile.base` builds from the context of any folder of results, and gives the system alone."""
+"""`Dockerfile.base` builds from the context of any output directory, and gives the system alone."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ AWKWARD = {
 
 
 def build(folder: Path, layout: Path, name: str) -> Layout:
-    """Build the Dockerfile of a folder of results with Docker alone, into an OCI layout."""
+    """Build the Dockerfile of an output directory with Docker alone, into an OCI layout."""
     output = f"type=oci,tar=false,dest={layout},name={name},compression=uncompressed,force-compression=true"
     argv: list[str | Path] = [
         "docker", "buildx", "build", "--network=none", "--provenance=false", "--file", folder / "Dockerfile",

@@ -68,7 +68,7 @@ Seen = dict[str, tuple[str, int, str, str]]
 
 
 def seen(root: Path) -> Seen:
-    """Return {path: (type, mode, target, sha256)} of what is below a folder."""
+    """Return {path: (type, mode, target, sha256)} of what is below a directory."""
     found: Seen = {}
     for path in root.rglob("*"):
         mode = path.lstat().st_mode

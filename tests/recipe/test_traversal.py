@@ -151,7 +151,7 @@ def test_a_working_folder_of_the_kernel_is_refused(made: Made, tmp_path: Path, p
 
 @pytest.mark.parametrize("command", ["fetch", "build", "render", "rebuild", "run", "verify"])
 def test_each_command_that_follows_a_lock_refuses_it(made: Made, tmp_path: Path, command: str) -> None:
-    """A file of its own, or the one of a folder of results, as a bundle or a registry brings it."""
+    """A file of its own, or the one of an output directory, as a bundle or a registry brings it."""
     lock = seal_all(made, "alpha")
     built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
     path = tmp_path / "out" / "reprobuild.lock"

@@ -88,8 +88,8 @@ DECISIONS: list[tuple[str, dict[str, str], tuple[str, str, str, str]]] = [
     ("lazr.tool==0.14.4", {"python3-lazr.tool": "0.14.4-1"}, ("index", "", "", "python3-lazr.tool")),
     ("python-tool==1.0", {"python3-python-tool": "1.0-1"}, ("index", "", "", "python3-python-tool")),
     # what was never there
-    ("-umpy==1.26.4", {}, ("dropped", "", "an interrupted installation left this folder behind", "")),
-    ("~umpy==1.26.4", {}, ("dropped", "", "an interrupted installation left this folder behind", "")),
+    ("-umpy==1.26.4", {}, ("dropped", "", "an interrupted installation left this directory behind", "")),
+    ("~umpy==1.26.4", {}, ("dropped", "", "an interrupted installation left this directory behind", "")),
     ("pkg-resources==0.0.0", {}, ("dropped", "", "pip of Debian and Ubuntu lists it in virtual environments; there is no such distribution", "")),
     ("pkg_resources==0.0.0", {}, ("dropped", "", "pip of Debian and Ubuntu lists it in virtual environments; there is no such distribution", "")),
     # files

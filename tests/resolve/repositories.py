@@ -1,4 +1,4 @@
-"""Real repositories of git, made in a temporary folder."""
+"""Real repositories of git, made in a temporary directory."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Project:
         return self.ask("rev-parse", "HEAD")
 
     def worktree_id(self) -> str:
-        """Return the tree id of the folder as it is now, by git's own way, in an index of its own."""
+        """Return the tree id of the directory as it is now, by git's own way, in an index of its own."""
         env = {"GIT_INDEX_FILE": str(self.path.parent / f"{self.path.name}.index")}
         self.git("read-tree", "HEAD", env=env)
         self.git("add", "--all", env=env)
@@ -89,7 +89,7 @@ class Project:
         return path
 
     def fingerprint(self) -> str:
-        """Return a hash of every name, time and content in the folder, git's own included."""
+        """Return a hash of every name, time and content in the directory, git's own included."""
         digest = hashlib.sha256()
         for path in sorted(self.path.rglob("*")):
             info = path.lstat()

@@ -1,4 +1,4 @@
-"""A small Debian, folders of wheels and snapshots written as text: what a whole `resolve` needs without a network."""
+"""A small Debian, directories of wheels and snapshots written as text: a whole `resolve` without a network."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_wheel(
 def around(
     folder: Path, wheels: Path | None = None, say: Callable[[str], None] = lambda text: None
 ) -> ResolveContext:
-    """Return what a lock is made with: no network, and wheels from one folder."""
+    """Return what a lock is made with: no network, and wheels from one directory."""
     return ResolveContext(
         store=Store(folder / "store"), net=Net(), env={"PATH": os.defpath, "HOME": str(folder)},
         folder=folder, now=1_700_000_000, captured=folder / "snapshot", say=say,

@@ -122,7 +122,7 @@ def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
     with pytest.raises(LockError) as caught:
         accept([*lost, GONE, TORN], [])
     assert caught.value.hint.splitlines() == [
-        "torch can come from a page or a folder that has the wheel: --index torch=URL",
+        "torch can come from a page or a directory that has the wheel: --index torch=URL",
         "to go on without exactly these: --accept no-wheel --accept suspect-value --accept withdrawn",
         "with --accept no-wheel the image will NOT have torch, numpy, pandas, scipy, tqdm and 1 more",
     ]
@@ -131,7 +131,7 @@ def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
 def test_the_hint_for_requirements_without_versions_leads_to_a_list_that_locks(
     tmp_path: Path,
 ) -> None:
-    """The command of the hint is run as printed, in the folder of the snapshot."""
+    """The command of the hint is run as printed, in the directory of the snapshot."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     with zipfile.ZipFile(wheels / "tool-1.0-py3-none-any.whl", "w") as made:

@@ -29,13 +29,13 @@ from tests.image.made import Made, file, make_wheel
 TARGET = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
 
 NAME_A_VERSION = (
-    "name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links; of a wheel that "
+    "name a version in its pyproject.toml, and put a wheel of it into pip's find-links; of a wheel that "
     "needs it, take another version: build: {lib: {requires: [...]}}"
 )
 
 
 def make_sdist(path: Path, files: Mapping[str, bytes]) -> Path:
-    """Write an archive of sources as its name says, with one folder at the top."""
+    """Write an archive of sources as its name says, with one directory at the top."""
     top = path.name.removesuffix(".tar.gz").removesuffix(".zip")
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as archive:
@@ -57,7 +57,7 @@ def artefact(path: Path) -> Artefact:
 
 
 class Bench:
-    """A store with sources, and a folder of wheels that pip would find."""
+    """A store with sources, and a directory of wheels that pip would find."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.made = Made(tmp_path / "made")
@@ -311,7 +311,7 @@ def test_a_decision_for_what_is_not_built(bench: Bench) -> None:
     [
         ({"A=B": "c"}, "'A=B' cannot be set as a variable", "a name has letters, digits and `_`; no value holds a NUL"),
         ({"API_TOKEN": "hf_" + "Zx9" * 12}, "API_TOKEN looks like a secret", "build that wheel by hand, and put it "
-         "into a folder of pip's find-links"),
+         "into a directory of pip's find-links"),
     ],
 )  # fmt: skip
 def test_variables_that_no_lock_can_hold(
@@ -343,7 +343,7 @@ def test_variables_that_no_lock_can_hold(
         ),
         (
             {"../x": b""},
-            "there is no file in its folder sub",
+            "there is no file in its directory sub",
             "check the `subdirectory=` of its line in the freeze",
         ),
     ],
@@ -413,7 +413,7 @@ def test_a_requirement_that_nobody_meets(bench: Bench) -> None:
         bench.resolve(bench.source("lib", asks("hatchling>=1.21")))
     assert err.value.hint == (
         "check the names in its pyproject.toml, and pip's indexes; of what is published without a wheel, put one that "
-        "you built into a folder of pip's find-links"
+        "you built into a directory of pip's find-links"
     )
     with pytest.raises(LockError, match="hatchling needs gone>2 to be built"):
         bench.resolve(bench.source("lib", asks("hatchling")))

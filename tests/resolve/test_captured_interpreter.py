@@ -125,12 +125,12 @@ def test_a_snapshot_without_one(place: Place) -> None:
 
 
 HOSTILE: list[tuple[Member, str]] = [
-    (odd("python/bin/null", tarfile.CHRTYPE), "neither file, folder nor symbolic link"),
-    (odd("python/bin/disk", tarfile.BLKTYPE), "neither file, folder nor symbolic link"),
-    (odd("python/bin/pipe", tarfile.FIFOTYPE), "neither file, folder nor symbolic link"),
+    (odd("python/bin/null", tarfile.CHRTYPE), "neither file, directory nor symbolic link"),
+    (odd("python/bin/disk", tarfile.BLKTYPE), "neither file, directory nor symbolic link"),
+    (odd("python/bin/pipe", tarfile.FIFOTYPE), "neither file, directory nor symbolic link"),
     (
         odd("python/bin/hard", tarfile.LNKTYPE, "python/bin/python3.11"),
-        "neither file, folder nor symbolic link",
+        "neither file, directory nor symbolic link",
     ),
     (odd("python/bin/sudo", mode=0o4755), "rights of another user"),
     (odd("python/bin/group", mode=0o2755), "rights of another user"),

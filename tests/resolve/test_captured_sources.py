@@ -98,7 +98,7 @@ def test_a_remote_that_would_start_a_program_is_not_asked(tmp_path: Path, store:
 def test_a_capture_opens_no_repository_of_this_machine(
     tmp_path: Path, store: Store, address: str, bundled: bool
 ) -> None:
-    """A capture.json of others may name any folder; the user's word is asked for, and is enough."""
+    """A capture.json of others may name any directory; the user's word is asked for, and is enough."""
     top = new_origin(tmp_path)
     git(top, "remote", "set-url", "origin", address.format(tmp_path / "origin.git"))
     if bundled:
@@ -401,7 +401,7 @@ def test_each_of_nested_repositories_is_read_once(
 def test_the_files_of_nested_repositories_are_counted_together(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One tree of a million names, again and again, took 110 s; each has three files and a folder."""
+    """One tree of a million names, again and again, took 110 s; each has three files and a directory."""
     out = nested(tmp_path)
     monkeypatch.setattr(tree_listing, "MOST_MEMBERS", 4 * (len(NESTED) + 1))
     locked(out, store, own(out))

@@ -48,7 +48,7 @@ FETCHING = "only needed while packages are fetched"
 MATTERS = "changes what is computed, or how fast"
 TEXT = "changes text and time"
 NO_LOCALE = "the image has no such locale or zone; C.UTF-8 and UTC stand in"
-CACHES = "a folder of the captured machine for downloads and caches; the program's default stands in"
+CACHES = "a directory of the captured machine for downloads and caches; the program's default stands in"
 LABEL = "labels the image that the snapshot was taken in, and would be false of this one"
 UNKNOWN = "not known to change the computation; --bake NAME puts it in"
 
@@ -254,11 +254,11 @@ BUNDLED = (
         ),
         (
             "/apps/cuda/12.1/lib64", loaded("cuda/12.1", jax="0.4"), "unresolved",
-            "/apps/cuda/12.1/lib64: folders of the captured site, and nothing in the image stands in for them",
+            "/apps/cuda/12.1/lib64: directories of the captured site, and the image has nothing in their place",
         ),
         (
             "/apps/hdf5/1.14/lib:/home/ada/lib/so", loaded("hdf5/1.14"), "unresolved",
-            "/apps/hdf5/1.14/lib: folders of the captured site, and nothing in the image stands in for them",
+            "/apps/hdf5/1.14/lib: directories of the captured site, and the image has nothing in their place",
         ),
         ("/home/ada/lib/so", loaded(), "pinned", "folders of libraries, as they are in the image"),
     ],

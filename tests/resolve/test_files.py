@@ -1,4 +1,4 @@
-"""What indexes offer: Simple APIs in HTML and JSON from a real server, folders and pages of links."""
+"""What indexes offer: Simple APIs in HTML and JSON from a real server, directories and pages of links."""
 
 from __future__ import annotations
 

@@ -253,7 +253,9 @@ def test_a_decided_index_is_an_address_a_folder_or_one_of_uvs(env: dict[str, str
     assert logins == {"https://a.test/simple": ("me", "pw")}
     with pytest.raises(LockError, match="the index nowhere of tool is no address and no folder") as caught:
         decided_indexes({"tool": "nowhere"}, known)
-    assert caught.value.hint == "write it as https://HOST/PATH, as a folder or one of uv's: last, my-own, one"
+    assert (
+        caught.value.hint == "write it as https://HOST/PATH, as a directory or one of uv's: last, my-own, one"
+    )
 
 
 def test_a_broken_file_of_uv(env: dict[str, str], tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_an_answer_that_nobody_takes_is_not_waited_for(env: dict[str, str], tmp_
 def test_files_of_a_project_do_not_count(
     env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The current directory may be somebody else's snapshot; relative folders of settings would be in it."""
+    """The current directory may be somebody else's snapshot; relative directories of settings would be in it."""
     place = tmp_path / "place"
     line = '[[index]]\nurl = "https://decoy.invalid/simple"\n'
     for name in ("uv.toml", "xdg/uv/uv.toml", ".config/uv/uv.toml", "uv/uv.toml"):

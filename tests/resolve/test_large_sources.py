@@ -80,7 +80,7 @@ def test_a_large_file_is_locked_in_bounded_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_tree_of_too_many_files_is_refused(tmp_path: Path, store: Store, empty: bool) -> None:
-    """Ten folders of ten objects that hold one another name ten thousand million files, or empty folders."""
+    """Ten directories of ten objects that hold one another name ten thousand million files, or empty directories."""
     project = Project(tmp_path / "proj", {"x": b"x"})
     blob = project.ask("rev-parse", "HEAD:x")
     tree = _tree(project, [] if empty else [f"100644 blob {blob}\t{number}" for number in range(10)])

@@ -163,18 +163,18 @@ def test_packages_that_are_not_installed_any_more_brought_nothing() -> None:
         (
             "torch==2.6.0a0+ecf3bae40a.nv25.1", "",
             "NVIDIA's own build, which is in its image: --base nvcr.io/nvidia/pytorch:25.01-py3 has it, for the "
-            "system's own Python; to install its wheel, name a page or a folder that has it: --index torch=URL",
+            "system's own Python; to install its wheel, name a page or a directory that has it: --index torch=URL",
         ),
         (
             "tensorflow==2.17.0+nv25.2", "nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
             "NVIDIA's own build, which is in its image; whether the base nvcr.io/nvidia/tensorflow:25.02-tf2-py3 has "
             "it is not known, and the image's environment does not see it there; to install its wheel, name a page or "
-            "a folder that has it: --index tensorflow=URL",
+            "a directory that has it: --index tensorflow=URL",
         ),
         (
             "torch==2.0.0+nv23.5", "",
             "NVIDIA's own build for Jetson, of which only its page of wheels has files; to install its wheel, name a "
-            "page or a folder that has it: --index torch=URL",
+            "page or a directory that has it: --index torch=URL",
         ),
     ],
 )  # fmt: skip
@@ -186,7 +186,7 @@ def test_a_vendors_build_leads_to_its_image(line: str, image: str, said: str) ->
     with pytest.raises(LockError) as caught:
         accept([ruling], ())
     assert caught.value.hint == (
-        f"{name} can come from a page or a folder that has the wheel: --index {name}=URL\n"
+        f"{name} can come from a page or a directory that has the wheel: --index {name}=URL\n"
         "to go on without exactly these: --accept vendor-build\n"
         f"with --accept vendor-build the image will NOT have {name}"
     )
@@ -288,7 +288,7 @@ def test_what_was_deleted_may_be_in_the_store_still(served: Served, tmp_path: Pa
     assert ruling.kind == "unknown-project"
     assert ruling.reason == (
         f"{gone}; the store has {name} (sha256 {sha}) of the lock {path}: copy {store.blob(sha)} under that name into "
-        "a folder, and name that with --index tool=FOLDER"
+        "a directory, and name that with --index tool=FOLDER"
     )
     assert lock(files, "tool==1.1", around=known)[1].reason == gone
     store.blob(sha).unlink()

@@ -84,7 +84,9 @@ def test_a_diff_of_a_subfolder(project: Project) -> None:
     binary(project)
     project.write("pkg/tool.sh", b"#!/bin/bash\n")
     what, hint = refused(project, patch(project.git("-C", "pkg", "diff", "--binary", "--relative")))
-    assert f"which commit {project.head[:12]} has at pkg/data.bin: its paths start in the folder pkg/" in what
+    assert (
+        f"which commit {project.head[:12]} has at pkg/data.bin: its paths start in the directory pkg/" in what
+    )
     assert hint == (
         "diff.relative is set there; capture it again with "
         "`git -c diff.relative=false diff HEAD --binary --full-index`"
@@ -96,10 +98,10 @@ def test_a_diff_of_another_folder(project: Project) -> None:
     other.write("job.sh", b"two\n")
     what, hint = refused(project, patch(other.diff()))
     assert what.endswith(
-        f"is not in commit {project.head[:12]}, nor is any other file of it: it is the diff of another folder"
+        f"is not in commit {project.head[:12]}, nor is any other file of it: it is the diff of another directory"
     )
     assert hint == (
-        "the chapter's recipe writes the job directory's diff where it cannot enter a package's folder; capture it "
+        "the chapter's recipe writes the job directory's diff where it cannot enter a package's directory; capture it "
         "again with `git -C FOLDER diff HEAD --binary --full-index > proj.diff`"
     )
 

@@ -314,7 +314,7 @@ def test_the_home_of_nobody(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_origin(text, Path("/f"))
     assert str(caught.value) == "the home directory of ~nosuchuser is not known here"
-    assert caught.value.hint == "write the whole path, or './~nosuchuser' for a folder of that name"
+    assert caught.value.hint == "write the whole path, or './~nosuchuser' for a directory of that name"
 
 
 def test_what_is_taken_from_this_machine_is_said(

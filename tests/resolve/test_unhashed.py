@@ -137,4 +137,4 @@ def test_what_a_build_needs_is_brought_too(served: Served, listing: Listing) -> 
         FetchError, match=rf"{index.url} publishes no sha256 for {WHEEL} \(an md5 is not"
     ) as err:
         newest("tool", "", lists(index.url), TARGET)
-    assert err.value.hint == "put the file into a folder, and that folder into pip's find-links"
+    assert err.value.hint == "put the file into a directory, and that directory into pip's find-links"

@@ -65,7 +65,7 @@ def test_users() -> None:
         (
             lambda: prepare(make_lock(), (), RunOptions(workdir="data"), {}),
             "--workdir data: not a path in the container",
-            "it begins with /; mount a folder of this machine with -v HOST:CONTAINER",
+            "it begins with /; mount a directory of this machine with -v HOST:CONTAINER",
         ),
     ],
 )  # fmt: skip

@@ -44,7 +44,7 @@ def plant_srun(folder: Path, helped: str) -> None:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """A folder of results that says to hold a squashfs."""
+    """An output directory that says to hold a squashfs."""
     lock = make_lock(environment=(EnvVar(name="OMP_NUM_THREADS", value="4"),))
     folder = tmp_path / "out"
     folder.mkdir()
@@ -104,7 +104,7 @@ def test_pyxis(out: Path) -> None:
         (("--shm-size", "1g"), "pyxis cannot be told --shm-size: it runs as", "leave it out, or choose --engine"),
         (("--ulimit", "core=0"), "pyxis cannot be told --ulimit", "leave it out, or choose --engine apptainer"),
         (("--env", "a b=c"), "pyxis cannot be told the variable 'a b'", "give it a name of letters, digits and _"),
-        (("-v", "/a,b:/c"), "pyxis cannot be told the folder /a,b",
+        (("-v", "/a,b:/c"), "pyxis cannot be told the directory /a,b",
             "mount it by a link with another name, or choose --engine apptainer"),
         (("--gpu", "nvidia.com/gpu=0"), "pyxis knows no GPU by a name of CDI: nvidia.com/gpu=0",
             "name it by its index or UUID, or give all with --gpu all"),
@@ -125,7 +125,7 @@ def test_what_pyxis_cannot_be_told(words: tuple[str, ...], what: str, hint: str,
 def test_an_option_that_run_says_itself(option: str, out: Path) -> None:
     said = srun(out, "--srun-args", f"-N 2 {option}", "--", "true", code=125)["stderr"]
     assert f"error: --srun-args {option}: with pyxis, `run` says this itself" in said
-    hint = "leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer"
+    hint = "leave it out; --env and --secret hand variables on, -v directories; or choose --engine apptainer"
     assert f"hint: {hint}" in said
     assert not (out.parent / "said.json").exists()
 

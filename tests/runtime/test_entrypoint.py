@@ -311,7 +311,7 @@ def test_arguments_arrive_byte_for_byte(start: list[str], locale: dict[str, str]
     assert done.stdout == b"".join(os.fsencode(word) + b"\0" for word in WORDS)
 
 
-# A root with nothing but the system's programs, ours, and a folder for work; no /tmp, no /etc.
+# A root with nothing but the system's programs, ours, and a directory for work; no /tmp, no /etc.
 BARE_ROOT = """
 set -e
 into() { mkdir -p "$ROOT/$2"; mount --rbind "$1" "$ROOT/$2"; }

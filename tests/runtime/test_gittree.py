@@ -1,4 +1,4 @@
-"""The tree id of a folder is git's."""
+"""The tree id of a directory is git's."""
 
 import os
 import subprocess

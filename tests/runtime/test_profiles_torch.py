@@ -12,7 +12,7 @@ SEVEN = {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEE
 
 
 class Job:
-    """A folder in which programs with the real torch run, and the records that they leave."""
+    """A directory in which programs with the real torch run, and the records that they leave."""
 
     def __init__(self, python: Path, folder: Path) -> None:
         self.python, self.records, self.program = python, folder / "records", folder / "program.py"

@@ -24,7 +24,7 @@ def framework(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 class Job:
-    """A folder in which programs run, and the records that they leave."""
+    """A directory in which programs run, and the records that they leave."""
 
     def __init__(self, python: Path, folder: Path) -> None:
         self.python, self.folder, self.records = python, folder, folder / "records"

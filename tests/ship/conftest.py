@@ -1,4 +1,4 @@
-"""A small folder of results, and its bundle; registries on loopback are not asked through a proxy."""
+"""A small output directory, and its bundle; registries on loopback are not asked through a proxy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = (
 
 @dataclass(frozen=True)
 class Results:
-    """A folder of results, and the store that it was made with."""
+    """An output directory, and the store that it was made with."""
 
     out: Path
     store: Store
@@ -57,7 +57,7 @@ def make_results(folder: Path, size: int = 200_000, name: str = f"{LONG}.tar") -
     """Build an image of a wheel of `size` bytes and a source, and write what `build` and `verify` write beside it.
 
     Args:
-        folder: for the store and the folder of results.
+        folder: for the store and the output directory.
         size: of the wheel.
         name: of the source's file.
     """

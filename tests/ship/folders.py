@@ -1,4 +1,4 @@
-"""Small folders of results, as a build leaves them, that are made in milliseconds; and what works with them."""
+"""Small output directories, as a build leaves them, that are made in milliseconds; and what works with them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def noise(size: int, seed: int) -> bytes:
 def make_results(
     out: Path, contents: Mapping[str, bytes] | None = None, *, certificate: bool = True, seed: int = 42
 ) -> tuple[Lock, Image]:
-    """Write a folder of results whose image has a layer for each content, and return what it holds."""
+    """Write an output directory whose image has a layer for each content, and return what it holds."""
     found = {"etc/one": noise(300_000, 1), "etc/two": noise(200_000, 2)} if contents is None else contents
     out.mkdir(parents=True)
     realised = RealisedOutputs(base="1" * 64, runtime="2" * 64, wheels=(), bytecode=())

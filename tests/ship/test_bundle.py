@@ -101,7 +101,7 @@ def test_any_tar_reads_it_and_its_manifest_is_right(results: Results, tmp_path: 
 
 
 def test_there_and_back(results: Results, tmp_path: Path) -> None:
-    """By both programs; the folder that comes out makes the same bundle again."""
+    """By both programs; the directory that comes out makes the same bundle again."""
     sent = results.bundle(tmp_path / "b.tar")
     done = take(tmp_path / "b.tar", tmp_path / "by us", tmp_path / "store")
     assert done == UnbundleResult(
@@ -236,7 +236,7 @@ def test_files_of_others_are_not_taken_for_parts(results: Results, tmp_path: Pat
     for name in ("results", "more"):
         with pytest.raises(DistributionError, match="which is no part of a bundle") as caught:
             results.bundle(tmp_path / name)
-        assert caught.value.hint == "write the bundle into another folder, or name it otherwise with -o"
+        assert caught.value.hint == "write the bundle into another directory, or name it otherwise with -o"
     (tmp_path / "more.001").rename(tmp_path / "more.002")
     with pytest.raises(DistributionError, match=r"more\.002 is there, and is no part of a bundle"):
         bundle_in_two(results, tmp_path / "more")
@@ -288,7 +288,7 @@ def test_a_second_time_nothing_is_done(results: Results, tmp_path: Path) -> None
     (tmp_path / "o" / "bundle.json").write_text("{}")
     with pytest.raises(DistributionError, match="holds another bundle") as caught:
         take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
-    assert caught.value.hint == "name another folder, or remove it"
+    assert caught.value.hint == "name another directory, or remove it"
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     with pytest.raises(DistributionError, match="is there, and holds something else"):

@@ -138,7 +138,7 @@ def test_what_nobody_looks_into_is_named(results: Results, tmp_path: Path) -> No
 
 
 def test_more_in_a_folder_that_is_there_is_refused(results: Results, tmp_path: Path) -> None:
-    """Somebody handed over the folder, unpacked."""
+    """Somebody handed over the directory, unpacked."""
     results.bundle(tmp_path / "b.tar")
     for prepare in (
         lambda out: (out / "context" / "evil.sh").write_bytes(EVIL),
@@ -208,7 +208,7 @@ def test_the_other_program_takes_layers_that_are_refused_here_and_says_so(
 def test_folders_deeper_than_the_stack_are_refused(
     top: str, results: Results, deep: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    """Somebody handed over the folder, unpacked: a walk that recurses ended with a traceback."""
+    """Somebody handed over the directory, unpacked: a walk that recurses ended with a traceback."""
     results.bundle(tmp_path / "b.tar")
     out = tmp_path / "out"
     take(tmp_path / "b.tar", out, tmp_path / "store")

@@ -1,4 +1,4 @@
-"""Bundles that were made to harm: nothing leaves its folder, fills the disk, or passes for what it is not."""
+"""Bundles that were made to harm: nothing leaves its directory, fills the disk, or passes for what it is not."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_members_that_contradict_each_other(members: list[Any], tmp_path: Path) 
 
 
 def test_folders_without_end_are_refused() -> None:
-    """A path names all folders above it: a short manifest would fill the memory."""
+    """A path names all directories above it: a short manifest would fill the memory."""
     with pytest.raises(form.RefusedError, match="has more than 32 parts"):
         form.members_of(manifest(item("/".join("a" * 33))))
     paths = [f"context/{number}/" + "/".join(["b" * 30] * 30) for number in range(2000)]
@@ -170,7 +170,7 @@ def test_a_bomb_is_refused_before_a_byte_is_written(results: Results, tmp_path: 
         assert bundle.end > 1 << 43
     said, hint = refused_by_us(file, tmp_path / "out")
     assert f"{1 << 43} bytes are to be unpacked, and " in said
-    assert hint == "make room, or name another folder with -o; what is unpacked already is kept"
+    assert hint == "make room, or name another directory with -o; what is unpacked already is kept"
     assert not [path for path in (tmp_path / ".out.unbundling").rglob("*") if path.is_file()]
     many = manifest(*(item(f"context/copy {number}") for number in range(20_000)))
     links = write(tmp_path / "links.tar", many, b"")
@@ -379,7 +379,7 @@ def page_alone(files: dict[str, bytes]) -> None:
 def test_what_no_bundle_of_ours_has_is_not_unpacked(
     name: str, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a check here would write into a folder of results would be believed as of that check."""
+    """What a check here would write into an output directory would be believed as of that check."""
     told = f"it holds {form.escaped(name)}, and no bundle of the form 1 does"
     files = (*form.FILES, name)
     with monkeypatch.context() as careless:
@@ -430,7 +430,7 @@ def test_papers_that_do_not_follow_from_the_lock_are_named(results: Results, tmp
 
 
 def test_what_stands_in_the_way_is_never_followed(results: Results, tmp_path: Path) -> None:
-    """Somebody made the folder of unfinished work a link, or another process is at it."""
+    """Somebody made the directory of unfinished work a link, or another process is at it."""
     results.bundle(tmp_path / "b.tar")
     victim = tmp_path / "victim"
     victim.mkdir()
@@ -458,7 +458,7 @@ def test_a_folder_of_unfinished_work_that_is_open_to_others(results: Results, tm
         os.chown(work, owner, -1)
         said, hint = refused(tmp_path / "b.tar", tmp_path / "out")
         assert f"{work} was made by somebody else, or is open to others" in said
-        assert hint == "remove it, or name a folder with -o where nobody else can write"
+        assert hint == "remove it, or name a directory with -o where nobody else can write"
         work.rmdir()
     victim = tmp_path / "victim"
     victim.write_text("precious")

@@ -35,7 +35,7 @@ CLI = [sys.executable, "-m", "reprobuild.cli"]
 
 
 class World:
-    """A real registry behind a counter, a folder of results, and the environment of the user."""
+    """A real registry behind a counter, an output directory, and the environment of the user."""
 
     def __init__(
         self, counted: Counted, registry: Registry, folder: Path, contents: Mapping[str, bytes] | None = None

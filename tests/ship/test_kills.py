@@ -105,7 +105,7 @@ def test_bundle_is_killed_thirty_times(large: Results, tmp_path: Path) -> None:
 
 
 def test_unbundle_is_killed_thirty_times(large: Results, tmp_path: Path) -> None:
-    """After each kill there is no folder, or the whole one; the store holds nothing wrong; the next run goes on."""
+    """After each kill there is no directory, or the whole one; the store holds nothing wrong; the next run goes on."""
     chance, killed, whole = random.Random(2), 0, 0
     large.bundle(tmp_path / "b.tar")
     take(tmp_path / "b.tar", tmp_path / "wanted", tmp_path / "wanted-store")
@@ -157,7 +157,9 @@ def test_a_disk_without_room(large: Results, full: Path, tmp_path: Path) -> None
     large.bundle(tmp_path / "b.tar")
     with pytest.raises(DistributionError, match=r"bytes are to be unpacked, and \d+ are free in ") as caught:
         take(tmp_path / "b.tar", full / "out", tmp_path / "store")
-    assert caught.value.hint == "make room, or name another folder with -o; what is unpacked already is kept"
+    assert (
+        caught.value.hint == "make room, or name another directory with -o; what is unpacked already is kept"
+    )
     assert alone(tmp_path / "b.tar", "-o", full / "out").returncode == 11
     assert not (full / "out").exists()
     subprocess.run(["mount", "-o", "remount,size=64m", str(full)], check=True)
@@ -185,7 +187,7 @@ def test_a_disk_that_fills_while_it_is_written(large: Results, full: Path, tmp_p
 
 
 def test_the_store_has_no_room(large: Results, full: Path, tmp_path: Path) -> None:
-    """The folder of results is only there when its inputs are in the store."""
+    """The output directory is only there when its inputs are in the store."""
     large.bundle(tmp_path / "b.tar")
     with pytest.raises(DistributionError, match="No space left on device"):
         take(tmp_path / "b.tar", tmp_path / "out", full / "store")

@@ -114,7 +114,7 @@ OLDEST = "ab" * 32
 
 
 def oldest_form(files: dict[str, bytes]) -> None:
-    """A Docker without manifest.json and blobs reads `repositories`, and gives the names in it to the folders there."""
+    """A Docker without manifest.json and blobs reads `repositories`, and gives its names to the directories."""
     for name in [name for name in files if name.startswith("image/blobs/")]:
         del files[name]
     del files["image/manifest.json"]

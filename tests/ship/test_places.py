@@ -47,6 +47,6 @@ def test_the_mark_of_a_pull_is_made_through_no_link(target: str, tmp_path: Path)
     mark.symlink_to(tmp_path / target)
     with pytest.raises(DistributionError, match="is no plain file, and no pull left it") as caught:
         pull._begin(out, digest)
-    assert caught.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
+    assert caught.value.hint == "name another directory: `reprobuild pull REF -o OUT`"
     assert not (tmp_path / "elsewhere").exists()
     assert (there.read_bytes(), there.stat().st_mode & 0o777) == (b"precious", 0o600)

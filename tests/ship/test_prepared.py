@@ -17,11 +17,11 @@ from reprobuild.distribute.text import render_unbundled
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
 
-DEEP = 3000  # folders, one in the other
+DEEP = 3000  # directories, one in the other
 
 
 def prepare(file: Path, out: Path) -> Path:
-    """Make the folder of unfinished work as a killed run leaves it, and return the part of this bundle."""
+    """Make the directory of unfinished work as a killed run leaves it, and return the part of this bundle."""
     with form.open_bundle(str(file)) as bundle:
         name = hashlib.sha256(bundle.manifest).hexdigest()
     tree = out.parent / f".{out.name}.unbundling" / name
@@ -45,7 +45,7 @@ def with_hard_links(tree: Path, victim: Path) -> None:
 
 
 def with_more(tree: Path, victim: Path) -> None:
-    """Put files there that the bundle does not have, one below more folders than a program can call itself."""
+    """Put files there that the bundle does not have, one below more directories than a program can call itself."""
     (tree / "context").mkdir(mode=0o777)
     (tree / "context").chmod(0o777)
     (tree / "context" / "evil.sh").write_text("#!/bin/sh\n")
@@ -123,8 +123,8 @@ def test_a_folder_that_another_one_replaced_is_not_taken(results: Results, tmp_p
 
     with form.open_bundle(str(file)) as bundle, pytest.raises(form.RefusedError) as caught:
         form.unpack(bundle, str(out), settle=replace)
-    assert "is another folder than before" in str(caught.value)
-    assert caught.value.hint == "name a folder where nobody else can write"
+    assert "is another directory than before" in str(caught.value)
+    assert caught.value.hint == "name a directory where nobody else can write"
     assert not out.exists()
 
 
@@ -146,7 +146,7 @@ PLANTED = ("Makefile", "fleet.json", "image.sif", "sitecustomize.py", "within/")
 
 
 def plant(out: Path) -> None:
-    """Put files into a folder of a bundle, and change those that a check of the receiver would change."""
+    """Put files into a directory of a bundle, and change those that a check of the receiver would change."""
     for name in PLANTED:
         (out / name).write_text("<script>") if not name.endswith("/") else (out / name).mkdir()
     (out / "within" / "below").write_text("")

@@ -253,7 +253,7 @@ def test_what_cannot_be_pushed_is_told(held: Held, tmp_path: Path) -> None:
         sent(out, held, text)
     with pytest.raises(DistributionError, match="is to be another image") as err:
         sent(out, held, f"{text}@sha256:{'0' * 64}")
-    assert err.value.hint == "leave the digest out, or push the folder that has it"
+    assert err.value.hint == "leave the digest out, or push the directory that has it"
     (out / "verdict.json").write_bytes(b"{}")
     with pytest.raises(DistributionError, match="is no certificate of this image") as err:
         sent(out, held)
@@ -293,7 +293,7 @@ def test_what_cannot_be_pulled_is_told(held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "other", {"etc/x": b"1"})
     with pytest.raises(DistributionError, match="holds another image") as err:
         brought(held, tmp_path / "other")
-    assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
+    assert err.value.hint == "name another directory: `reprobuild pull REF -o OUT`"
     for one in told["attached"]:
         del held.manifests[one["digest"]]
     with pytest.raises(DistributionError, match="has no lock of reprobuild") as err:
@@ -317,7 +317,7 @@ def test_nothing_of_others_is_replaced(name: str, held: Held, tmp_path: Path) ->
     for out in (tmp_path / "project", tmp_path / "file"):
         with pytest.raises(DistributionError, match="is there, and holds something else") as err:
             brought(held, out)
-        assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
+        assert err.value.hint == "name another directory: `reprobuild pull REF -o OUT`"
     found = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in (*found, tmp_path / "file")] == [b"mine\n"] * 2
 
@@ -334,7 +334,7 @@ def papers(out: Path) -> bytes:
 def test_papers_that_others_left_do_not_become_those_of_the_image(
     stated: bool, held: Held, tmp_path: Path
 ) -> None:
-    """The folder has the mark of a pull, or states the very image that is pulled."""
+    """The directory has the mark of a pull, or states the very image that is pulled."""
     make_results(tmp_path / "out")
     manifest = sent(tmp_path / "out", held)["reference"].rpartition("sha256:")[2]
     make_results(tmp_path / "handed")

@@ -23,7 +23,7 @@ from tests.squashfs import open_folder
 
 @pytest.fixture(scope="module")
 def ssh_keygen() -> Iterator[str]:
-    """The folder of OpenSSH's program."""
+    """The directory of OpenSSH's program."""
     with open_folder() as folder:
         yield openssh_client(folder)
 
@@ -199,7 +199,9 @@ def test_no_room_for_a_look_at_a_signature(results: Results, tmp_path: Path) -> 
     done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 11
     assert done.stderr.startswith("error: the signature cannot be looked at: ")
-    assert "hint: make room for temporary files, or name another folder for them with TMPDIR" in done.stderr
+    assert (
+        "hint: make room for temporary files, or name another directory for them with TMPDIR" in done.stderr
+    )
 
 
 def test_what_cannot_sign(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real artefacts are read where somebody has them: the folder that REPROBUILD_CORPUS names."""
+"""Real artefacts are read where somebody has them: the directory that REPROBUILD_CORPUS names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Artefacts as people published them: every line accounted for, and the known oddities read right.
 
-They stand in the folder that REPROBUILD_CORPUS names, and are not ours to copy.
+They stand in the directory that REPROBUILD_CORPUS names, and are not ours to copy.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Write = Callable[..., Snapshot]
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Write:
-    """Return what a folder of these files is read as."""
+    """Return what a directory of these files is read as."""
 
     def write(**files: str) -> Snapshot:
         for name, content in files.items():
@@ -213,7 +213,7 @@ def test_two_lists_of_conda_must_agree(snapshot: Write) -> None:
     assert ([p.place.file for p in found.conda], [r.reason for r in found.remarks]) == (
         ["conda-explicit.txt"], [
             "repeats conda-explicit.txt:1",
-            "there is no freeze beside it: what was installed from folders and repositories is not known",
+            "there is no freeze beside it: what was installed from directories and repositories is not known",
         ],
     )  # fmt: skip
     with pytest.raises(

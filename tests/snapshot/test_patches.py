@@ -150,7 +150,7 @@ def test_an_empty_diff(empty: str) -> None:
 @pytest.mark.parametrize("file", ["work.diff", "x-1.0-py3-none-any.whl.diff"])
 def test_a_diff_that_the_recipe_took_in_the_wrong_folder(file: str) -> None:
     _, remarks = read(DIFF, file)
-    assert "the folder in which the job ran" in remarks[0].reason
+    assert "the directory in which the job ran" in remarks[0].reason
     assert not remarks[0].understood
 
 

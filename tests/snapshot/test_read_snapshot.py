@@ -10,7 +10,9 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
 from reprobuild.snapshot.read import read_snapshot
 
-RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
+RECIPE = (
+    "take one with the recipe in README.md, or name the directory that holds env.txt and requirements.txt"
+)
 DIFF = "diff --git a/x b/x\nindex 0123456..89abcde 100644\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
 
 
@@ -83,7 +85,7 @@ def test_no_folder(tmp_path: Path) -> None:
 def test_a_file_instead_of_a_folder(folder: Path) -> None:
     with pytest.raises(SnapshotError, match="is a file") as err:
         read_snapshot(folder / "env.txt")
-    assert err.value.hint == "name the folder that it stands in"
+    assert err.value.hint == "name the directory that it stands in"
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""pip, setuptools and wheel, which `pip freeze` leaves out: taken from the environment's own folder alone."""
+"""pip, setuptools and wheel, which `pip freeze` leaves out: taken from the environment's own directory alone."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def around(scene: Scene) -> ResolveContext:
 
 
 def empty(scene: Scene, name: str) -> Path:
-    """Return a new folder away from the decoys."""
+    """Return a new directory away from the decoys."""
     folder = scene.folder / name
     folder.mkdir()
     return folder
@@ -183,7 +183,7 @@ def load(scene: Scene) -> object:
 
 
 def build_apptainer(scene: Scene) -> object:
-    """Build a definition in a folder."""
+    """Build a definition in a directory."""
     return building._build("apptainer", scene.folder / "root", scene.folder, (), scene.env)
 
 

@@ -22,7 +22,7 @@ ANSWERS = {
 
 
 class Scene:
-    """What a start is given: an environment, and a folder away from the decoys."""
+    """What a start is given: an environment, and a directory away from the decoys."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

@@ -26,7 +26,7 @@ GONE = "name the locks to keep: `reprobuild store gc LOCK...`; `--all` removes e
 
 
 def nested(folder: Path, depth: int) -> Path:
-    """Make folders in each other, with a file at each tenth; the deepest are beyond what a path can name."""
+    """Make directories in each other, with a file at each tenth; the deepest are beyond what a path can name."""
     top = folder / "d"
     top.mkdir(parents=True)
     number = os.open(top, os.O_RDONLY)
@@ -118,7 +118,7 @@ def test_a_store_without_a_lock_is_emptied_only_on_demand(made: Made, tmp_path: 
 
 
 def test_what_is_made_of_what_stays_stays(made: Made, tmp_path: Path) -> None:
-    """Also what a run used only through what it remembered; and the folders and parts of what is kept."""
+    """Also what a run used only through what it remembered; and the directories and parts of what is kept."""
     store, lock = made.store, sealed(made, "one")
     write_lock(lock, tmp_path / "x.lock")
     inner, stray = store.add(b"inner"), store.add(b"stray")

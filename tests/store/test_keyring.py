@@ -197,7 +197,7 @@ def test_without_a_folder_for_keys_the_program_works_and_says_so(
     assert sorted((path, path.stat().st_mtime_ns) for path in given.rglob("*")) == before
     (tmp_path / "file").touch()
     without = "an environment without XDG_DATA_HOME and HOME"
-    mend = "let XDG_DATA_HOME name a folder that you alone can write to"
+    mend = "let XDG_DATA_HOME name a directory that you alone can write to"
     assert (
         told(given) == f"what {given} remembers does not count: {without} cannot keep keys of stores; {mend}"
     )

@@ -143,7 +143,7 @@ def test_a_store_whose_key_cannot_be_kept_is_not_shared(place: Path) -> None:
     group = grp.getgrgid(os.getgid()).gr_name
     with pytest.raises(UsageError, match="cannot keep keys of stores") as caught:
         share(Store(place / "store", StoreKeyring(None)), group)
-    assert caught.value.hint == "let XDG_DATA_HOME name a folder that you alone can write to"
+    assert caught.value.hint == "let XDG_DATA_HOME name a directory that you alone can write to"
     share(Store(place / "store", StoreKeyring(place / "data")), group)
 
 

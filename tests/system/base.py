@@ -1,4 +1,4 @@
-"""This machine's package lists, a store and a small base with its files: a plugin, as several folders use them.
+"""This machine's package lists, a store and a small base with its files: a plugin, as several directories use them.
 
 A fixture that is imported into a second conftest.py would be made a second time.
 """

@@ -1,4 +1,4 @@
-"""What costs time, once for all tests: one realised base (of `tests/system/base.py`), as a tar and as a folder."""
+"""What costs time, once for all tests: one realised base (of `tests/system/base.py`), as a tar and as a directory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def store_blob(tree: str, store: Store) -> Path:
 
 @pytest.fixture
 def shared_tmp() -> Iterator[Path]:
-    """An empty folder that belongs to the ordinary user of the tests."""
+    """An empty directory that belongs to the ordinary user of the tests."""
     folder = Path(tempfile.mkdtemp(prefix="reprobuild-test-"))
     os.chown(folder, 12345, 12345)
     yield folder

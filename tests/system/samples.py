@@ -112,10 +112,10 @@ def bring(debs: Iterable[Deb], store: Store) -> None:
 
 
 def bring_all(debs: Iterable[Deb], store: Store) -> None:
-    """Bring packages into the store from where their addresses say, which may be a folder."""
+    """Bring packages into the store from where their addresses say, which may be a directory."""
     fetch([deb.file for deb in debs], store, Net())
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return every path below a folder, sorted."""
+    """Return every path below a directory, sorted."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))

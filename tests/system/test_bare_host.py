@@ -43,7 +43,7 @@ from reprobuild.infra.sandbox.command import run_in_root
 binds = [Bind(source=Path("/code/reprobuild/errors.py"), target="/there/errors.py")]
 run_in_root(Root(folder=Path("/inner")), ["/bin/sh", "-c", ":"], epoch=1, purpose="try", binds=binds)
 """
-# A root folder as a machine: what is in it may make namespaces, which no command in our sandbox may.
+# A root directory as a machine: what is in it may make namespaces, which no command in our sandbox may.
 MACHINE = """
 set -e
 sh -c "$SETUP" sandbox "$1" "$2" "$3" "$4"
@@ -117,7 +117,7 @@ def here(locked: Path) -> str:
 
 @pytest.fixture
 def bare(store_blob: Path, mount: Path, tmp_path: Path) -> Path:
-    """A root folder with no other programs than `PROGRAMS`, and nothing that dpkg or Perl left."""
+    """A root directory with no other programs than `PROGRAMS`, and nothing that dpkg or Perl left."""
     root = tmp_path / "bare"
     root.mkdir()
     unpack_root(store_blob, root)
@@ -156,7 +156,7 @@ def seen_code() -> tuple[list[Bind], dict[str, str]]:
 
 
 def on_machine(root: Path, argv: Sequence[str], binds: Sequence[Bind], env: Mapping[str, str]) -> bytes:
-    """Run a command on a machine that is a root folder."""
+    """Run a command on a machine that is a root directory."""
     mounts = [
         word for bind in binds for word in (str(bind.source), bind.target, "rw" if bind.writable else "ro")
     ]

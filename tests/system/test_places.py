@@ -52,7 +52,7 @@ class Case:
 
 
 def by_process(case: Case) -> list[Bind]:
-    """Make a folder anywhere."""
+    """Make a directory anywhere."""
     return case.binds(f"/proc/self/root{case.victim}/deep")
 
 
@@ -63,7 +63,7 @@ def by_programs(case: Case) -> list[Bind]:
 
 
 def by_tree_of_folder(case: Case) -> list[Bind]:
-    """Lead the environment of the build, by a link in the source, over a folder of programs."""
+    """Lead the environment of the build, by a link in the source, over a directory of programs."""
     programs(case.out, case.mark)
     (case.tree / "build").symlink_to("/usr/local/sbin")
     return case.binds("/opt")
@@ -76,7 +76,7 @@ def by_tree_of_file(case: Case) -> list[Bind]:
 
 
 def by_link_to_process(case: Case) -> list[Bind]:
-    """Lead a fixed place, by a link in the root, to a folder of the machine: on the disk, /proc is empty."""
+    """Lead a fixed place, by a link in the root, to a directory of the machine: on the disk, /proc is empty."""
     (case.root / "proc").mkdir()
     (case.root / "mnt").symlink_to(f"proc/self/root{case.victim}")
     return case.binds("/src/project")
@@ -91,7 +91,7 @@ def by_link_to_tree(case: Case) -> list[Bind]:
 
 
 def by_place_of_sandbox(case: Case) -> list[Bind]:
-    """Lead an empty folder of the sandbox to a folder of the machine."""
+    """Lead an empty directory of the sandbox to a directory of the machine."""
     (case.root / f"proc/self/root{case.victim}").mkdir(parents=True)
     (case.root / "run").symlink_to(f"proc/self/root{case.victim}")
     return [*case.binds("/src/project"), Bind(source=case.out, target="/run/deep")]
@@ -206,7 +206,7 @@ def test_links_inside_the_root_are_followed(tmp_path: Path) -> None:
     (tmp_path / "var/temporary").mkdir()
     (tmp_path / "tmp").symlink_to("var/temporary")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/x").symlink_to("/etc")  # an empty folder hides it
+    (tmp_path / "run/x").symlink_to("/etc")  # an empty directory hides it
     places = real_places(tmp_path, ["/opt/build", "/tmp/a", "/run/x/y", "/never/there"])
     assert places == ["/var/opt/build", "/var/temporary/a", "/run/x/y", "/never/there"]
 
@@ -256,7 +256,7 @@ def test_a_mount_point_is_made_without_following_links(tmp_path: Path) -> None:
     try:
         for place in ("/a/link/x", "/a/link", "/a/new", f"/a/proc{tmp_path}/victim/x", "/a/../../victim/x"):
             for folder in (True, False):
-                with pytest.raises(OSError, match=r"something else than a folder or file|it is no name"):
+                with pytest.raises(OSError, match=r"something else than a directory or file|it is no name"):
                     launch.open_point(top, place, folder)
         assert not list((tmp_path / "victim").iterdir())
         for place, folder in (("/b/c/folder", True), ("/b/c/file", False)):
@@ -269,7 +269,7 @@ def test_a_mount_point_is_made_without_following_links(tmp_path: Path) -> None:
 
 
 def test_the_set_up_finds_its_programs_before_it_mounts() -> None:
-    """A mount could stand over a folder of programs."""
+    """A mount could stand over a directory of programs."""
     text = (CHECKOUT / "reprobuild/infra/sandbox/setup.sh").read_text()
     code = re.sub(r"(?m)^#.*", "", text)
     names = set(re.findall(r"\$\(find_program (\w+)\)", code))

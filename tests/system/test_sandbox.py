@@ -28,7 +28,7 @@ def inside(root: Path, script: str, *, layered: bool = False, **options: object)
     return run_in_root(place, argv, epoch=EPOCH, purpose="look", **options).decode()
 
 
-# What holds with the folder itself as the root holds with a layer over it.
+# What holds with the directory itself as the root holds with a layer over it.
 BOTH = pytest.mark.parametrize("layered", [False, True])
 
 

@@ -1,6 +1,6 @@
 """What of real package lists is the host's, counted for each class: looked at once by a person, line by line.
 
-The lists stand in the folder that REPROBUILD_CORPUS names, and are not ours to copy.
+The lists stand in the directory that REPROBUILD_CORPUS names, and are not ours to copy.
 """
 
 from __future__ import annotations

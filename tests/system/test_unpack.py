@@ -1,4 +1,4 @@
-"""Archives that would leave their folder, and those that look like it."""
+"""Archives that would leave their directory, and those that look like it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unpack(tmp_path: Path, members: Members) -> Path:
         [(member("a", LINK, "b"), b""), (member("b", LINK, "../.."), b""), (member("a/outside"), b"x")],
         [(member("h", HARD, "../secret"), b"")],
         [(member("l", LINK, ".."), b""), (member("h", HARD, "l/secret"), b"")],
-        # A link that is replaced by another, after a folder was seen to lie inside through it.
+        # A link that is replaced by another, after a directory was seen to lie inside through it.
         [
             (member("usr/bin", DIR), b""), (member("bin", LINK, "usr/bin"), b""), (member("bin/a"), b""),
             (member("bin", LINK, ".."), b""), (member("bin/outside"), b"x"),
@@ -71,7 +71,7 @@ def test_a_link_is_never_written_through(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="would put a file in the place of the folder d") as err:
+    with pytest.raises(BuildError, match="would put a file in the place of the directory d") as err:
         unpack(tmp_path, [(member("d", DIR), b""), (member("d"), b"x")])
     assert err.value.hint == HINT
 

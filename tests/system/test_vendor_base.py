@@ -45,7 +45,7 @@ def installed(name: str, version: str, where: str = SITE) -> list[Member]:
 
 @pytest.fixture(scope="module")
 def pushed(pusher: Pusher, tree: str, store: Store) -> Image:
-    """A vendor's image: its torch, and an apex that was installed from a folder."""
+    """A vendor's image: its torch, and an apex that was installed from a directory."""
     top = [
         *installed("torch", TORCH),
         *installed("apex", "0.1"),

@@ -45,7 +45,7 @@ def snapshot(bookworm: SystemIndex, tmp_path: Path) -> Path:
 
 
 def unpacked(out: Path, folder: Path) -> Path:
-    """Return a root folder with what is in the image."""
+    """Return a root directory with what is in the image."""
     with flattened(read_layout(out / "image"), folder) as flat:
         path = folder / "flat.tar"
         path.write_bytes(b"".join(flat.stream()))

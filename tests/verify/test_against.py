@@ -30,7 +30,7 @@ from tests.verify.samples import (
 FIRST, OTHER = EXPECTED["cpu"].probes[:2]
 AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
 BEFORE = (
-    "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
+    "name an earlier one: what a check replaces in an output directory is kept there as verdict-DIGEST.json"
 )
 ELSEWHERE = (
     "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
@@ -308,7 +308,7 @@ def test_there_is_none(tmp_path: Path) -> None:
     for path in (tmp_path / "absent", tmp_path):
         assert refused(path).startswith("there is no certificate ")
     os.mkfifo(tmp_path / "pipe")
-    assert refused(tmp_path / "pipe").endswith("is no plain file, and no folder of results")
+    assert refused(tmp_path / "pipe").endswith("is no plain file, and no output directory")
 
 
 @pytest.mark.parametrize(

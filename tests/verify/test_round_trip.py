@@ -169,7 +169,7 @@ NOTHING: dict[str, Any] = {"wheels": ()}
         ("in base", "", {**NOTHING, **OF_BASE}, "", True),
         ("in base", "", {**NOTHING, **OF_BASE}, "a==1+cu118", False),
         ("in base", "", NOTHING, "", False),
-        # A distribution of the base that the environment sees, and that stands in none of its own folders.
+        # A distribution of the base that the environment sees, and that stands in none of its own directories.
         ("in base", "base-distribution", {**NOTHING, **SHARED}, "", True),
         ("in base", "base-distribution", {**NOTHING, **SHARED}, "a==1+cu118", False),
         ("in base", "base-distribution", NOTHING, "", False),
@@ -244,7 +244,7 @@ def test_freeze_a_kind_of_a_pinned_line_explains_nothing() -> None:
 
 
 def really_frozen(folder: Path, *records: tuple[str, str]) -> Frozen:
-    """Return what the runtime's own program says of a folder with these records, (name, content of METADATA)."""
+    """Return what the runtime's own program says of a directory with these records, (name, content of METADATA)."""
     for name, content in records:
         (folder / name).mkdir(parents=True)
         (folder / name / "METADATA").write_text(content)

@@ -359,7 +359,7 @@ def test_an_error_of_a_run_cannot_reach_a_terminal_or_tell_a_secret() -> None:
 
 
 def test_no_records_of_settings_lie_among_the_artefacts() -> None:
-    """They hold times and process numbers, in the working folder, which may be an artefact."""
+    """They hold times and process numbers, in the working directory, which may be an artefact."""
     _, engine = work({})
     assert {task.environment["REPROBUILD_RECORD"] for kind, task in engine.tasks if kind == "workload"} == {
         "0"

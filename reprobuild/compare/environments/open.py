@@ -23,7 +23,7 @@ from reprobuild.image.formats.squashfs_read import is_squashed
 
 HERE = "here"
 GIVE = (
-    "give a snapshot, a lock, a folder of results, an image, or the word `here`; "
+    "give a snapshot, a lock, an output directory, an image, or the word `here`; "
     "`reprobuild compare --help` says which images"
 )
 

@@ -204,7 +204,7 @@ def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
     notes = []
     for scanned, label in zip(pair, labels, strict=True):
         path = Path(scanned.image.name) / LOCK
-        if scanned.image.form != "folder of results" or not path.is_file():
+        if scanned.image.form != "output directory" or not path.is_file():
             continue
         lock = read_lock(path)
         found[f"sha256:{lock.digest}"] = lock

@@ -328,7 +328,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
     except OSError as err:
         raise RefusedError(
             "the signature cannot be looked at: %s" % err.strerror,
-            "make room for temporary files, or name another folder for them with TMPDIR",
+            "make room for temporary files, or name another directory for them with TMPDIR",
         ) from None
 
 
@@ -870,7 +870,7 @@ def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
     """Print the files of a directory from outside the bundle."""
     if paths:
         say(
-            "not of the bundle, and nobody compared them: %s%s; if you did not make them, unpack into a new folder (-o)"
+            "not of the bundle, and were not compared: %s%s; if you did not make them, unpack into a new directory (-o)"
             % (", ".join(escaped(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
         )
 
@@ -1024,7 +1024,7 @@ def _alone(work: str) -> Iterator[int]:
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
-                "remove it, or name a folder with -o where nobody else can write",
+                "remove it, or name a directory with -o where nobody else can write",
             )
         with contextlib.suppress(OSError):  # some network file systems have no locks
             try:
@@ -1067,7 +1067,7 @@ def _path_of(work: str, name: str, tree: int) -> str:
     path = os.path.join(work, name)
     if not os.path.samestat(os.lstat(path), os.fstat(tree)):
         raise RefusedError(
-            "%s is another folder than before" % path, "name a folder where nobody else can write"
+            "%s is another directory than before" % path, "name a directory where nobody else can write"
         )
     return path
 
@@ -1241,7 +1241,9 @@ def unpack(
             os.rmdir(work)
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
-        raise RefusedError("%s is there, and holds something else" % out, "name another folder, or remove it")
+        raise RefusedError(
+            "%s is there, and holds something else" % out, "name another directory, or remove it"
+        )
     try:
         with _alone(work) as held, _tree(bundle, held) as (name, tree):
             _fill(bundle, work, held, tree, progress)
@@ -1265,7 +1267,7 @@ def _check_there(bundle: Bundle, out: str) -> None:
     try:
         whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
         if not _is_whole(top, whole):
-            raise RefusedError("%s holds another bundle" % out, "name another folder, or remove it")
+            raise RefusedError("%s holds another bundle" % out, "name another directory, or remove it")
         for member in bundle.members:
             path = os.path.join(out, member.path)
             if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
@@ -1287,7 +1289,7 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     if need > free:
         raise RefusedError(
             "%d bytes are to be unpacked, and %d are free in %s" % (need, free, os.path.dirname(work)),
-            "make room, or name another folder with -o; what is unpacked already is kept",
+            "make room, or name another directory with -o; what is unpacked already is kept",
         )
     done = 0
 
@@ -1371,7 +1373,7 @@ def main(argv: Sequence[str]) -> int:
     """
     top = argparse.ArgumentParser(description="Check a bundle of reprobuild, and unpack it.")
     top.add_argument("file", metavar="FILE", help="the bundle, or the name that its parts have in common")
-    top.add_argument("-o", "--out", default="frozen", help="a new folder [default: frozen]")
+    top.add_argument("-o", "--out", default="frozen", help="a new directory [default: frozen]")
     top.add_argument("--check", action="store_true", help="compare every byte, and unpack nothing")
     top.add_argument(
         "--allowed-signers",

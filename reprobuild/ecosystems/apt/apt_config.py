@@ -134,7 +134,7 @@ def configured_index(
             f"`{codename}` for `{' '.join(architectures)}` is not a release that apt could know", hint=_HINT
         )
     if not re.fullmatch(r"[^\"\n;{}]+", str(folder)):
-        raise LockError(f"apt cannot use the folder {folder}", hint="choose a store with a plainer path")
+        raise LockError(f"apt cannot use the directory {folder}", hint="choose a store with a plainer path")
     env = {**env, "LC_ALL": "C"}
     own = folder.absolute() / "-".join((codename, *architectures))
     own.mkdir(parents=True, exist_ok=True)

@@ -275,7 +275,7 @@ def checked(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.
         check_path(info.name, origin)
         if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
             raise BuildError(
-                f"{origin} holds {info.name}, which is neither file, folder nor link", hint=HOSTILE
+                f"{origin} holds {info.name}, which is neither file, directory nor link", hint=HOSTILE
             )
         yield info
 

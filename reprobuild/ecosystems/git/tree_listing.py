@@ -42,7 +42,7 @@ class Room:
         self.size -= len(listing) + rows * len(above.encode("utf-8", "surrogateescape"))
         if self._rows < 0 or self.size < 0:
             raise LockError(
-                f"a source and the repositories inside of it hold more than {MOST_MEMBERS} files and folders, "
+                f"a source and the repositories inside of it hold more than {MOST_MEMBERS} files and directories, "
                 f"or {LISTING} bytes of names",
                 hint=HOSTILE,
             )

@@ -264,7 +264,7 @@ class FileLists:
                 return self._bring(item.url, item.filename)
             raise FetchError(
                 f"{item.index} publishes no sha256 for {item.filename} (an md5 is not enough)",
-                hint="put the file into a folder, and that folder into pip's find-links",
+                hint="put the file into a directory, and that directory into pip's find-links",
             )
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
 

@@ -137,8 +137,8 @@ def decided_indexes(
         if "://" not in whole and not local.is_dir():
             names = f" or one of uv's: {', '.join(sorted(known.named))}" if known.named else ""
             raise LockError(
-                f"the index {place} of {name} is no address and no folder",
-                hint=f"write it as https://HOST/PATH, as a folder{names}",
+                f"the index {place} of {name} is no address and no directory",
+                hint=f"write it as https://HOST/PATH, as a directory{names}",
             )
         (url,) = _clean([as_url(whole)], credentials, tokens)
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())

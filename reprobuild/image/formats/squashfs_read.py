@@ -24,7 +24,7 @@ from reprobuild.infra.untrusted.json_documents import RUNTIME, parse_image_json
 
 SQUASHFS = b"hsqs"
 CONFIG = "oci-config.json"
-INSTALL = "install squashfs-tools-ng, which has it, or compare the folders of results"
+INSTALL = "install squashfs-tools-ng, which has it, or compare the output directories"
 _MAGIC_AT = 32
 _COMPLAINT = 4096
 _SECONDS = 3600

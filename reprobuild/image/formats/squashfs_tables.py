@@ -165,7 +165,7 @@ class _Tables:
                 _check_name(name)
                 if name <= last:  # the kernel opens the first of two, and stops at a greater name
                     shown = name.decode(errors="replace")[:100]
-                    raise ValueError(f"the name {shown!r} stands in its folder twice, or out of order")
+                    raise ValueError(f"the name {shown!r} stands in its directory twice, or out of order")
                 heads.setdefault(head, name)
                 last = name
                 yield name, kind, (base + difference) & 0xFFFFFFFF, block << 16 | offset

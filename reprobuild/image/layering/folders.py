@@ -91,7 +91,7 @@ class OwnFolders:
             above = above.rpartition("/")[0]
         if above != folder and not is_removed and tree[above].type == "directory":
             raise BuildError(
-                f"a layer holds a whiteout in /{folder}, which no layer has: some engines make that folder",
+                f"a layer holds a whiteout in /{folder}, which no layer has: some engines make that directory",
                 hint=DAMAGED,
             )
         return above
@@ -106,7 +106,7 @@ def _is_special(folder: str, entry: TarEntry | None) -> bool:
 
 def _implied(folder: str) -> BuildError:
     return BuildError(
-        f"a layer writes below /{folder} and has no entry for it, and a lower layer has that folder with a mode, owner "
+        f"a layer writes below /{folder} and has no entry for it, and a lower layer has it with a mode, owner "
         "or attribute of its own: some engines show these, and others 0755 of root",
         hint=DAMAGED,
     )

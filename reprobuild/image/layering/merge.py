@@ -223,7 +223,9 @@ class _Growing:
         self._implied += 1
         self._implied_text += len(path)
         if self._implied > MOST_IMPLIED or self._implied_text > MOST_IMPLIED_TEXT:
-            raise BuildError("its layers write below very many folders that none of them has", hint=HOSTILE)
+            raise BuildError(
+                "its layers write below very many directories that none of them has", hint=HOSTILE
+            )
 
     def _resolved(self, entry: TarEntry, path: str) -> TarEntry:
         """Return the entry in its form for the digest."""

@@ -109,12 +109,12 @@ class OwnWrites:
         for folder in self._lower_torn:
             if _is_folder(tree, folder):
                 raise _ambiguous(
-                    f"holds /{folder} as a folder and as another file, and a lower layer has the folder"
+                    f"holds /{folder} as a directory and as another file, and a lower layer has the directory"
                 )
         for folder, below in self._removed.items():
             if _is_folder(tree, folder) and self._is_bare(tree, folder, below):
                 raise _ambiguous(
-                    f"holds /{folder} and its whiteout, and a lower layer has files in that folder"
+                    f"holds /{folder} and its whiteout, and a lower layer has files in that directory"
                 )
 
     def _is_bare(self, tree: Mapping[str, TarEntry], folder: str, below: Iterable[str]) -> bool:

@@ -222,7 +222,7 @@ def files_recipe(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str
             parts.append(GivenPart(folder, mode=present.mode, owner=(present.uid, present.gid)))
         elif present.type != "symlink" or folder != "/".join(steps):
             raise BuildError(
-                f"the working folder {lock.workdir} cannot be: /{folder} is a {present.type}",
+                f"the working directory {lock.workdir} cannot be: /{folder} is a {present.type}",
                 hint=f"leave out the system package that brings /{folder} with `--drop NAME`",
             )
     return Recipe(

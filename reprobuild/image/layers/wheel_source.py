@@ -118,7 +118,7 @@ class OpenWheel(WheelSource):
         if len(found) == 1 and canonicalize_name(found[0].rsplit("-", 2)[0]) == ours:
             return found[0]
         raise BuildError(
-            f"{self._origin} must hold one .dist-info folder, of {self.distribution}, and holds {found}",
+            f"{self._origin} must hold one .dist-info directory, of {self.distribution}, and holds {found}",
             hint=HOSTILE,
         )
 

@@ -25,7 +25,7 @@ from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import check_total
 from reprobuild.infra.untrusted.strings import RelativePath, is_valid
 
-NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
+NO_SPACE = "make room, or let TMPDIR name a directory with room for what differs and for packed archives"
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
 DAMAGED = (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE)
 # Links in an archive that lead to links; `docker save` makes one.
@@ -189,7 +189,7 @@ class TarMembers:
             above = name if name in folders else posixpath.dirname(name)
             while above:
                 if above in self._places or above in self._links:
-                    raise ValueError(f"it holds {above[:100]!r} as a folder, and as a file or a link")
+                    raise ValueError(f"it holds {above[:100]!r} as a directory, and as a file or a link")
                 above = posixpath.dirname(above)
 
     def place(self, name: str) -> tuple[int, int] | None:

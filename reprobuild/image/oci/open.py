@@ -28,7 +28,7 @@ from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 LARGEST_JSON = 4 << 20  # registries take no larger manifest; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
 DEEPEST_JSON = 50
-GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
+GIVE = "give an output directory, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 ONE_IMAGE = "export one image, of one platform, into the file"
 
 
@@ -89,7 +89,7 @@ def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
     if path.is_dir():
         results = (path / "image" / "index.json").is_file()
         files: ImageFiles = DirectoryFiles(path / "image" if results else path)
-        form = "folder of results" if results else "OCI layout"
+        form = "output directory" if results else "OCI layout"
     elif path.is_file():
         files, form = open_archive(path, scratch), "OCI archive"
     else:

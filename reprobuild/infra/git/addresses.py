@@ -89,7 +89,7 @@ def _expanded(path: str) -> Path:
         user = escaped(path.partition("/")[0])
         raise UsageError(
             f"the home directory of {user} is not known here",
-            hint=f"write the whole path, or {shlex.quote(f'./{user}')} for a folder of that name",
+            hint=f"write the whole path, or {shlex.quote(f'./{user}')} for a directory of that name",
         ) from None
 
 

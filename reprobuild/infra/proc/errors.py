@@ -40,7 +40,7 @@ def unstarted(
     """Return the error for a program that could not start."""
     if cwd and str(err.filename) == str(cwd):
         return EngineError(
-            f"could not {purpose}: {cwd}: {err.strerror}", hint="was the folder removed meanwhile?"
+            f"could not {purpose}: {cwd}: {err.strerror}", hint="was the directory removed meanwhile?"
         )
     if not isinstance(err, FileNotFoundError):
         return missing(

@@ -251,7 +251,7 @@ def open_step(above: int, name: str, folder: bool) -> int:
     opened = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
     if not (stat.S_ISDIR if folder else stat.S_ISREG)(os.fstat(opened).st_mode):
         raise OSError(
-            errno.ENOTSUP, "it is something else than a folder or file", f"make the mount point {name}"
+            errno.ENOTSUP, "it is something else than a directory or file", f"make the mount point {name}"
         )
     return opened
 

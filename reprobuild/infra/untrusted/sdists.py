@@ -67,8 +67,8 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Sd
             top = folder if top is None else top
             if folder != top or not rest:
                 raise BuildError(
-                    f"{filename} holds {member.path!r} beside the folder {top!r}: a source archive has one folder",
-                    hint="build a wheel of it by hand, and put that into a folder of pip's find-links",
+                    f"{filename} holds {member.path!r} beside the directory {top!r}: an sdist has one directory",
+                    hint="build a wheel of it by hand, and put that into a directory of pip's find-links",
                 )
             if rest.startswith(inside):
                 yield SdistMember(

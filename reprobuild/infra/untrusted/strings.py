@@ -65,7 +65,7 @@ OptionalVersion: TypeAlias = Annotated[
 """A version, or empty where it is not known before the build."""
 
 Architecture: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*\Z", max_length=64)]
-"""The name of a machine architecture: `amd64`, `x86_64`, `all`; or a folder of a channel: `linux-64`."""
+"""The name of a machine architecture: `amd64`, `x86_64`, `all`; or a directory of a channel: `linux-64`."""
 
 Platform: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9]+)?\Z", max_length=64)]
 """A platform of the OCI image specification: `linux/amd64`."""

@@ -109,7 +109,7 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
         above = name.rpartition("/")[0]
         while above and above not in seen:
             if above in files:
-                raise BuildError(f"{origin} holds {above} as a file and as a folder", hint=HOSTILE)
+                raise BuildError(f"{origin} holds {above} as a file and as a directory", hint=HOSTILE)
             seen.add(above)
             above = above.rpartition("/")[0]
     return files
@@ -118,7 +118,7 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
 def _check_kind(info: zipfile.ZipInfo, origin: str) -> None:
     name, mode = info.filename, info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise BuildError(f"{origin} holds {name}, which is neither a file nor a folder", hint=HOSTILE)
+        raise BuildError(f"{origin} holds {name}, which is neither a file nor a directory", hint=HOSTILE)
     if mode & (stat.S_ISUID | stat.S_ISGID) and not name.endswith("/"):
         raise BuildError(f"{origin} holds {name}, which sets the user or group that runs it", hint=HOSTILE)
     if info.flag_bits & _ENCRYPTED:

@@ -18,7 +18,7 @@ from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 
 MARK = "unfinished-rebuild"
-_ANOTHER = "name another folder with -o, or remove that one if nobody needs it"
+_ANOTHER = "name another directory with -o, or remove that one if nobody needs it"
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ def _begun(folder: Path, words: bytes) -> bool:
         # A run that was killed or had no space before it wrote its marker has written no other file.
         if stream.read(len(words) + 1) == words or names == {MARK}:
             return True
-    raise UsageError(f"{folder} is there already, and a rebuild needs a fresh folder", hint=_ANOTHER)
+    raise UsageError(f"{folder} is there already, and a rebuild needs a fresh directory", hint=_ANOTHER)
 
 
 def _tidy(folder: Path, *, made: bool) -> None:

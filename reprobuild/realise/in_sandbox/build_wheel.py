@@ -71,7 +71,7 @@ def main() -> None:
     """Write the backend's requirements, and build."""
     project, out, mode, compiles = sys.argv[1:]
     sys.path.pop(0)  # the directory of this script
-    os.chdir(project)  # noqa: TID251  # PEP 517: hooks run in the project's folder
+    os.chdir(project)  # noqa: TID251  # PEP 517: hooks run in the project's directory
     backend, local = build_system(project)
     hooks = hooks_of(backend, project, local)
     able = hasattr(hooks, "build_editable") and backend not in COMPILES_AT_IMPORT

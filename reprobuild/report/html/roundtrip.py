@@ -26,7 +26,7 @@ CODES: dict[Code, str] = {
     "secret-withheld": "a secret; its value was never kept", "not-needed": "nothing that was asked for needs it",
     "site-variable": "a variable of the session, the scheduler, the modules or the fabric",
     "not-baked": "a variable that is not known to change the computation",
-    "path-rewritten": "a folder of the captured machine, which has another place in the image, or none",
+    "path-rewritten": "a directory of the captured machine, which has another place in the image, or none",
     "other-spelling": "the same, written differently",
 }  # fmt: skip
 

@@ -32,14 +32,14 @@ def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
              own_command(lock)),
             ("Docker", "From version 25 on, with containerd's image store; the command above does for all others.",
              docker_commands(lock, image, gpu=with_gpu)),
-            ("podman", "The image is pulled from the layout in this folder.",
+            ("podman", "The image is pulled from the layout in this directory.",
              podman_commands(lock, image, gpu=with_gpu)),
             ("Apptainer", _sif_said(image), apptainer_commands(lock, image, gpu=with_gpu)),
         )
         for part in (tag("h3", title), tag("p", said, class_="muted"), _block(commands, title))
     ]  # fmt: skip
     lead = (
-        "In the folder of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "
+        "In the directory of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "
         "the same tree without reprobuild; their first lines say how."
     )
     return Section(id="running", title="How to run it", lead=lead, parts=tuple(parts))
@@ -98,7 +98,7 @@ def job(lock: Lock) -> tuple[str, ...]:
 
 def _sif_said(image: Image) -> str:
     if image.sif:
-        return "The SIF in this folder is the same image."
+        return "The SIF in this directory is the same image."
     return "Apptainer runs a SIF, which is made of the same lock first; mksquashfs is needed."
 
 

@@ -231,7 +231,7 @@ def _choose(
         if requirement.url:
             raise LockError(
                 f"{who} needs {requirement.name} from an address to be built, which is not known by its bytes",
-                hint=f"name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links; "
+                hint=f"name a version in its pyproject.toml, and put a wheel of it into pip's find-links; "
                 f"of a wheel that needs it, take another version: build: {{{project}: {{requires: [...]}}}}",
             )
         allowed &= requirement.specifier
@@ -248,7 +248,7 @@ def _choose(
         raise LockError(
             f"{words} to be built, and no index of this machine has a wheel that suits",
             hint="check the names in its pyproject.toml, and pip's indexes; of what is published without a wheel, put "
-            "one that you built into a folder of pip's find-links",
+            "one that you built into a directory of pip's find-links",
         )
     return wheel
 

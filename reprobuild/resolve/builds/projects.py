@@ -109,7 +109,7 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
         raise LockError(f"{name}: {folder.partition('/')[0]} is no file", hint=_MEND)
     if not paths:
         raise LockError(
-            f"{name}: there is no file in its folder {one.subdirectory or '.'}",
+            f"{name}: there is no file in its directory {one.subdirectory or '.'}",
             hint="check the `subdirectory=` of its line in the freeze",
         )
     editable = isinstance(one, Source) and one.editable

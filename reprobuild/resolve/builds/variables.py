@@ -24,6 +24,6 @@ def build_variables(project: str, choice: BuildDecision) -> tuple[EnvVar, ...]:
         if secrets.holds_secret(name, value):
             raise UsageError(
                 f"build: {project}: {name} looks like a secret, and would be readable in the lock for ever",
-                hint="build that wheel by hand, and put it into a folder of pip's find-links",
+                hint="build that wheel by hand, and put it into a directory of pip's find-links",
             )
     return tuple(EnvVar(name=name, value=value) for name, value in sorted(choice.variables.items()))

@@ -93,7 +93,7 @@ def _is_plain(variable: Variable) -> bool:
 def _ruling(variable: Variable, why: str) -> Resolution:
     return Resolution(
         file=variable.place.file, line=variable.place.line, subject=variable.name, outcome="pinned",
-        reason=f"{why}; folders of the captured environment are the image's", kind="path",
+        reason=f"{why}; directories of the captured environment are the image's", kind="path",
     )  # fmt: skip
 
 

@@ -296,7 +296,7 @@ def _several(places: Sequence[Channel]) -> str:
 def _withheld(folders: Sequence[str]) -> str:
     """Describe the channels in unread directories, and their option."""
     named = " ".join(f"--channel {shlex.quote(escaped(one))}" for one in folders)
-    return f"a snapshot opens no folder of this machine as a channel; name it with {named}"
+    return f"a snapshot opens no directory of this machine as a channel; name it with {named}"
 
 
 def _nothing(

@@ -213,7 +213,7 @@ def _listed(
     if found.missing:
         return None, _ruling(
             variable, "unresolved",
-            f"{', '.join(found.missing)}: folders of the captured site, and nothing in the image stands in for them",
+            f"{', '.join(found.missing)}: directories of the captured site, and the image has nothing in their place",
             "site-library-path",
         )  # fmt: skip
     left_out = f"left out: {', '.join(found.left_out)}" if found.left_out else ""

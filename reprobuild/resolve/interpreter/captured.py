@@ -279,7 +279,7 @@ def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
         raise _damaged(origin, f"it holds {escaped(name)[:200]!r}, which is no part of an interpreter")
     if not (info.isreg() or info.isdir() or info.issym()):
         raise _damaged(
-            origin, f"it holds {escaped(name)[:200]!r}, which is neither file, folder nor symbolic link"
+            origin, f"it holds {escaped(name)[:200]!r}, which is neither file, directory nor symbolic link"
         )
     if info.mode & 0o7000:
         raise _damaged(origin, f"{escaped(name)[:200]!r} would run with the rights of another user")

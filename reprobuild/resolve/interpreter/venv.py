@@ -37,7 +37,7 @@ def unsupported(
     paths = set(_paths(snapshot, prefix))
     if paths - {minor}:
         other = ", ".join(sorted(paths - {minor}))
-        return found.place, f"{_VARIABLE} is {shown(prefix)}, whose folders are of Python {other}"
+        return found.place, f"{_VARIABLE} is {shown(prefix)}, whose directories are of Python {other}"
     if paths or set(_wheels(snapshot)) == {minor} or _made_by_system(snapshot, minor):
         return None
     if set(pinned()) == {minor}:

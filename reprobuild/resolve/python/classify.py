@@ -70,7 +70,7 @@ def look_up(
             has the same version.
     """
     if line.kind == "leftover":
-        return Lookup(where="dropped", why="an interrupted installation left this folder behind")
+        return Lookup(where="dropped", why="an interrupted installation left this directory behind")
     if line.kind in ("editable", "vcs"):
         return Lookup(
             where="source", asked=(line.url or line.path or "") + (f"@{line.commit}" if line.commit else "")

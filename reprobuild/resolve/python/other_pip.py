@@ -126,7 +126,7 @@ def _path(line: Requirement) -> str:
 
 
 def _prefixes(snapshot: Snapshot) -> dict[str, str]:
-    """Return the folders of the environment by the variables that name them."""
+    """Return the directories of the environment by the variables that name them."""
     values = {one.name: (one.value or "").rstrip("/") for one in snapshot.variables}
     return {name: values[name] for name in _VARIABLES if is_valid(values.get(name, ""), AbsolutePath)}
 

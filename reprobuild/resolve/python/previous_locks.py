@@ -40,7 +40,7 @@ class KeptWheels:
             if same_version(found, version):
                 where = f"{filename} (sha256 {sha256}) of the lock {lock}"
                 return (
-                    f"; the store has {where}: copy {self._store.blob(sha256)} under that name into a folder, and name "
+                    f"; the store has {where}: copy {self._store.blob(sha256)} under that name elsewhere, and name "
                     f"that with --index {shlex.quote(name)}=FOLDER"
                 )
         return ""

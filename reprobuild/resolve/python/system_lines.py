@@ -61,7 +61,5 @@ def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Reso
         about += f"; whether the base {image} has it is not known, and the image's environment does not see it there"
     elif lookup.asked:
         about += f": --base {shlex.quote(lookup.asked)} has it, for the system's own Python"
-    about += (
-        f"; to install its wheel, name a page or a folder that has it: --index {shlex.quote(line.name)}=URL"
-    )
+    about += f"; to install its wheel, name a page or a directory that has it: --index {shlex.quote(line.name)}=URL"
     return rule(line, "unresolved", about, "vendor-build")

@@ -146,14 +146,14 @@ def _not_of_this_commit(
     place = _subfolder(wrong, tree)
     if place:
         return LockError(
-            f"{start}commit {commit[:12]} has at {place}{first.path}: its paths start in the folder {place}",
+            f"{start}commit {commit[:12]} has at {place}{first.path}: its paths start in the directory {place}",
             hint="diff.relative is set there; capture it again with "
             "`git -c diff.relative=false diff HEAD --binary --full-index`",
         )
     if not any(file.old_path in tree for file in patch.files if file.old_path):
         return LockError(
-            f"{start}is not in commit {commit[:12]}, nor is any other file of it: it is the diff of another folder",
-            hint="the chapter's recipe writes the job directory's diff where it cannot enter a package's folder; "
+            f"{start}is not in commit {commit[:12]}, nor is any other file of it: it is the diff of another directory",
+            hint="the chapter's recipe writes the job directory's diff where it cannot enter a package's directory; "
             f"capture it again with `git -C FOLDER diff HEAD --binary --full-index > {shlex.quote(patch.file)}`",
         )
     other = repository.commit_with(first.blob, first.path)

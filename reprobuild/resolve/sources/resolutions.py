@@ -83,7 +83,7 @@ def rule_stray_diff(patch: Patch) -> Resolution:
     return Resolution(
         file=patch.file, line=0, subject=patch.name, outcome="unresolved", kind="stray-diff",
         reason="it fits no source of this snapshot; the chapter's recipe writes the job directory's diff under "
-        "the name of a package whose folder it cannot enter; if it is of a repository that nothing is installed "
+        "the name of a package whose directory it cannot enter; if it is of a repository that nothing is installed "
         f"from, name that one with {option}",
     )  # fmt: skip
 

@@ -270,8 +270,6 @@ def _by_name(file: str, name: str) -> tuple[ParseNote, ...]:
     wheel.
     """
     if name == "work" or re.fullmatch(r".*\.(whl|tar\.gz|zip|tar\.bz2)", name):
-        reason = (
-            "named after a build folder or archive: it holds the changes of the folder in which the job ran"
-        )
+        reason = "named after a build directory or archive: it holds the changes of the directory in which the job ran"
         return (text.remark(file, 1, "", reason, understood=False),)
     return ()

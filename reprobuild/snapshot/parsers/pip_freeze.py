@@ -165,7 +165,7 @@ class _Reader:
             self._remark(self.pending.line, self.pending.text, "pip's name for the editable below")
             self.pending = None
         elif origin.guessed:
-            self._remark(number, line, f"an editable without a name: called `{name}` after its folder")
+            self._remark(number, line, f"an editable without a name: called `{name}` after its directory")
         if name is None:
             return False
         self._keep_origin(number, line, name, origin, version)

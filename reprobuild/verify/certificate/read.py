@@ -19,7 +19,7 @@ NAME = "verdict.json"  # in an output directory
 LARGEST = 32 << 20
 AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
 BEFORE = (
-    "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
+    "name an earlier one: what a check replaces in an output directory is kept there as verdict-DIGEST.json"
 )
 OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
 SAME_WORK = "compare the same work: give the command and options of the certificate, or leave --against out"
@@ -52,7 +52,7 @@ def read_certificate(path: Path) -> Certificate:
     if not path.exists():
         raise UsageError(f"there is no certificate {path}", hint=AGAIN)
     if not path.is_file():
-        raise UsageError(f"{path} is no plain file, and no folder of results", hint=AGAIN)
+        raise UsageError(f"{path} is no plain file, and no output directory", hint=AGAIN)
     with path.open("rb") as stream:
         data = stream.read(LARGEST + 1)
     if len(data) > LARGEST:

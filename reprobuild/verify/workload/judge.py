@@ -181,7 +181,7 @@ def _judge_pair(
         return FileAnswer(name=name, verdict="drift", details=(f"{_led(one)} and {_led(two)}",))
     if one.kind == "folder" and one.link:
         return FileAnswer(
-            name=name, verdict="inconclusive", details=(f"it is a link to the folder {one.link}",)
+            name=name, verdict="inconclusive", details=(f"it is a link to the directory {one.link}",)
         )
     if one.kind != "file":
         return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(one)}",))

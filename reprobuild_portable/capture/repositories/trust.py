@@ -30,7 +30,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     for own in dict.fromkeys((folder, common)):
         outside = next(_links_out(own, common, context), None)
         if outside is not None:
-            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git folder")
+            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
@@ -41,7 +41,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     elif folder != here and not _claims(folder, top, program, context):
         raise GaveUpError(
             "untrusted",
-            f"{_path(folder)} is the git folder of another directory: "
+            f"{_path(folder)} is the git directory of another directory: "
             f"`git config core.worktree {shlex.quote(_path(top))}` in that repository makes it that of this one",
         )
 

@@ -65,7 +65,7 @@ def _check_absent(target: Path) -> None:
 
 def _taken(target: Path) -> UsageError:
     return UsageError(
-        f"`{escaped(str(target))}` is there already", hint="name a folder that is not there yet"
+        f"`{escaped(str(target))}` is there already", hint="name a directory that is not there yet"
     )
 
 

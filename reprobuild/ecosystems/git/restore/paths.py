@@ -34,7 +34,8 @@ def check_path(path: bytes, name: str) -> None:
         plain = _UNSEEN.sub("", part).partition(":")[0].rstrip(". ").lower()
         if plain in (".git", "git~1"):
             raise SnapshotError(
-                f"the captured repository {name} holds {path!r}, which is inside a git folder", hint=DAMAGED
+                f"the captured repository {name} holds {path!r}, which is inside a git directory",
+                hint=DAMAGED,
             )
 
 

@@ -131,7 +131,7 @@ class _Restored:
         pack = read_pack(self.one, self.folder)
         if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
             raise SnapshotError(
-                f"`{escaped(str(self.target))}` is not empty", hint="name a folder that is not there yet"
+                f"`{escaped(str(self.target))}` is not empty", hint="name a directory that is not there yet"
             )
         self._init()
         address = self._bring(asked)
