@@ -63,9 +63,16 @@ class Environments:
     Args:
         store: gets the files of the environments.
         folder: gets the machines, the environments, and `done.json`.
+
+    Raises:
+        SystemExit: the directory is inside a repository, so `capture` would take that for the one of each job.
     """
 
     def __init__(self, store: Path, folder: Path) -> None:
+        if above := next((path for path in folder.absolute().parents if (path / ".git").exists()), None):
+            raise SystemExit(
+                f"{folder} is inside the repository {above}; name another directory: make proof PROOF=DIR"
+            )
         self.store, self.folder = store, folder
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "done.json"
