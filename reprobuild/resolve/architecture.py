@@ -41,9 +41,9 @@ def captured_platform(snapshot: Snapshot) -> str:
     """
     shown = dict(_shown(snapshot))
     if len(shown) > 1:
-        told = " and ".join(f"{platform} ({evidence})" for platform, evidence in shown.items())
+        platforms = " and ".join(f"{platform} ({evidence})" for platform, evidence in shown.items())
         raise LockError(
-            f"the snapshot shows two architectures: {told}",
+            f"the snapshot shows two architectures: {platforms}",
             hint=f"say which one the job ran on: --platform {' or --platform '.join(MACHINES)}",
         )
     return known_platform(next(iter(shown), "linux/amd64"))
@@ -55,11 +55,11 @@ def tells_platform(snapshot: Snapshot) -> bool:
 
 
 def _shown(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    debian = {one.architecture: str(one.place) for one in snapshot.packages}
-    rpm = {one.architecture: str(one.place) for one in snapshot.rpms}
+    debian = {package.architecture: str(package.place) for package in snapshot.packages}
+    rpm = {package.architecture: str(package.place) for package in snapshot.rpms}
     yield from _of_list(debian)
     yield from _of_list(rpm)
-    urls = [(one.url, one.place) for one in snapshot.conda if one.url]
+    urls = [(package.url, package.place) for package in snapshot.conda if package.url]
     subdirs = {url.rpartition("/")[0].rpartition("/")[2]: str(place) for url, place in urls}
     known = {_CONDA[subdir]: evidence for subdir, evidence in subdirs.items() if subdir in _CONDA}
     if len(known) == 1:
@@ -74,21 +74,21 @@ def _of_list(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
 
     A system may hold packages of a second architecture.
     """
-    own = {name: evidence for name, evidence in architectures.items() if name not in _NONE}
-    known = {_WORDS[name]: evidence for name, evidence in own.items() if name in _WORDS}
+    machines = {name: evidence for name, evidence in architectures.items() if name not in _NONE}
+    known = {_WORDS[name]: evidence for name, evidence in machines.items() if name in _WORDS}
     if len(known) == 1:
         yield from known.items()
-    elif own and not known:
-        name, evidence = next(iter(own.items()))
+    elif machines and not known:
+        name, evidence = next(iter(machines.items()))
         yield _platform(name), evidence
 
 
 def _of_report(report: MachineReport) -> str:
     if isinstance(report.machine, str):
         return report.machine
-    said = {fact.name: fact.value or "" for fact in report.facts}
+    facts = {fact.name: fact.value or "" for fact in report.facts}
     # Linux-5.15.0-78-generic-x86_64-with-glibc2.35
-    match = re.fullmatch(r"Linux-.*-(\w+)-with-\S+", said.get("Python platform", ""))
+    match = re.fullmatch(r"Linux-.*-(\w+)-with-\S+", facts.get("Python platform", ""))
     return match[1] if match else ""
 
 

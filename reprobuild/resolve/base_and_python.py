@@ -134,18 +134,18 @@ def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContex
     choice = brought(_wanted(subject, around), snapshot, find)
     try:
         choice, system = _system(subject, choice, find, files, around)
-        listed = _listed(snapshot)
-        base, packages = system.pin(called=listed)
+        freeze_packages = _listed(snapshot)
+        base, packages = system.pin(called=freeze_packages)
     except (LockError, FetchError) as err:
         refuse_lost((choice.lost, err) if choice.lost else (), (), ())
         raise
     settled = settle(choice, base, snapshot, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
-        base, packages = system.pin(called=listed)
+        base, packages = system.pin(called=freeze_packages)
     return ResolvedBase(
         system=system, interpreter=settled.interpreter, rulings=settled.rulings, base=base,
-        packages=packages, listed=listed, lost=(settled.lost,) if settled.lost else (),
+        packages=packages, listed=freeze_packages, lost=(settled.lost,) if settled.lost else (),
     )  # fmt: skip
 
 
@@ -169,9 +169,9 @@ def _listed(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]:
-    own = interpreter.kind == "system"
+    is_system = interpreter.kind == "system"
     return (
-        *((f"python{interpreter.minor}",) if own else _NEEDED),
+        *((f"python{interpreter.minor}",) if is_system else _NEEDED),
         *subject.triage.packages,
         *subject.decisions.packages,
     )
@@ -207,9 +207,13 @@ def _system(
             decisions,
             around,
         )
-    own = choice.interpreter
-    if not snapshot.packages and own.kind == "system" and not system.has(f"python{own.minor}"):
-        choice = brought(standalone(own), snapshot, find)
+    interpreter = choice.interpreter
+    if (
+        not snapshot.packages
+        and interpreter.kind == "system"
+        and not system.has(f"python{interpreter.minor}")
+    ):
+        choice = brought(standalone(interpreter), snapshot, find)
         system.roots = _roots(subject, choice.interpreter)
     return choice, system
 
@@ -237,8 +241,8 @@ def _default_release(
             return InterpreterChoice(interpreter=standalone(choice.interpreter), lost=lost), default_release(
                 _without_python(need), offered
             )
-        found = with_build(choice.interpreter, build)
-        return InterpreterChoice(interpreter=found), default_release(_without_python(need), offered)
+        interpreter = with_build(choice.interpreter, build)
+        return InterpreterChoice(interpreter=interpreter), default_release(_without_python(need), offered)
 
 
 def _without_python(need: ReleaseNeed) -> ReleaseNeed:

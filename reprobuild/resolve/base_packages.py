@@ -38,30 +38,32 @@ def add_libraries(
     fetch(missing, around.store, around.net, around.progress)
     around.say("system: what the shared libraries of the wheels need")
     opened = open_wheels(wheels, subject.machine, around.store)
-    own = asks_of(ground.interpreter, subject.machine, around.store)
-    asked = asked_of_system(own)
+    interpreter_files = asks_of(ground.interpreter, subject.machine, around.store)
+    interpreter_asks = asked_of_system(interpreter_files)
     needed, drop = asks(opened), subject.decisions.drop
-    libraries, _ = system_libraries((*asked, *needed), subject.snapshot, system.index, base, drop)
+    libraries, _ = system_libraries((*interpreter_asks, *needed), subject.snapshot, system.index, base, drop)
     if libraries:
-        whose = "shared libraries of the wheels" + (" and of the captured Python" if own else "")
+        whose = "shared libraries of the wheels" + (
+            " and of the captured Python" if interpreter_files else ""
+        )
         around.say(f"system: {len(libraries)} packages more, for the {whose}")
     called = _called(wheels, sources, subject, around)
     if called:
         around.say(f"system: {len(called)} packages whose programs are called")
     if libraries or called:
         base, packages = system.pin(libraries, {**ground.listed, **called})
-    if left := not_called(packages):
+    if uncalled_packages := not_called(packages):
         around.say(
-            f"system: {len(left)} packages that a person had installed are left out, because no code calls them: "
-            f"{_some(left)}; `--system all` installs every one, `--package NAME` one of them"
+            f"system: {len(uncalled_packages)} packages that a person had installed are left out, because no code "
+            f"calls them: {_some(uncalled_packages)}; `--system all` installs every one, `--package NAME` one of them"
         )
     _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
-    _, lost = system_libraries(asked, subject.snapshot, system.index, base, drop)
+    _, lost = system_libraries(interpreter_asks, subject.snapshot, system.index, base, drop)
     return base, [
         *packages,
         *left_out,
-        *judged(ground.interpreter, lost, asked),
-        *too_new((*own, *opened), base),
+        *judged(ground.interpreter, lost, interpreter_asks),
+        *too_new((*interpreter_files, *opened), base),
     ]
 
 
@@ -82,5 +84,5 @@ def _called(
     names = [package.name for package in snapshot.packages if package.mark in ASKED]
     commands = [shlex.join(workload.command)] if workload else []
     captured = captured_commands(around.captured) if snapshot.captured else ()
-    found = callers(wheels, sources, commands, programs(names), around.store, captured)
-    return dict(needed_for(names, found))
+    callers_by_program = callers(wheels, sources, commands, programs(names), around.store, captured)
+    return dict(needed_for(names, callers_by_program))

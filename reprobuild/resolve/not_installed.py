@@ -27,11 +27,13 @@ def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPa
     """
     if is_named("python", decisions.drop):
         return None
-    found = next((one for one in snapshot.conda if one.name == "python" and one.channel != PYPI), None)
-    if found is None or decisions.python is None:
-        return found
-    version = found.version + "t" * is_free_threaded(found, snapshot.conda)
-    return found if version == decisions.python and version.count(".") == 2 else None
+    python = next(
+        (package for package in snapshot.conda if package.name == "python" and package.channel != PYPI), None
+    )
+    if python is None or decisions.python is None:
+        return python
+    version = python.version + "t" * is_free_threaded(python, snapshot.conda)
+    return python if version == decisions.python and version.count(".") == 2 else None
 
 
 def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution]:
@@ -39,16 +41,20 @@ def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution
 
     They are packages of rpm, packages of conda if wheels make the environment, and dropped directories of the job.
     """
-    listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
+    names = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     drop = decisions.drop
     for package in () if python_of_conda(snapshot, decisions) else snapshot.conda:
-        outcome, reason, kind = _of_conda(package, listed, drop)
+        outcome, reason, kind = _of_conda(package, names, drop)
         yield _ruling(package.place, package.name, outcome, reason, kind)
-    for one in snapshot.captured.repositories if snapshot.captured else ():
-        if one.parent is None and not one.distributions and is_named(one.name, drop):
+    for repository in snapshot.captured.repositories if snapshot.captured else ():
+        if repository.parent is None and not repository.distributions and is_named(repository.name, drop):
             place = SourceLocation("capture.json", 0)
             yield _ruling(
-                place, one.name, "excluded", "the directory of the job: dropped by decision", "decision"
+                place,
+                repository.name,
+                "excluded",
+                "the directory of the job: dropped by decision",
+                "decision",
             )
     for rpm in snapshot.rpms:
         reason = "an rpm of the captured host; the image's system is another distribution"
@@ -56,11 +62,11 @@ def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution
 
 
 def _of_conda(
-    package: CapturedCondaPackage, listed: Collection[str], drop: Collection[str]
+    package: CapturedCondaPackage, names: Collection[str], drop: Collection[str]
 ) -> tuple[Outcome, str, str]:
     if is_named(package.name, drop):
         return "excluded", "dropped by decision", "decision"
-    if on_pypi(package.name) in listed:
+    if on_pypi(package.name) in names:
         return "excluded", "the freeze has it, too, and says what becomes of it", "conda"
     if package.name == "python":
         return "excluded", "the interpreter; the image has its own of this version", "conda"

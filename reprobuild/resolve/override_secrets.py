@@ -47,9 +47,9 @@ def secret_decisions(decisions: Decisions) -> dict[str, str]:
 
 
 def _rule(name: str, text: str) -> str | None:
-    found = secrets.find(text.encode("utf-8", "surrogateescape"), most=1)
-    if found:
-        return found[0][1]
+    findings = secrets.find(text.encode("utf-8", "surrogateescape"), most=1)
+    if findings:
+        return findings[0][1]
     parent, _, variable = name.rpartition(".")
     if parent == "bake" or parent.endswith(".variables"):
         return secrets.secret_variable(variable, text)

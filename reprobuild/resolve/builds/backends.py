@@ -45,11 +45,11 @@ def requirements_of(project: Project) -> list[Requirement]:
         LockError: one of them cannot be read.
     """
     table = project.table("build-system").get("requires", DEFAULT)
-    told = [*table] if isinstance(table, (list, tuple)) else [table]
-    found = [*told, *_of_hatch(project)]
+    requires = [*table] if isinstance(table, (list, tuple)) else [table]
+    texts = [*requires, *_of_hatch(project)]
     if project.backend.startswith("setuptools"):
-        found += setup_requires(project)
-    return [parse(text, project.name) for text in found]
+        texts += setup_requires(project)
+    return [parse(text, project.name) for text in texts]
 
 
 def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirement]:
@@ -59,13 +59,13 @@ def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirem
         project: the project to build.
         chosen: the versions chosen so far, by project.
     """
-    found: list[str] = []
+    texts: list[str] = []
     for rule in rules():
         where = Requirement(rule.where) if rule.where else None
         holds = where is None or (where.name in chosen and where.specifier.contains(chosen[where.name]))
         if rule.backend == project.backend.partition(".")[0] and holds:
-            found += [*rule.always, *(rule.editable if project.editable else ())]
-    return [Requirement(text) for text in found]
+            texts += [*rule.always, *(rule.editable if project.editable else ())]
+    return [Requirement(text) for text in texts]
 
 
 def parse(text: Any, asker: str) -> Requirement:
@@ -90,14 +90,14 @@ def _of_hatch(project: Project) -> list[Any]:
     build = project.table("tool", "hatch", "build")
     tables = [build, project.table("tool", "hatch", "build", "targets", "wheel")]
     tables += [hook for table in list(tables) for hook in _values(table.get("hooks"))]
-    found = [one for table in tables for one in _listed(table.get("dependencies"))]
+    dependencies = [dependency for table in tables for dependency in _listed(table.get("dependencies"))]
     if any(table.get("require-runtime-dependencies") is True for table in tables):
-        found += _listed(project.table("project").get("dependencies"))
-    return found
+        dependencies += _listed(project.table("project").get("dependencies"))
+    return dependencies
 
 
 def _values(table: Any) -> list[dict[str, Any]]:
-    return [one for one in table.values() if isinstance(one, dict)] if isinstance(table, dict) else []
+    return [value for value in table.values() if isinstance(value, dict)] if isinstance(table, dict) else []
 
 
 def _listed(value: Any) -> list[Any]:

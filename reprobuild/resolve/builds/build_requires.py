@@ -95,9 +95,9 @@ class BuildWheelSource:
             allowed = SpecifierSet(f"=={self.linked[name]}")
         key = (name, str(allowed))
         if key not in self._newest:
-            found = newest(name, str(allowed), self._files, self.target)
+            release = newest(name, str(allowed), self._files, self.target)
             self._newest[key] = (
-                Wheel(name=name, version=found[0], role="build", file=found[1]) if found else None
+                Wheel(name=name, version=release[0], role="build", file=release[1]) if release else None
             )
         return self._newest[key]
 
@@ -141,16 +141,16 @@ def resolve_buildings(
     packages: dict[str, str] = {}
     without_nvcc: list[Resolution | None] = []
 
-    def with_building(one: Source | Sdist) -> Building:
-        if isinstance(one, Sdist):
-            shelf.fetch(one.file)
-        project = read_project(one, shelf.store)
+    def with_building(source: Source | Sdist) -> Building:
+        if isinstance(source, Sdist):
+            shelf.fetch(source.file)
+        project = read_project(source, shelf.store)
         choice = with_known(project.name, choices.pop(project.name, BuildDecision()))
         chosen = _close(project, choice, shelf)
         wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
         compiles = compiled(project)
         if compiles and "CUDA" in compiles.languages:
-            without_nvcc.append(rule_nvcc(project.name, one.file.filename, choice, shelf.toolkit))
+            without_nvcc.append(rule_nvcc(project.name, source.file.filename, choice, shelf.toolkit))
         needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
         packages.update(
             {name: f"{project.name}, which is compiled" for name in needed if name not in packages}
@@ -162,8 +162,11 @@ def resolve_buildings(
         )  # fmt: skip
 
     resolved = ResolvedBuilds(
-        sources=tuple(replace(one, building=with_building(one)) if one.installed else one for one in sources),
-        sdists=tuple(replace(one, building=with_building(one)) for one in sdists),
+        sources=tuple(
+            replace(source, building=with_building(source)) if source.installed else source
+            for source in sources
+        ),
+        sdists=tuple(replace(sdist, building=with_building(sdist)) for sdist in sdists),
         wheels=tuple(wheels.values()),
         packages=packages,
         rulings=tuple(filter(None, without_nvcc)),
@@ -182,11 +185,15 @@ def _close(project: Project, choice: BuildDecision, shelf: BuildWheelSource) -> 
     chosen: dict[str, Wheel] = {}
     for _ in range(_ROUNDS):
         more = more_requirements(project, {name: wheel.version for name, wheel in chosen.items()})
-        asked = _demands(project.name, [*roots, *more], chosen, shelf)
+        demands_by_project = _demands(project.name, [*roots, *more], chosen, shelf)
         if choice.environment:
             present = shelf.captured.keys() | shelf.linked.keys()
-            asked = {name: demands for name, demands in asked.items() if name not in present}
-        now = {name: _choose(name, demands, shelf, project.name) for name, demands in asked.items()}
+            demands_by_project = {
+                name: demands for name, demands in demands_by_project.items() if name not in present
+            }
+        now = {
+            name: _choose(name, demands, shelf, project.name) for name, demands in demands_by_project.items()
+        }
         if now == chosen:
             return chosen
         chosen = now
@@ -206,21 +213,21 @@ def _demands(
 
     They are those of the roots, and of the chosen wheels.
     """
-    found: _Demands = {}
+    demands: _Demands = {}
     markers = environment_of(shelf.target.python, shelf.target.machine)
     waiting = [(root, asker, "") for root in roots]
-    seen: set[tuple[str, str]] = set()
+    visits: set[tuple[str, str]] = set()
     while waiting:
         requirement, who, extra = waiting.pop(0)
         if not applies(requirement.marker, markers, extra):
             continue
         name = str(canonicalize_name(requirement.name))
-        found.setdefault(name, []).append((requirement, who))
-        for each in ("", *sorted(requirement.extras)):
-            if name in chosen and (name, each) not in seen:
-                seen.add((name, each))
-                waiting += [(need, name, each) for need in shelf.needs(chosen[name])]
-    return found
+        demands.setdefault(name, []).append((requirement, who))
+        for next_extra in ("", *sorted(requirement.extras)):
+            if name in chosen and (name, next_extra) not in visits:
+                visits.add((name, next_extra))
+                waiting += [(need, name, next_extra) for need in shelf.needs(chosen[name])]
+    return demands
 
 
 def _choose(
@@ -257,9 +264,11 @@ def _requires(wheel: Wheel, store: Store) -> list[str]:
     origin = f"the wheel {wheel.file.filename}"
     with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
         # Deeper ones may belong to other projects: setuptools has those of its vendored ones.
-        found = [info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+        metadata = [
+            info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)
+        ]
         try:
-            raw = read_metadata(zips.read_text(archive, found[0], origin), origin)
+            raw = read_metadata(zips.read_text(archive, metadata[0], origin), origin)
         except (IndexError, *zips.UNREADABLE):
             raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
     return raw.get("requires_dist", [])

@@ -50,14 +50,14 @@ def compiled(project: Project) -> CompiledLanguages | None:
     A project with sources of such a language may need no compiler (tests, samples): a back end that compiles no sources
     by itself, and no mention of extensions, decide that.
     """
-    found = {name for name, (endings, _) in _LANGUAGES.items() if endings & suffixes(project)}
+    source_languages = {name for name, (endings, _) in _LANGUAGES.items() if endings & suffixes(project)}
     if not _compiles_cuda(project):
-        found.discard("CUDA")
-    evidence = _evidence(project, found)
+        source_languages.discard("CUDA")
+    evidence = _evidence(project, source_languages)
     if evidence is None:
         return None
     by_backend = _COMPILERS.get(project.backend.partition(".")[0])
-    languages = frozenset(found | ({by_backend} if by_backend else set())) or frozenset({"C"})
+    languages = frozenset(source_languages | ({by_backend} if by_backend else set())) or frozenset({"C"})
     more = [package for name in sorted(languages) for package in _LANGUAGES[name][1]]
     return CompiledLanguages(languages, (*PACKAGES, *more), evidence)
 
@@ -77,18 +77,18 @@ def _compiles_cuda(project: Project) -> bool:
     return project.backend.partition(".")[0] != "setuptools" or any(_NVCC.search(text) for text in texts)
 
 
-def _evidence(project: Project, found: set[str]) -> str | None:
+def _evidence(project: Project, languages: set[str]) -> str | None:
     """Return the evidence that a project compiles, or None."""
     backend = project.backend.partition(".")[0]
     if backend in _COMPILERS:
         return f"its back end is {backend}"
     if backend == "setuptools":
-        told = [name for name, text in sorted(project.texts.items()) if _MARKS.search(text)]
-        if told:
-            return f"{told[0]} names extensions"
+        files = [name for name, text in sorted(project.texts.items()) if _MARKS.search(text)]
+        if files:
+            return f"{files[0]} names extensions"
         return (
-            f"it has setup.py and sources in {', '.join(sorted(found))}"
-            if found and "setup.py" in project.texts
+            f"it has setup.py and sources in {', '.join(sorted(languages))}"
+            if languages and "setup.py" in project.texts
             else None
         )
     if backend in ("flit_core", "flit"):
@@ -99,7 +99,11 @@ def _evidence(project: Project, found: set[str]) -> str | None:
     }.get(backend)  # fmt: skip
     if hooks is not None and not (project.table(*hooks) or _script(project)):
         return None
-    return f"{backend} may compile, and there are sources in {', '.join(sorted(found))}" if found else None
+    return (
+        f"{backend} may compile, and there are sources in {', '.join(sorted(languages))}"
+        if languages
+        else None
+    )
 
 
 def _script(project: Project) -> bool:

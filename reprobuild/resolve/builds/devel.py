@@ -38,19 +38,19 @@ def devel_base(
     if not packages:
         return None
     around.say(f"system: compilers, for {'; '.join(dict.fromkeys(packages.values()))}")
-    wanted = dict(packages)
+    needs = dict(packages)
     if interpreter.kind == "system":
         python = interpreter.executable.rpartition("/")[2]
-        wanted |= dict.fromkeys((python, f"{python}-dev"), "what is compiled against Python")
+        needs |= dict.fromkeys((python, f"{python}-dev"), "what is compiled against Python")
     if subject.decisions.devel is None:
-        return system.pin(dict.fromkeys(base.installed, "the base") | wanted)[0]
+        return system.pin(dict.fromkeys(base.installed, "the base") | needs)[0]
     decisions = replace(subject.decisions, base=subject.decisions.devel)
     image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=())
     # Captured packages matter only for the base.
     bare = replace(subject.snapshot, packages=())
-    found = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(wanted)[0]
-    check_glibc(found, base)
-    return found
+    devel = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(needs)[0]
+    check_glibc(devel, base)
+    return devel
 
 
 def check_glibc(devel: Base, base: Base) -> None:
@@ -61,9 +61,11 @@ def check_glibc(devel: Base, base: Base) -> None:
     Raises:
         LockError: the first has a newer glibc, or the version of one is unknown.
     """
-    there, here = (glibc_of(one.installed.get("libc6", "")) for one in (devel, base))
-    if there is None or here is None or there > here:
-        versions = [f"{one[0]}.{one[1]}" if one else "none" for one in (there, here)]
+    devel_glibc, base_glibc = (glibc_of(side.installed.get("libc6", "")) for side in (devel, base))
+    if devel_glibc is None or base_glibc is None or devel_glibc > base_glibc:
+        versions = [
+            f"{version[0]}.{version[1]}" if version else "none" for version in (devel_glibc, base_glibc)
+        ]
         raise LockError(
             f"the image to compile in has glibc {versions[0]}, and the base {versions[1]}: what is compiled there may "
             "not run here",

@@ -44,7 +44,8 @@ class Toolkit(Struct, frozen=True, kw_only=True):
 def _known() -> dict[str, _Extension]:
     text = (files("reprobuild.resolve.builds") / "extensions.toml").read_bytes()
     return {
-        one.name: one for one in msgspec.toml.decode(text, type=dict[str, tuple[_Extension, ...]])["project"]
+        extension.name: extension
+        for extension in msgspec.toml.decode(text, type=dict[str, tuple[_Extension, ...]])["project"]
     }
 
 

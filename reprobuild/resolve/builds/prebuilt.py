@@ -51,11 +51,11 @@ class _Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _known() -> dict[str, _Project]:
     text = (files("reprobuild.resolve.builds") / "prebuilt.toml").read_bytes()
     read = msgspec.toml.decode(text, type=dict[str, tuple[_Project, ...]])
-    return {one.name: one for one in read["project"]}
+    return {project.name: project for project in read["project"]}
 
 
 def with_prebuilt(
-    found: ResolvedLines, names: Collection[str], target: WheelTarget, services: Mapping[str, Service],
+    lines: ResolvedLines, names: Collection[str], target: WheelTarget, services: Mapping[str, Service],
     around: ResolveContext,
 ) -> ResolvedLines:  # fmt: skip
     """Replace sources by their publisher's wheels for the locked torch.
@@ -63,7 +63,7 @@ def with_prebuilt(
     The resolution of a line lists the addresses tried, and the result.
 
     Args:
-        found: the resolution of the freeze's lines.
+        lines: the resolution of the freeze's lines.
         names: the distributions with replaceable sources, as names of projects.
         target: the target that a wheel must fit.
         services: by name.
@@ -72,37 +72,39 @@ def with_prebuilt(
     Raises:
         FetchError: the wheel of torch is unavailable. BuildError: it is malicious or damaged.
     """
-    wanted = [one for one in found.sdists if one.name in _known() and one.name in names]
-    torch = next((wheel for wheel in found.wheels if wheel.name == "torch"), None)
-    if not wanted or torch is None:
-        return found
+    sdists = [sdist for sdist in lines.sdists if sdist.name in _known() and sdist.name in names]
+    torch = next((wheel for wheel in lines.wheels if wheel.name == "torch"), None)
+    if not sdists or torch is None:
+        return lines
     around.say(
-        f"python: wheels that the publishers of {', '.join(one.name for one in wanted)} have for this torch"
+        f"python: wheels that the publishers of {', '.join(sdist.name for sdist in sdists)} have for this torch"
     )
     fetch([torch.file], around.store, around.net, around.progress)
     build = read_torch_build(torch.file, around.store)
-    for sdist in wanted:
+    for sdist in sdists:
         project = _known()[sdist.name]
-        wheel, told = _look(project, sdist, build, target, (services[project.service], around))
-        found = _with(found, sdist, wheel, told)
-    return found
+        wheel, message = _look(project, sdist, build, target, (services[project.service], around))
+        lines = _with(lines, sdist, wheel, message)
+    return lines
 
 
-def _with(found: ResolvedLines, sdist: Sdist, wheel: Wheel | None, told: str) -> ResolvedLines:
+def _with(lines: ResolvedLines, sdist: Sdist, wheel: Wheel | None, message: str) -> ResolvedLines:
     """Return the resolution with the result for one source."""
 
     def said(reason: str) -> str:
         if wheel:
-            return f"{told}; of the index: {reason.removesuffix(BUILT)}"
-        return f"{reason}; {told}" if told else reason
+            return f"{message}; of the index: {reason.removesuffix(BUILT)}"
+        return f"{reason}; {message}" if message else reason
 
     return replace(
-        found,
-        wheels=(*found.wheels, wheel) if wheel else found.wheels,
-        sdists=tuple(one for one in found.sdists if one is not sdist or wheel is None),
+        lines,
+        wheels=(*lines.wheels, wheel) if wheel else lines.wheels,
+        sdists=tuple(other for other in lines.sdists if other is not sdist or wheel is None),
         rulings=tuple(
-            replace(one, reason=said(one.reason)) if canonicalize_name(one.subject) == sdist.name else one
-            for one in found.rulings
+            replace(ruling, reason=said(ruling.reason))
+            if canonicalize_name(ruling.subject) == sdist.name
+            else ruling
+            for ruling in lines.rulings
         ),
     )
 
@@ -128,7 +130,7 @@ def _look(
     why = f"torch {torch}, CUDA {major} and {'the C++11' if build.cxx11 else 'the older C++'} ABI"
     # The name that setup.py gives, and pip then has: the label is only in the name of the release's file.
     filename = f"{project.file.partition('-')[0]}-{version}-{python}-{python}-linux_{target.machine}.whl"
-    asked = [
+    names = [
         project.file.format(
             version=version, cuda=label, torch=torch, abi=str(build.cxx11).upper(), python=python,
             machine=target.machine,
@@ -136,7 +138,7 @@ def _look(
         for label in project.cuda.get(major, (major,))
     ]  # fmt: skip
     # A file that was fetched once is used again, even offline, and before others are requested.
-    for name in sorted(asked, key=lambda one: _kept(f"{shown}/{one}", around.store) is None):
+    for name in sorted(names, key=lambda candidate: _kept(f"{shown}/{candidate}", around.store) is None):
         try:
             file = _bring(f"{place}/{name}", filename, sdist, around)
         except NotFoundError:
@@ -152,7 +154,7 @@ def _look(
         )
     return (
         None,
-        f"its publisher has no prebuilt wheel for {why}: at {shown} there is no {', no '.join(asked)}",
+        f"its publisher has no prebuilt wheel for {why}: at {shown} there is no {', no '.join(names)}",
     )
 
 
@@ -191,9 +193,11 @@ def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
         BuildError: it is not.
     """
     with zips.open_zip(store.verified(file.sha256, name), name) as (archive, members):
-        found = [info for path, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path)]
+        metadata = [
+            info for path, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path)
+        ]
         try:
-            raw = read_metadata(zips.read_text(archive, found[0], name), name)
+            raw = read_metadata(zips.read_text(archive, metadata[0], name), name)
             fits = canonicalize_name(raw["name"]) == sdist.name and same_version(
                 raw["version"], sdist.version
             )

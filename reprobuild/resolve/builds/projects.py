@@ -75,13 +75,13 @@ class Project(Struct, frozen=True, kw_only=True):
 
         It is empty if it does not exist.
         """
-        found: Any = self.tables
+        value: Any = self.tables
         for name in names:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
+            value = value.get(name) if isinstance(value, dict) else None
+        return value if isinstance(value, dict) else {}
 
 
-def read_project(one: Source | Sdist, store: Store) -> Project:
+def read_project(source: Source | Sdist, store: Store) -> Project:
     """Read a project from its source tree or archive.
 
     Both are in the store.
@@ -90,10 +90,10 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
         LockError: a configuration file is not valid, or is too long.
         BuildError: the archive is malicious or damaged.
     """
-    name, paths, texts = str(canonicalize_name(one.name)), [], {}
+    name, paths, texts = str(canonicalize_name(source.name)), [], {}
     options: list[str] = []
     always = False
-    for member in _members(one, store):
+    for member in _members(source, store):
         paths.append(member.path)
         if member.path in _TEXTS and member.target is None:
             content = _first(member, _LONGEST + 1)
@@ -109,24 +109,24 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
         raise LockError(f"{name}: {folder.partition('/')[0]} is no file", hint=_MEND)
     if not paths:
         raise LockError(
-            f"{name}: there is no file in its directory {one.subdirectory or '.'}",
+            f"{name}: there is no file in its directory {source.subdirectory or '.'}",
             hint="check the `subdirectory=` of its line in the freeze",
         )
-    editable = isinstance(one, Source) and one.editable
+    editable = isinstance(source, Source) and source.editable
     return Project(
         name=name, editable=editable, paths=tuple(sorted(paths)), texts=texts,
         cuda_option=min(options, default="") if not always else "",
     )  # fmt: skip
 
 
-def _members(one: Source | Sdist, store: Store) -> Iterator[SdistMember]:
-    path = store.verified(one.file.sha256, one.file.filename)
-    if isinstance(one, Sdist):
-        yield from read_sdist(path, one.file.filename, one.subdirectory)
+def _members(source: Source | Sdist, store: Store) -> Iterator[SdistMember]:
+    path = store.verified(source.file.sha256, source.file.filename)
+    if isinstance(source, Sdist):
+        yield from read_sdist(path, source.file.filename, source.subdirectory)
         return
-    inside = f"{one.subdirectory}/" if one.subdirectory else ""
+    inside = f"{source.subdirectory}/" if source.subdirectory else ""
     with path.open("rb") as stream:  # our own tar of a git tree
-        for info, content in members(stream, one.file.filename):
+        for info, content in members(stream, source.file.filename):
             entry = entry_of(info)
             if entry.type in ("file", "symlink") and entry.path.startswith(inside):
                 target = entry.target if entry.type == "symlink" else None
@@ -156,11 +156,11 @@ def setup_requires(project: Project) -> list[str]:
     Values that setup.py computes are not found here: the back end reports them when the project is built, in the
     sandbox.
     """
-    found: list[str] = []
+    requirements: list[str] = []
     config = configparser.ConfigParser(interpolation=None)
     try:
         config.read_string(project.texts.get("setup.cfg", b"").decode())
-        found += config.get("options", "setup_requires", fallback="").splitlines()
+        requirements += config.get("options", "setup_requires", fallback="").splitlines()
         tree = ast.parse(project.texts.get("setup.py", b""))
     except (configparser.Error, UnicodeDecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.Module(body=[], type_ignores=[])
@@ -168,7 +168,7 @@ def setup_requires(project: Project) -> list[str]:
         if isinstance(node, ast.keyword) and node.arg == "setup_requires":
             value = node.value
             items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
-            found += [
-                one.value for one in items if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            requirements += [
+                item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)
             ]
-    return [text.strip() for text in found if text.strip()]
+    return [text.strip() for text in requirements if text.strip()]

@@ -32,35 +32,35 @@ def told(package: CapturedCondaPackage) -> tuple[str, str, str]:
     return named or (package.name, package.version, package.build or "")
 
 
-def near(package: CapturedCondaPackage, listed: Iterable[RepodataEntry]) -> str:
+def near(package: CapturedCondaPackage, entries: Iterable[RepodataEntry]) -> str:
     """Describe the closest packages of a channel.
 
     The text is empty if it has no package of that name.
     """
     _, version, build = told(package)
-    others = sorted({(one.version, one.build, one.filename) for one in listed})
+    others = sorted({(entry.version, entry.build, entry.filename) for entry in entries})
     if twins := [name for *both, name in others if both == [version, build]]:
         return f"; the same build is there as {', '.join(twins)}, which is another file"
-    if builds := [one for at, one, _ in others if at == version]:
+    if builds := [other_build for at, other_build, _ in others if at == version]:
         return f"; of this version there is {', '.join(_alike(builds, build)[:_SAME])}"
     versions = {at for at, _, _ in others}
     close = nearest(versions, version) or sorted(versions)[-3:]
-    there = [
+    offers = [
         f"{at} ({', '.join(_alike([b for v, b, _ in others if v == at], build)[:_BUILDS])})" for at in close
     ]
-    return f"; there is {', '.join(there)}" if there else ""
+    return f"; there is {', '.join(offers)}" if offers else ""
 
 
-def _alike(builds: Iterable[str], wanted: str) -> list[str]:
+def _alike(builds: Iterable[str], build: str) -> list[str]:
     """Return builds, the most similar to the wanted one first.
 
     A common start means the same Python or the same CUDA.
     """
-    return sorted(set(builds), key=lambda one: (-_common(one, wanted), one))
+    return sorted(set(builds), key=lambda candidate: (-_common(candidate, build), candidate))
 
 
-def _common(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _common(first: str, second: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 class KeptCondaPackages:
@@ -88,8 +88,8 @@ class KeptCondaPackages:
         name, version, build = told(package)
         with self._guard:  # read once, and only if a package is missing
             known = self._packages.get((name, version), [])
-        for filename, found, sha256, lock in known:
-            if build in ("", found):
+        for filename, known_build, sha256, lock in known:
+            if build in ("", known_build):
                 line = f"{places[0].url}/{self._subdir(filename, sha256)}/{filename}#{sha256}"
                 return (
                     f"; the store has {filename} (sha256 {sha256}) of the lock {lock}: a file conda-explicit.txt in "
@@ -114,6 +114,6 @@ class KeptCondaPackages:
             for sha256, named in record.files.items():
                 parts = split_filename(named.name)
                 if parts and self._store.has(sha256):
-                    one = (named.name, parts[2], sha256, str(place_of(record)))
-                    packages.setdefault((parts[0], parts[1]), []).append(one)
+                    package = (named.name, parts[2], sha256, str(place_of(record)))
+                    packages.setdefault((parts[0], parts[1]), []).append(package)
         return packages

@@ -37,14 +37,14 @@ def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, s
         snapshot: its variables.
         activated: {variable: the package whose script sets it}.
     """
-    captured = {one.name: one for one in snapshot.variables}
+    captured = {variable.name: variable for variable in snapshot.variables}
     prefix = posixpath.normpath((captured[_OWN].value if _OWN in captured else None) or ".")
     if not prefix.startswith("/"):
         return triage
-    decided = {one.subject for one in triage.rulings if one.kind == "decision"}
-    settings = {one.name: one for one in triage.settings}
-    rulings = {(one.file, one.line, one.subject): one for one in triage.rulings}
-    for name in (_OWN, *sorted(one for one in activated if one in captured and _is_free(one))):
+    decided = {ruling.subject for ruling in triage.rulings if ruling.kind == "decision"}
+    settings = {setting.name: setting for setting in triage.settings}
+    rulings = {(ruling.file, ruling.line, ruling.subject): ruling for ruling in triage.rulings}
+    for name in (_OWN, *sorted(name for name in activated if name in captured and _is_free(name))):
         value = _moved(captured[name].value or "", prefix) if _is_plain(captured[name]) else None
         if value and name not in settings and name not in decided:
             settings[name] = EnvVar(name=name, value=value)
@@ -101,8 +101,10 @@ def find_activated(
     chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], around: ResolveContext
 ) -> dict[str, str]:
     """Return {variable: package} of scripts that run at activation."""
-    found: dict[str, str] = {}
-    for place, one in chosen.items():
-        path = around.store.verified(one.file.sha256, one.file.filename)
-        found |= dict.fromkeys(activated_variables(path, one.file.filename, facts[place]), one.file.filename)
-    return found
+    variables: dict[str, str] = {}
+    for place, choice in chosen.items():
+        path = around.store.verified(choice.file.sha256, choice.file.filename)
+        variables |= dict.fromkeys(
+            activated_variables(path, choice.file.filename, facts[place]), choice.file.filename
+        )
+    return variables

@@ -74,13 +74,13 @@ class CondaFiles:
 
         A channel without a list is an error of each package that `find` looks for there.
         """
-        wanted: dict[tuple[str, str], set[str]] = {}
-        for one in packages:
-            if not _is_proven(one):
-                for place in self._places(one):
+        lookups: dict[tuple[str, str], set[str]] = {}
+        for package in packages:
+            if not _is_proven(package):
+                for place in self._places(package):
                     for subdir in self._subdirs:
-                        wanted.setdefault((place.url, subdir), set()).add(one.name)
-        for (url, subdir), names in wanted.items():
+                        lookups.setdefault((place.url, subdir), set()).add(package.name)
+        for (url, subdir), names in lookups.items():
             try:
                 self._repodata.load(url, subdir, names)
             except UnreachedError as err:
@@ -124,31 +124,33 @@ class CondaFiles:
             except NotFoundError:
                 continue
             return Chosen(file=file, channel=place.name, subdir=subdir, reason=f"{filename} from {place.url}")
-        gone = f"{filename} is gone from {_several(places)}"
-        raise CondaRefusedError("conda-package", gone + near(package, self._named(package, places)))
+        problem = f"{filename} is gone from {_several(places)}"
+        raise CondaRefusedError("conda-package", problem + near(package, self._named(package, places)))
 
     def _listed(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file for an incomplete line, from channel lists."""
         places = self._places(package)
-        found, others = self._search(package, places)
-        if not found:
+        matches, others = self._search(package, places)
+        if not matches:
             more = self._meaning.otherwise(package.channel, package.among or ())
-            found, also = self._search(package, more)
+            matches, also = self._search(package, more)
             places, others = [*places, *more], [*others, *also]
-        if not found:
+        if not matches:
             raise CondaRefusedError(
                 "conda-package", _nothing(package, places, others) + self._earlier(package, places)
             )
-        builds = sorted({one.build for _, _, one in found})
+        builds = sorted({entry.build for _, _, entry in matches})
         if len(builds) > 1:
             raise CondaRefusedError(
                 "conda-unbuilt",
                 f"the list tells no build, and there are {len(builds)}: {', '.join(builds[:5])}",
             )
-        place, subdir, best = found[0]
-        best = next((one for at, _, one in found if at == place and one.filename.endswith(".conda")), best)
-        for other, _, one in found:
-            if one.filename == best.filename and _differ(one, best):
+        place, subdir, best = matches[0]
+        best = next(
+            (entry for at, _, entry in matches if at == place and entry.filename.endswith(".conda")), best
+        )
+        for other, _, entry in matches:
+            if entry.filename == best.filename and _differ(entry, best):
                 raise CondaRefusedError(
                     "conda-ambiguous",
                     f"{best.filename} has other bytes on {other.url} than on {place.url}; the list tells no channel",
@@ -162,47 +164,47 @@ class CondaFiles:
             try:
                 file = self._bring(best.filename, url, package, best.md5)
             except NotFoundError:
-                rest = [one for one in self._named(package, places) if one.filename != best.filename]
-                gone = f"{place.url} lists {best.filename}, and has no such file"
-                raise CondaRefusedError("conda-package", gone + near(package, rest)) from None
+                rest = [entry for entry in self._named(package, places) if entry.filename != best.filename]
+                problem = f"{place.url} lists {best.filename}, and has no such file"
+                raise CondaRefusedError("conda-package", problem + near(package, rest)) from None
         return Chosen(file=file, channel=place.name, subdir=subdir, reason=reason)
 
     def _search(
         self, package: CapturedCondaPackage, places: Sequence[Channel]
     ) -> tuple[list[tuple[Channel, str, RepodataEntry]], list[RepodataEntry]]:
         """Return the matching files, and others of the same name."""
-        found: list[tuple[Channel, str, RepodataEntry]] = []
+        matches: list[tuple[Channel, str, RepodataEntry]] = []
         others: list[RepodataEntry] = []
         for place in places:
             for subdir in self._subdirs:
-                for one in self._repodata.of(place.url, subdir, package.name):
-                    if _fits(package, one):
-                        found.append((place, subdir, one))
+                for entry in self._repodata.of(place.url, subdir, package.name):
+                    if _fits(package, entry):
+                        matches.append((place, subdir, entry))
                     else:
-                        others.append(one)
-        return found, others
+                        others.append(entry)
+        return matches, others
 
     def _named(self, package: CapturedCondaPackage, places: Sequence[Channel]) -> list[RepodataEntry]:
         """Return all files of an unavailable package's name.
 
         A channel without a list is skipped.
         """
-        found: list[RepodataEntry] = []
+        entries: list[RepodataEntry] = []
         for place in places:
             for subdir in self._subdirs:
                 with contextlib.suppress(FetchError):
-                    found += self._repodata.of(place.url, subdir, told(package)[0])
-        return found
+                    entries += self._repodata.of(place.url, subdir, told(package)[0])
+        return entries
 
-    def _compare(self, package: CapturedCondaPackage, listed: RepodataEntry, place: Channel) -> None:
+    def _compare(self, package: CapturedCondaPackage, entry: RepodataEntry, place: Channel) -> None:
         for kind, captured, now in (
-            ("md5", package.md5, listed.md5),
-            ("sha256", package.sha256, listed.sha256),
+            ("md5", package.md5, entry.md5),
+            ("sha256", package.sha256, entry.sha256),
         ):
             if captured and now and captured != now:
                 raise CondaRefusedError(
                     "conda-changed",
-                    f"{place.url} has another {listed.filename} now: {kind} {now}, not {captured}",
+                    f"{place.url} has another {entry.filename} now: {kind} {now}, not {captured}",
                 )
 
     def _bring(self, filename: str, url: str, package: CapturedCondaPackage, md5: str = "") -> Artefact:
@@ -221,11 +223,11 @@ class CondaFiles:
         with self._store.scratch() as scratch:
             part = scratch / "package"
             sha256 = self._download(url, part)
-            size, found = part.stat().st_size, _md5(part)
-            if md5 and found != md5:
+            size, part_md5 = part.stat().st_size, _md5(part)
+            if md5 and part_md5 != md5:
                 raise CondaRefusedError(
                     "conda-changed",
-                    f"{url} is another file now: md5 {found} ({size} bytes), captured as {md5}",
+                    f"{url} is another file now: md5 {part_md5} ({size} bytes), captured as {md5}",
                 )
             self._store.adopt(part, sha256)
         self._store.remember(key, sha256)
@@ -235,14 +237,14 @@ class CondaFiles:
         if not self._store.has(sha256):
             with self._store.scratch() as scratch:
                 part = scratch / "package"
-                found = self._download(url, part)
-                if found != sha256:
+                part_sha256 = self._download(url, part)
+                if part_sha256 != sha256:
                     size = part.stat().st_size
                     raise CondaRefusedError(
                         "conda-changed",
-                        f"{url} is another file now: sha256 {found} ({size} bytes), captured as {sha256}",
+                        f"{url} is another file now: sha256 {part_sha256} ({size} bytes), captured as {sha256}",
                     )
-                self._store.adopt(part, found)
+                self._store.adopt(part, part_sha256)
         size = self._store.blob(sha256).stat().st_size
         return Artefact(filename=filename, sha256=sha256, size=size, url=url)
 
@@ -278,15 +280,15 @@ def _filename(url: str) -> str | None:
     return name if split_filename(name) else None
 
 
-def _fits(package: CapturedCondaPackage, listed: RepodataEntry) -> bool:
+def _fits(package: CapturedCondaPackage, entry: RepodataEntry) -> bool:
     if package.url:
-        return listed.filename == _filename(package.url)
-    return listed.version == package.version and package.build in (None, listed.build)
+        return entry.filename == _filename(package.url)
+    return entry.version == package.version and package.build in (None, entry.build)
 
 
-def _differ(one: RepodataEntry, other: RepodataEntry) -> bool:
-    pairs = ((one.sha256, other.sha256), (one.md5, other.md5))
-    return any(mine and yours and mine != yours for mine, yours in pairs)
+def _differ(first: RepodataEntry, second: RepodataEntry) -> bool:
+    pairs = ((first.sha256, second.sha256), (first.md5, second.md5))
+    return any(digest and other_digest and digest != other_digest for digest, other_digest in pairs)
 
 
 def _several(places: Sequence[Channel]) -> str:
@@ -295,15 +297,15 @@ def _several(places: Sequence[Channel]) -> str:
 
 def _withheld(folders: Sequence[str]) -> str:
     """Describe the channels in unread directories, and their option."""
-    named = " ".join(f"--channel {shlex.quote(escaped(one))}" for one in folders)
+    named = " ".join(f"--channel {shlex.quote(escaped(folder))}" for folder in folders)
     return f"a snapshot opens no directory of this machine as a channel; name it with {named}"
 
 
 def _nothing(
     package: CapturedCondaPackage, places: Sequence[Channel], others: Sequence[RepodataEntry]
 ) -> str:
-    wanted = f"{package.name} {package.version}" + (f" {package.build}" if package.build else "")
-    return f"{_several(places)} has no {wanted}{near(package, others)}"
+    spec = f"{package.name} {package.version}" + (f" {package.build}" if package.build else "")
+    return f"{_several(places)} has no {spec}{near(package, others)}"
 
 
 def _md5(path: Path) -> str:

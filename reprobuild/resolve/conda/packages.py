@@ -30,9 +30,8 @@ from reprobuild.resolve.conda.files import Chosen, CondaFiles, CondaRefusedError
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
 from reprobuild.resolve.not_installed import python_of_conda
-from reprobuild.snapshot import model
 from reprobuild.snapshot.file_kinds import has_freeze
-from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
+from reprobuild.snapshot.model import CapturedCondaPackage, Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.store.fetch import fetch
 
@@ -73,8 +72,8 @@ class Conda(Struct, frozen=True, kw_only=True):
     @property
     def glibc(self) -> tuple[Glibc, str]:
         """The oldest glibc for all packages, and the evidence."""
-        found = ((needed, f"conda's {name}, {place}") for place, (name, needed) in self.needs.items())
-        return max(found, default=((0, 0), "nothing tells one"))
+        needs = ((needed, f"conda's {name}, {place}") for place, (name, needed) in self.needs.items())
+        return max(needs, default=((0, 0), "nothing tells one"))
 
 
 def resolve_conda(
@@ -103,43 +102,45 @@ def resolve_conda(
     if python is None:
         return None
     minor = _minor(python)
-    listed = [one for one in snapshot.conda if one.channel != PYPI and not is_named(one.name, decisions.drop)]
+    drop = decisions.drop
+    packages = [
+        package for package in snapshot.conda if package.channel != PYPI and not is_named(package.name, drop)
+    ]
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens, channels.addresses)
-    around.say(f"conda: {len(listed)} packages")
-    chosen, refused, lost = _choose(listed, _meaning(channels, decisions), platform, around)
+    around.say(f"conda: {len(packages)} packages")
+    chosen, refused, lost = _choose(packages, _meaning(channels, decisions), platform, around)
     if lost:
-        names = {canonicalize_name(one.name) for one in listed}
+        names = {canonicalize_name(package.name) for package in packages}
         return Conda(
-            packages=(), rulings=(*_of_pip(snapshot, decisions.drop), *refused.values()), lost=lost,
+            packages=(), rulings=(*_of_pip(snapshot, drop), *refused.values()), lost=lost,
             lines=tuple(line for line in lines if canonicalize_name(line.name) not in names),
-            interpreter=_interpreter(python, minor, None, listed),
+            interpreter=_interpreter(python, minor, None, packages),
         )  # fmt: skip
-    fetch([one.file for one in chosen.values()], around.store, around.net, around.progress)
+    fetch([choice.file for choice in chosen.values()], around.store, around.net, around.progress)
     with ThreadPoolExecutor(WORKERS) as pool:
-        read = list(pool.map(lambda one: _facts(one, around), chosen.values()))
+        read = list(pool.map(lambda choice: _facts(choice, around), chosen.values()))
     facts = dict(zip(chosen, read, strict=True))
-    of_pip = {canonicalize_name(one.name) for one in snapshot.conda if one.channel == PYPI}
-    brought = {place: one.distributions for place, one in facts.items()}
-    answered = _Answered(brought, listed, of_pip, [*lines, *_unfrozen(snapshot, decisions.drop)])
-    packages = {
-        one.place: _package(one, chosen[one.place], facts[one.place]) for one in listed if one.place in chosen
-    }
+    of_pip = {canonicalize_name(package.name) for package in snapshot.conda if package.channel == PYPI}
+    distributions = {place: package_facts.distributions for place, package_facts in facts.items()}
+    answered = _Answered(distributions, packages, of_pip, [*lines, *_unfrozen(snapshot, drop)])
     rulings = [
-        *_of_pip(snapshot, decisions.drop), *(refused[one.place] for one in listed if one.place in refused),
-        *(_pinned(one, chosen[one.place], facts[one.place], answered) for one in listed if one.place in chosen),
+        *_of_pip(snapshot, drop), *(refused[package.place] for package in packages if package.place in refused),
+        *(_pinned(package, chosen[package.place], facts[package.place], answered)
+          for package in packages if package.place in chosen),
         *answered.rulings(chosen),
     ]  # fmt: skip
-    interpreter = _interpreter(python, minor, chosen.get(python.place), listed)
+    interpreter = _interpreter(python, minor, chosen.get(python.place), packages)
     return Conda(
-        packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
-        interpreter=interpreter,
-        needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
+        packages=tuple(_package(choice, facts[place]) for place, choice in chosen.items()), rulings=tuple(rulings),
+        lines=tuple(answered.others), interpreter=interpreter,
+        needs={place: (package_facts.index.name, needed) for place, package_facts in facts.items()
+               if (needed := _glibc(package_facts))},
         activated=find_activated(chosen, facts, around), distributions=answered.distributions,
     )  # fmt: skip
 
 
-def _minor(python: model.CapturedCondaPackage) -> str:
+def _minor(python: CapturedCondaPackage) -> str:
     minor = re.match(r"3\.\d+(?=\.)", python.version)
     if minor is None:
         raise LockError(
@@ -150,10 +151,10 @@ def _minor(python: model.CapturedCondaPackage) -> str:
 
 
 def _interpreter(
-    python: model.CapturedCondaPackage,
+    python: CapturedCondaPackage,
     minor: str,
     chosen: Chosen | None,
-    listed: Sequence[model.CapturedCondaPackage],
+    packages: Sequence[CapturedCondaPackage],
 ) -> Interpreter:
     """Return conda's interpreter.
 
@@ -162,7 +163,7 @@ def _interpreter(
     evidence = f"conda's python {python.version} {python.build or ''}".rstrip() + f", {python.place}"
     names = split_filename(chosen.file.filename) if chosen else None
     built = bool(names and FREE_THREADED.search(names[2]))
-    free = "t" * (built or is_free_threaded(python, listed))
+    free = "t" * (built or is_free_threaded(python, packages))
     return Interpreter(
         version=python.version,
         executable=f"{PREFIX}/bin/python{minor}{free}",
@@ -172,14 +173,14 @@ def _interpreter(
 
 
 def _meaning(channels: Channels, decisions: Decisions) -> ChannelResolver:
-    ours, shipped = read_services(decisions.services), read_services({})
+    services, shipped = read_services(decisions.services), read_services({})
     public, defaults = "conda-channels", "conda-defaults"
     known = (shipped[public].url, shipped[defaults].url)
-    return ChannelResolver(channels, ours[public].url, ours[defaults].url, known)
+    return ChannelResolver(channels, services[public].url, services[defaults].url, known)
 
 
 def _choose(
-    listed: Sequence[model.CapturedCondaPackage],
+    packages: Sequence[CapturedCondaPackage],
     meaning: ChannelResolver,
     platform: str,
     around: ResolveContext,
@@ -193,26 +194,26 @@ def _choose(
     lost: dict[str, FetchError] = {}
     with around.store.scratch() as scratch:
         files = CondaFiles(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
-        files.prepare(listed)
+        files.prepare(packages)
 
-        def find(one: model.CapturedCondaPackage) -> Chosen | Resolution | FetchError:
+        def find(package: CapturedCondaPackage) -> Chosen | Resolution | FetchError:
             try:
-                return files.find(one)
+                return files.find(package)
             except CondaRefusedError as err:
-                return _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+                return _ruling(package.place, package.name, "unresolved", str(err), err.kind)
             except FetchError as err:
                 if around.net.offline:
                     raise
                 return err
 
         with ThreadPoolExecutor(WORKERS) as pool:
-            for one, found in zip(listed, pool.map(find, listed), strict=True):
-                if isinstance(found, Chosen):
-                    chosen[one.place] = found
-                elif isinstance(found, Resolution):
-                    refused[one.place] = found
+            for package, result in zip(packages, pool.map(find, packages), strict=True):
+                if isinstance(result, Chosen):
+                    chosen[package.place] = result
+                elif isinstance(result, Resolution):
+                    refused[package.place] = result
                 else:
-                    lost.setdefault(str(found), found)
+                    lost.setdefault(str(result), result)
     return chosen, refused, tuple(lost.values())
 
 
@@ -221,7 +222,7 @@ def _facts(chosen: Chosen, around: ResolveContext) -> Facts:
     return read_facts(around.store.verified(chosen.file.sha256, filename), filename)
 
 
-def _package(one: model.CapturedCondaPackage, chosen: Chosen, facts: Facts) -> CondaPackage:
+def _package(chosen: Chosen, facts: Facts) -> CondaPackage:
     return CondaPackage(
         name=facts.index.name, version=facts.index.version, build=facts.index.build, subdir=chosen.subdir,
         channel=chosen.channel, file=chosen.file,
@@ -247,14 +248,16 @@ def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement
 
     Without a freeze, these are all of them.
     """
-    seen = _frozen(snapshot)
-    for one in snapshot.conda:
-        name = canonicalize_name(one.name)
-        told = one.channel == PYPI and (not has_freeze(snapshot) or name in UNLISTED)
-        if told and name not in seen and not is_named(one.name, drop):
-            seen.add(name)
-            text = f"{one.name}=={one.version}"
-            yield Requirement(place=one.place, text=text, kind="index", name=one.name, version=one.version)
+    names = _frozen(snapshot)
+    for package in snapshot.conda:
+        name = canonicalize_name(package.name)
+        pip_only = package.channel == PYPI and (not has_freeze(snapshot) or name in UNLISTED)
+        if pip_only and name not in names and not is_named(package.name, drop):
+            names.add(name)
+            text = f"{package.name}=={package.version}"
+            yield Requirement(
+                place=package.place, text=text, kind="index", name=package.name, version=package.version
+            )
 
 
 def _frozen(snapshot: Snapshot) -> set[str]:
@@ -268,34 +271,34 @@ class _Answered:
     """
 
     def __init__(
-        self, brought: dict[SourceLocation, dict[str, str]], listed: Sequence[model.CapturedCondaPackage],
+        self, distributions: dict[SourceLocation, dict[str, str]], packages: Sequence[CapturedCondaPackage],
         of_pip: Collection[str], lines: Sequence[Requirement],
     ) -> None:  # fmt: skip
         by_name = {
-            canonicalize_name(name): (one, version)
-            for one in listed
-            for name, version in brought.get(one.place, {}).items()
+            canonicalize_name(name): (package, version)
+            for package in packages
+            for name, version in distributions.get(package.place, {}).items()
         }
         self.others: list[Requirement] = []
-        self.answers: list[tuple[Requirement, model.CapturedCondaPackage]] = []
+        self.answers: list[tuple[Requirement, CapturedCondaPackage]] = []
         self.replaced: dict[SourceLocation, Requirement] = {}
         self.distributions = {str(name): version for name, (_, version) in by_name.items()}
         for line in lines:
             name = canonicalize_name(line.name)
-            one, version = by_name.get(name, (None, ""))
-            if one is None:
+            package, version = by_name.get(name, (None, ""))
+            if package is None:
                 self.others.append(line)
             elif line.kind in ("editable", "vcs") or name in of_pip or not _same(line, version):
                 self.others.append(line)
-                self.replaced[one.place] = line
+                self.replaced[package.place] = line
                 self.distributions.pop(name)
             else:
-                self.answers.append((line, one))
+                self.answers.append((line, package))
 
     def rulings(self, chosen: dict[SourceLocation, Chosen]) -> Iterator[Resolution]:
         """Yield a resolution for each line covered by a conda package."""
-        for line, one in self.answers:
-            reason = f"of conda: {chosen[one.place].file.filename} ({one.place})"
+        for line, package in self.answers:
+            reason = f"of conda: {chosen[package.place].file.filename} ({package.place})"
             yield Resolution(
                 file=line.place.file, line=line.place.line, subject=line.name, outcome="pinned", reason=reason,
                 kind="conda", captured=line.text,
@@ -310,15 +313,15 @@ def _same(line: Requirement, version: str) -> bool:
     return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
-def _pinned(one: model.CapturedCondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Resolution:
-    line = answered.replaced.get(one.place)
+def _pinned(package: CapturedCondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Resolution:
+    line = answered.replaced.get(package.place)
     reason = chosen.reason
     if "pre-link" in facts.scripts:
         reason += "; its script that conda runs before linking is not run"
     if line is not None:
         reason += f"; pip installed {line.name} over it ({line.place}), and conda's record of it goes"
-        return _ruling(one.place, one.name, "excluded", reason, "conda")
-    return _ruling(one.place, one.name, "pinned", reason, "conda")
+        return _ruling(package.place, package.name, "excluded", reason, "conda")
+    return _ruling(package.place, package.name, "pinned", reason, "conda")
 
 
 def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Resolution]:
@@ -327,17 +330,16 @@ def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Resolution]:
     They are packages in conda's lists.
     """
     frozen = _frozen(snapshot)
-    for one in snapshot.conda:
-        if is_named(one.name, drop):
-            yield _ruling(one.place, one.name, "excluded", "dropped by decision", "decision")
-        elif one.channel == PYPI and (has_freeze(snapshot) or canonicalize_name(one.name) in frozen):
-            if canonicalize_name(one.name) in frozen:
-                yield _ruling(
-                    one.place, one.name, "excluded", "pip's: the freeze says what becomes of it", "conda"
-                )
-            elif canonicalize_name(one.name) not in UNLISTED:  # those are lines of their own: _unfrozen
-                reason = f"{one.version} of pip, which the freeze does not have"
-                yield _ruling(one.place, one.name, "unresolved", reason, "conda-package")
+    for package in snapshot.conda:
+        if is_named(package.name, drop):
+            yield _ruling(package.place, package.name, "excluded", "dropped by decision", "decision")
+        elif package.channel == PYPI and (has_freeze(snapshot) or canonicalize_name(package.name) in frozen):
+            if canonicalize_name(package.name) in frozen:
+                reason = "pip's: the freeze says what becomes of it"
+                yield _ruling(package.place, package.name, "excluded", reason, "conda")
+            elif canonicalize_name(package.name) not in UNLISTED:  # those are lines of their own: _unfrozen
+                reason = f"{package.version} of pip, which the freeze does not have"
+                yield _ruling(package.place, package.name, "unresolved", reason, "conda-package")
 
 
 def _ruling(place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str) -> Resolution:

@@ -73,7 +73,7 @@ class Cuda(Struct, frozen=True, kw_only=True):
 
         If so, the base does not need them.
         """
-        return any(one.brings for one in self.evidence)
+        return any(piece.brings for piece in self.evidence)
 
     def lines(self) -> Iterator[str]:
         """Yield the report lines: the answer, the evidence, the conflicts."""
@@ -83,7 +83,7 @@ class Cuda(Struct, frozen=True, kw_only=True):
         elif self.base:
             needs = f"nothing captured brings it, and {self.base} of the base does"
         yield f"{self.version}: {needs}"
-        yield from (_said(one) for one in self.evidence)
+        yield from (_said(piece) for piece in self.evidence)
         yield from (f"conflict: {conflict}" for conflict in self.conflicts)
 
 
@@ -98,16 +98,16 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
     without = bool(build and not build.cuda) or bool(
         torch and re.search(r"\+(cpu|rocm|xpu)", torch.version or "")
     )
-    found = [*_of_wheel(build, wheel), *_of_freeze(snapshot), *_of_reports(snapshot)]
-    if without and not found:
+    evidence = [*_of_wheel(build, wheel), *_of_freeze(snapshot), *_of_reports(snapshot)]
+    if without and not evidence:
         return None  # a module that was loaded nevertheless has its own resolution
-    found += [*_of_modules(snapshot), *_of_conda(snapshot), *_of_system(snapshot), *_of_image(snapshot)]
-    found += _of_driver(snapshot)
-    telling = [one for one in found if not one.bound]
+    evidence += [*_of_modules(snapshot), *_of_conda(snapshot), *_of_system(snapshot), *_of_image(snapshot)]
+    evidence += _of_driver(snapshot)
+    telling = [piece for piece in evidence if not piece.bound]
     if not telling:
         return None
-    conflicts = (*_disagreeing(telling), *_beyond(found), *_cudnn(snapshot))
-    return Cuda(version=telling[0].version, evidence=tuple(found), conflicts=conflicts)
+    conflicts = (*_disagreeing(telling), *_beyond(evidence), *_cudnn(snapshot))
+    return Cuda(version=telling[0].version, evidence=tuple(evidence), conflicts=conflicts)
 
 
 def rule_cuda(
@@ -155,7 +155,7 @@ def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
     Mostly it is a report of another machine.
     """
     compiled = CudaTarget(what=f"torch {build.version}", cuda=build.cuda, architectures=build.architectures)
-    found = [
+    problems = [
         finding.text
         for report in snapshot.reports
         for name in dict.fromkeys(report.gpus or ("",))
@@ -164,11 +164,11 @@ def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
         )
         if finding.certain
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(problems))
 
 
-def _said(one: CudaEvidence) -> str:
-    return f"{one.what} ({one.place}) {'knows CUDA up to' if one.bound else 'says'} {one.version}"
+def _said(piece: CudaEvidence) -> str:
+    return f"{piece.what} ({piece.place}) {'knows CUDA up to' if piece.bound else 'says'} {piece.version}"
 
 
 def _of_wheel(build: TorchBuild | None, wheel: str) -> Iterator[CudaEvidence]:
@@ -194,9 +194,9 @@ def _of_freeze(snapshot: Snapshot) -> Iterator[CudaEvidence]:
         if _RUNTIME.fullmatch(name) and (number := re.match(r"\d+\.\d+", version)):
             yield _evidence(name, version, place, number[0], brings=not name.startswith("cuda-toolkit"))
     others: dict[str, list[tuple[str, str, SourceLocation]]] = {}
-    for one in lines:
-        if (match := _OF_NVIDIA.fullmatch(one[0])) and not _RUNTIME.fullmatch(one[0]):
-            others.setdefault(match[1], []).append(one)
+    for distribution in lines:
+        if (match := _OF_NVIDIA.fullmatch(distribution[0])) and not _RUNTIME.fullmatch(distribution[0]):
+            others.setdefault(match[1], []).append(distribution)
     for major, ((name, version, place), *more) in sorted(others.items()):
         also = f" and {len(more)} more" if more else ""
         yield _evidence(name, f"{version}{also}", place, major)
@@ -224,8 +224,8 @@ def _of_conda(snapshot: Snapshot) -> Iterator[CudaEvidence]:
         number = re.match(r"\d+(\.\d+)?", package.version)
         if _OF_CONDA.fullmatch(package.name) and number and package.channel != "pypi":
             brings = _BRINGS.fullmatch(package.name) is not None
-            what = f"conda's {package.name} {package.version}"
-            yield CudaEvidence(what=what, place=str(package.place), version=number[0], brings=brings)
+            description = f"conda's {package.name} {package.version}"
+            yield CudaEvidence(what=description, place=str(package.place), version=number[0], brings=brings)
 
 
 def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
@@ -233,17 +233,17 @@ def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
 
     It has the newest version, and others installed beside it.
     """
-    found: dict[str, list[SystemPackage]] = {}
+    packages: dict[str, list[SystemPackage]] = {}
     for package in snapshot.packages:
         if version := cuda_of(package):
-            found.setdefault(version, []).append(package)
-    if not found:
+            packages.setdefault(version, []).append(package)
+    if not packages:
         return
-    *others, newest = sorted(found, key=lambda version: tuple(map(int, version.split("."))))
-    first, *more = found[newest]
-    what = f"the package {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
+    *others, newest = sorted(packages, key=lambda version: tuple(map(int, version.split("."))))
+    first, *more = packages[newest]
+    description = f"the package {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
     beside = f" beside CUDA {', '.join(others)}" if others else ""
-    yield CudaEvidence(what=f"{what}{beside}", place=str(first.place), version=newest)
+    yield CudaEvidence(what=f"{description}{beside}", place=str(first.place), version=newest)
 
 
 def _of_image(snapshot: Snapshot) -> Iterator[CudaEvidence]:
@@ -261,9 +261,9 @@ def _of_image(snapshot: Snapshot) -> Iterator[CudaEvidence]:
 def _of_driver(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for report in snapshot.reports:
         if report.kind == "nvidia-smi" and re.fullmatch(r"\d+\.\d+", report.cuda):
-            what = f"the driver {report.driver}" if report.driver else "the driver"
+            description = f"the driver {report.driver}" if report.driver else "the driver"
             place = str(report.place("CUDA Version"))
-            yield CudaEvidence(what=what, place=place, version=report.cuda, bound=True)
+            yield CudaEvidence(what=description, place=place, version=report.cuda, bound=True)
 
 
 def _evidence(
@@ -274,20 +274,20 @@ def _evidence(
 
 def _disagreeing(telling: list[CudaEvidence]) -> Iterator[str]:
     first = telling[0]
-    for one in telling[1:]:
-        if not _same(first.version, one.version):
-            yield f"{_said(one)}, and {_said(first)}, which counts more"
+    for piece in telling[1:]:
+        if not _same(first.version, piece.version):
+            yield f"{_said(piece)}, and {_said(first)}, which counts more"
 
 
-def _beyond(found: Iterable[CudaEvidence]) -> Iterator[str]:
+def _beyond(evidence: Iterable[CudaEvidence]) -> Iterator[str]:
     """Yield conflicts with a driver's newest CUDA.
 
     Only major versions count, because an older minor one is enough (`cuda_rules`).
     """
-    first, *others = found
-    for one in others:
-        if one.bound and _major(one.version) < _major(first.version):
-            yield f"{_said(one)}, and {_said(first)}: that driver is not the one of the job"
+    first, *others = evidence
+    for piece in others:
+        if piece.bound and _major(piece.version) < _major(first.version):
+            yield f"{_said(piece)}, and {_said(first)}: that driver is not the one of the job"
 
 
 def _cudnn(snapshot: Snapshot) -> Iterator[str]:
@@ -295,10 +295,10 @@ def _cudnn(snapshot: Snapshot) -> Iterator[str]:
 
     torch loads the wheel's version.
     """
-    brought = [line for line in snapshot.requirements if _CUDNN.fullmatch(str(canonicalize_name(line.name)))]
+    lines = [line for line in snapshot.requirements if _CUDNN.fullmatch(str(canonicalize_name(line.name)))]
     for module in snapshot.modules:
         match = _CUDNN_MODULE.fullmatch(f"{module.name}/{module.version or ''}")
-        for line in brought if match else ():
+        for line in lines if match else ():
             assert match is not None
             if line.version and not _same(match[1], ".".join(line.version.split(".")[:2])):
                 yield (
@@ -316,12 +316,12 @@ def _unlike(cuda: Cuda, package: str, version: str) -> Iterator[str]:
         yield f"{package} of the base is CUDA {version}, and {_said(cuda.evidence[0])}"
 
 
-def _same(one: str, other: str) -> bool:
+def _same(first: str, second: str) -> bool:
     """Return whether two versions agree in their common parts.
 
     `12` and `12.4` do.
     """
-    return all(a == b for a, b in zip(one.split("."), other.split("."), strict=False))
+    return all(a == b for a, b in zip(first.split("."), second.split("."), strict=False))
 
 
 def _major(version: str) -> int:

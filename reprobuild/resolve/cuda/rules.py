@@ -86,8 +86,8 @@ def runtime_package(names: Iterable[str]) -> tuple[str, str] | None:
 
     It is searched in system packages; return None if it is absent.
     """
-    found = map(_PACKAGE.fullmatch, sorted(names))
-    return next(((match[0], f"{match[1]}.{match[2]}") for match in found if match), None)
+    matches = map(_PACKAGE.fullmatch, sorted(names))
+    return next(((match[0], f"{match[1]}.{match[2]}") for match in matches if match), None)
 
 
 def compat_package(names: Iterable[str]) -> str:
@@ -95,8 +95,8 @@ def compat_package(names: Iterable[str]) -> str:
 
     It is searched in system packages; return an empty string if it is absent.
     """
-    found = [match for match in map(_COMPAT.fullmatch, names) if match]
-    newest = max(found, key=lambda match: (int(match[1]), int(match[2])), default=None)
+    matches = [match for match in map(_COMPAT.fullmatch, names) if match]
+    newest = max(matches, key=lambda match: (int(match[1]), int(match[2])), default=None)
     return newest[0] if newest else ""
 
 
@@ -155,13 +155,13 @@ def judge(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iter
     if not (capability and compiled.architectures):
         return
     kind = way(compiled.architectures, capability)
-    listed = " ".join(compiled.architectures)
+    architectures = " ".join(compiled.architectures)
     on = f"the {gpu.name} of {where} has compute capability {capability}"
     if kind == "none":
-        text = f"{compiled.what} is compiled for {listed}, and {on}: nothing of it runs there"
+        text = f"{compiled.what} is compiled for {architectures}, and {on}: nothing of it runs there"
         yield CudaFinding(text=text, certain=True)
     elif kind == "ptx":
-        yield from _translated(compiled, driver, f"{compiled.what} is compiled for {listed}, and {on}")
+        yield from _translated(compiled, driver, f"{compiled.what} is compiled for {architectures}, and {on}")
 
 
 def _driver(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
@@ -192,17 +192,21 @@ def _brings(compiled: CudaTarget, least: str) -> bool:
     It is the driver of the toolkit that it is named after.
     """
     version = ".".join(re.findall(r"\d{1,3}", compiled.compat)[:2])
-    own = _table().toolkit.get(version, "")
-    return bool(version) and (_reaches(version, compiled.cuda) or bool(own and _reaches(own, least)))
+    driver = _table().toolkit.get(version, "")
+    return bool(version) and (_reaches(version, compiled.cuda) or bool(driver and _reaches(driver, least)))
 
 
-def _translated(compiled: CudaTarget, driver: str, what: str) -> Iterator[CudaFinding]:
+def _translated(compiled: CudaTarget, driver: str, statement: str) -> Iterator[CudaFinding]:
     least = _table().toolkit.get(compiled.cuda, "")
     if driver and least and not _reaches(driver, least):
-        text = f"{what}: only its PTX could run, which needs driver {least}, not {driver}, to be compiled"
+        text = (
+            f"{statement}: only its PTX could run, which needs driver {least}, not {driver}, to be compiled"
+        )
         yield CudaFinding(text=text, certain=not _brings(compiled, least))
     else:
-        text = f"{what}: its PTX is compiled when it first runs, which takes minutes, and kept in a cache"
+        text = (
+            f"{statement}: its PTX is compiled when it first runs, which takes minutes, and kept in a cache"
+        )
         yield CudaFinding(text=text, certain=False)
 
 

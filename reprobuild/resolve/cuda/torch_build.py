@@ -83,11 +83,11 @@ def read_torch_build(file: Artefact, store: Store) -> TorchBuild:
     origin = file.filename
     with open_zip(store.verified(file.sha256, origin), origin) as (archive, members):
         try:
-            found = _read(archive, members, origin)
+            build = _read(archive, members, origin)
         except UNREADABLE as err:
             raise BuildError(f"{origin} is damaged: {err}", hint=HOSTILE) from None
-    store.remember(_key(file), msgspec.to_builtins(found))
-    return found
+    store.remember(_key(file), msgspec.to_builtins(build))
+    return build
 
 
 def _key(file: Artefact) -> str:
@@ -96,15 +96,15 @@ def _key(file: Artefact) -> str:
 
 def _read(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], origin: str) -> TorchBuild:
     text = read_text(archive, members[_TEXT], origin).decode("utf-8", "replace") if _TEXT in members else ""
-    said = dict(_FIELD.findall(text))
+    fields = dict(_FIELD.findall(text))
     flags: tuple[str, ...] = ()
-    for name in _LIBRARIES if "cuda" in said else ():
+    for name in _LIBRARIES if "cuda" in fields else ():
         if name in members and not flags:
             flags = _flags(archive, members[name])
-    library = members.get(_LIBRARY_OF_ERROR) if "cuda" in said else None
+    library = members.get(_LIBRARY_OF_ERROR) if "cuda" in fields else None
     return TorchBuild(
-        version=said.get("__version__", ""), cuda=said.get("cuda", ""), hip=said.get("hip", ""), architectures=flags,
-        cxx11=_cxx11(archive, library) if library else None,
+        version=fields.get("__version__", ""), cuda=fields.get("cuda", ""), hip=fields.get("hip", ""),
+        architectures=flags, cxx11=_cxx11(archive, library) if library else None,
     )  # fmt: skip
 
 
@@ -124,14 +124,14 @@ def _windows(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]
 
 
 def _cxx11(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool | None:
-    found = next(filter(None, map(_ERROR.search, _windows(archive, info))), None)
-    return None if found is None else found[1] is None
+    match = next(filter(None, map(_ERROR.search, _windows(archive, info))), None)
+    return None if match is None else match[1] is None
 
 
 def _flags(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, ...]:
     """Return the architectures in a library's longest list."""
-    found = b""
+    flags = b""
     for window in _windows(archive, info):
         here = (match[0] for match in _FLAGS.finditer(window) if len(match[0]) <= _LONGEST)
-        found = max([found, *here], key=len)
-    return tuple(found.decode().split())
+        flags = max([flags, *here], key=len)
+    return tuple(flags.decode().split())

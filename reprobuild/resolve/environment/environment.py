@@ -132,10 +132,10 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
 
     A pattern matches captured variables, but no secrets.
     """
-    found = []
+    settings = []
     for name, value in bake.items():
         if not is_pattern(name):
-            found.append(_setting(name, value, captured))
+            settings.append(_setting(name, value, captured))
             continue
         if value is not None:
             raise UsageError(
@@ -152,8 +152,8 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
                 f"bake names {name}, which fits no captured variable",
                 hint="`reprobuild show DIR` lists them; secrets cannot be baked",
             )
-        found += [EnvVar(name=v.name, value=v.value or "") for v in matching]
-    return found
+        settings += [EnvVar(name=v.name, value=v.value or "") for v in matching]
+    return settings
 
 
 def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> EnvVar:
@@ -196,8 +196,8 @@ def _decide(variable: Variable, around: PathContext) -> tuple[EnvVar | None, Res
     if rule.treatment == "preload":
         return _preload(variable, variable.value, around.places)
     if rule.treatment == "libraries":
-        found = rewrite_libraries(variable.value, around.places, around.loaded, in_base=around.in_base)
-        return _listed(variable, found, rule)
+        path = rewrite_libraries(variable.value, around.places, around.loaded, in_base=around.in_base)
+        return _listed(variable, path, rule)
     if rule.treatment == "sources":
         return _listed(variable, rewrite_sources(variable.value, around.places), rule)
     if rule.values and not any(re.fullmatch(pattern, variable.value) for pattern in rule.values):
@@ -208,19 +208,19 @@ def _decide(variable: Variable, around: PathContext) -> tuple[EnvVar | None, Res
 
 
 def _listed(
-    variable: Variable, found: RewrittenPath, rule: EnvironmentRule
+    variable: Variable, path: RewrittenPath, rule: EnvironmentRule
 ) -> tuple[EnvVar | None, Resolution]:
-    if found.missing:
+    if path.missing:
         return None, _ruling(
             variable, "unresolved",
-            f"{', '.join(found.missing)}: directories of the captured site, and the image has nothing in their place",
+            f"{', '.join(path.missing)}: directories of the captured site, and the image has nothing in their place",
             "site-library-path",
         )  # fmt: skip
-    left_out = f"left out: {', '.join(found.left_out)}" if found.left_out else ""
-    if not found.value:
+    left_out = f"left out: {', '.join(path.left_out)}" if path.left_out else ""
+    if not path.value:
         return None, _ruling(variable, "excluded", left_out or "the image needs none", rule.kind)
     reason = "; ".join(part for part in (rule.reason, left_out) if part)
-    return EnvVar(name=variable.name, value=found.value), _ruling(variable, "pinned", reason, rule.kind)
+    return EnvVar(name=variable.name, value=path.value), _ruling(variable, "pinned", reason, rule.kind)
 
 
 def _preload(variable: Variable, value: str, places: PathMap) -> tuple[EnvVar | None, Resolution]:

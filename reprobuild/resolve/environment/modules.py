@@ -60,8 +60,10 @@ class LoadedModules(Struct, frozen=True, kw_only=True):
 
     def packages(self) -> list[str]:
         """Return the system packages that replace modules."""
-        found = [self._of_module(module) for module in self.modules]
-        return sorted({package for one in found if one for package in one.packages})
+        replacements = [self._of_module(module) for module in self.modules]
+        return sorted(
+            {package for replacement in replacements if replacement for package in replacement.packages}
+        )
 
     def of_folder(self, path: str) -> ModuleReplacement | None:
         """Return the replacement for a library directory, or None."""
@@ -89,19 +91,19 @@ class LoadedModules(Struct, frozen=True, kw_only=True):
         torch = self.distributions.get("torch", "")
         if family.torch and torch.endswith("+cpu"):
             return _found(family, f"torch {torch} is built for the CPU, and nothing uses it")
-        brought = [
+        providers = [
             f"{name} {number}" for name, number in sorted(self.distributions.items())
             if any(re.fullmatch(pattern, name) for pattern in family.wheels)
         ]  # fmt: skip
-        if not brought and family.torch and re.search(r"\+cu\d+", torch):
-            brought = [f"torch {torch}"]
-        if brought:
-            asked = (
+        if not providers and family.torch and re.search(r"\+cu\d+", torch):
+            providers = [f"torch {torch}"]
+        if providers:
+            note = (
                 f"; the module was {version}, which only what was compiled with it could tell"
                 if version
                 else ""
             )
-            return _found(family, f"{', '.join(brought)} of the environment brings {family.name}{asked}")
+            return _found(family, f"{', '.join(providers)} of the environment brings {family.name}{note}")
         users = [name for name in family.users if name in self.distributions]
         if users:
             reason = f"{' and '.join(users)} needs it; {', '.join(family.packages)} of the base stands in"
@@ -153,9 +155,9 @@ def _end_in(module: Module, path: str) -> int:
     return max(ends, default=0)
 
 
-def _ruling(module: Module, found: ModuleReplacement | None) -> Resolution:
-    reason = found.reason if found and found.reason else EVIDENCE
-    outcome: Outcome = found.outcome if found else "excluded"
+def _ruling(module: Module, replacement: ModuleReplacement | None) -> Resolution:
+    reason = replacement.reason if replacement and replacement.reason else EVIDENCE
+    outcome: Outcome = replacement.outcome if replacement else "excluded"
     kind = "module-replaced" if outcome == "replaced" else "module"
     return Resolution(
         file=module.place.file, line=module.place.line, subject=module.name, outcome=outcome, reason=reason, kind=kind

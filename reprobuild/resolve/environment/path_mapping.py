@@ -74,39 +74,41 @@ def place_repositories(
     """
     if captured is None:
         return ()
-    found: list[MappedRepository] = []
+    sources: list[MappedRepository] = []
     names: set[str] = set()
     for line in lines:
         if line.kind in ("editable", "vcs") and not is_named(line.name, drop):
             name = str(canonicalize_name(line.name))
             names.add(name)
-            one = captured.installs(name) if line.kind == "editable" else None
-            if one is not None:
-                found.append(MappedRepository(repository=one, line=line, name=name))
-    for one in captured.repositories:
-        if one.parent is None and not one.distributions and not is_named(one.name, drop):
-            name = _free(str(canonicalize_name(one.name)), names)
+            repository = captured.installs(name) if line.kind == "editable" else None
+            if repository is not None:
+                sources.append(MappedRepository(repository=repository, line=line, name=name))
+    for repository in captured.repositories:
+        if repository.parent is None and not repository.distributions and not is_named(repository.name, drop):
+            name = _free(str(canonicalize_name(repository.name)), names)
             names.add(name)
-            found.append(MappedRepository(repository=one, line=None, name=name))
-    return tuple(found)
+            sources.append(MappedRepository(repository=repository, line=None, name=name))
+    return tuple(sources)
 
 
 def _free(name: str, taken: Collection[str]) -> str:
     """Return a name, altered if another source has it."""
     others = (f"{name}-job{number or ''}" for number in itertools.count())
-    return next(one for one in (name, *itertools.islice(others, len(taken) + 1)) if one not in taken)
+    return next(
+        candidate for candidate in (name, *itertools.islice(others, len(taken) + 1)) if candidate not in taken
+    )
 
 
 def find_places(
     captured: CaptureFacts | None, placed: Iterable[MappedRepository], variables: Iterable[Variable] = (), *,
-    own: bool = True,
+    captured_python: bool = True,
 ) -> PathMap:  # fmt: skip
     """Return the known path mapping of an environment.
 
-    `own` is set if the captured Python itself will be used.
+    `captured_python` is set if the captured Python itself will be used.
     """
-    folders = [(text_of(one.repository.folder), one.path) for one in placed]
-    found = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
+    folders = [(text_of(source.repository.folder), source.path) for source in placed]
+    paths = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
     values = {variable.name: variable.value or "" for variable in variables}
     known = (
         [text_of(captured.python.prefix)]
@@ -114,8 +116,8 @@ def find_places(
         else [values.get(n, "") for n in _PREFIXES]
     )
     prefix = next((posixpath.normpath(folder) for folder in known if _is_own(folder)), "")
-    moved = tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
-    packed = captured.interpreter.prefix if own and captured and captured.interpreter else ""
+    moved = tuple(sorted(paths.items(), key=lambda pair: -len(pair[0])))
+    packed = captured.interpreter.prefix if captured_python and captured and captured.interpreter else ""
     return PathMap(moved=moved, environment=prefix, interpreter=packed)
 
 

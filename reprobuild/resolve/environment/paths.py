@@ -39,20 +39,20 @@ def rewrite_libraries(
         loaded: the modules of the job.
         in_base: whether the base is an image of the same vendor as the image of the capture.
     """
-    kept, left_out, missing = [], [], []
+    entries, left_out, missing = [], [], []
     for entry in _entries(value):
         moved = places.move(entry)
         if moved:
-            kept.append(moved)
+            entries.append(moved)
         elif in_base and _OF_IMAGE.match(entry):
-            kept.append(entry)
+            entries.append(entry)
         elif not _DEFAULT.fullmatch(entry):
-            found = loaded.of_folder(entry)
-            if found and found.reason:
-                left_out.append(f"{entry} ({found.reason})")
+            replacement = loaded.of_folder(entry)
+            if replacement and replacement.reason:
+                left_out.append(f"{entry} ({replacement.reason})")
             else:
                 missing.append(entry)
-    return RewrittenPath(value=":".join(kept), left_out=tuple(left_out), missing=tuple(missing))
+    return RewrittenPath(value=":".join(entries), left_out=tuple(left_out), missing=tuple(missing))
 
 
 def rewrite_sources(value: str, places: PathMap) -> RewrittenPath:

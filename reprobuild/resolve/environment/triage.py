@@ -35,7 +35,7 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> EnvDecision:
         UsageError: `bake` names a variable that cannot be baked.
     """
     placed = place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
-    places = find_places(snapshot.captured, placed, snapshot.variables, own=not decisions.python)
+    places = find_places(snapshot.captured, placed, snapshot.variables, captured_python=not decisions.python)
     loaded = find_loaded(snapshot.modules, snapshot.requirements)
     in_base = bool(decisions.base and is_image(decisions.base) and recognise(snapshot))
     settings, rulings = resolve_environment(

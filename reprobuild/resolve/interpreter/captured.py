@@ -124,17 +124,17 @@ def asks_of(
     """
     if interpreter.kind != "captured" or interpreter.file is None:
         return ()
-    held = _held(interpreter, machine, store)
+    contents = _held(interpreter, machine, store)
     wheel = Wheel(name="python", version=interpreter.version, role="environment", file=interpreter.file)
-    return ((wheel, held.files),)
+    return ((wheel, contents.files),)
 
 
-def asked_of_system(own: tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]) -> tuple[Ask, ...]:
+def asked_of_system(wheels: tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]) -> tuple[Ask, ...]:
     """Return the system libraries that a captured interpreter needs.
 
     Each of its files may be loaded by an import.
     """
-    return tuple(msgspec.structs.replace(ask, imported=True) for ask in asks(own))
+    return tuple(msgspec.structs.replace(ask, imported=True) for ask in asks(wheels))
 
 
 def judged(
@@ -213,11 +213,11 @@ def _held(interpreter: Interpreter, machine: str, store: Store) -> Held:
     archive = store.verified(sha256, origin)
     try:
         with gzip.open(archive) as stream, tars.open_stream(cast("IO[bytes]", stream)) as tar:
-            found = _read(tar, interpreter, machine, archive.stat().st_size)
+            contents = _read(tar, interpreter, machine, archive.stat().st_size)
     except (*tars.UNREADABLE, gzip.BadGzipFile, zlib.error, BuildError) as err:
         raise _damaged(origin, escaped(str(err))) from None
-    store.remember(key, msgspec.to_builtins(found))
-    return found
+    store.remember(key, msgspec.to_builtins(contents))
+    return contents
 
 
 def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: int) -> Held:
@@ -261,9 +261,11 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
     for needed in (program, f"{_TOP}/lib/{minor}/os.py"):
         if not kinds.get(needed):
             raise _damaged(origin, f"it holds no {needed}")
-    own = {name for file in files for name in file.names}
-    asked = [name for file in files if file.path == program for name in file.needed if name in own]
-    lost = asked if asked and moved_program(content, path, config, STANDALONE) is None else []
+    library_names = {name for file in files for name in file.names}
+    libraries = [
+        name for file in files if file.path == program for name in file.needed if name in library_names
+    ]
+    lost = libraries if libraries and moved_program(content, path, config, STANDALONE) is None else []
     return Held(files=tuple(files), lost=lost[0] if lost else "")
 
 
@@ -295,6 +297,6 @@ def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
 def _check_secret(name: str, text: bytes, origin: str) -> None:
     if secrets.secret_file(name, text):
         raise _damaged(origin, f"{escaped(name)} is a secret by its name")
-    if found := secrets.find(text, most=1):
-        line, rule = found[0]
+    if findings := secrets.find(text, most=1):
+        line, rule = findings[0]
         raise _damaged(origin, f"line {line} of {escaped(name)} looks like a secret ({rule})")

@@ -69,8 +69,8 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     system = system_pythons(snapshot)
     if decided is not None:
         return _decided(decided, snapshot, system)
-    if seen := _agreed(snapshot):
-        return _wanted(seen, snapshot, system)
+    if python := _agreed(snapshot):
+        return _wanted(python, snapshot, system)
     if not system and (rpm := rpm_python(snapshot)):
         return _interpreter(rpm.version, rpm.evidence)
     if not system:
@@ -84,7 +84,7 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     return _interpreter(version, f"apt-packages.txt lists python{minor}")
 
 
-def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+def bring(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
     """Find the build of a standalone interpreter.
 
     Without a build, return the system's Python of the captured list.
@@ -94,25 +94,25 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterCho
     Raises:
         NoPythonError: there is no build, and the captured list has no Python of that minor version.
     """
-    if wanted.kind != "standalone":
-        return InterpreterChoice(interpreter=wanted)
+    if interpreter.kind != "standalone":
+        return InterpreterChoice(interpreter=interpreter)
     try:
-        build = find(requested(wanted))
+        build = find(requested(interpreter))
     except NoBuildError as err:
-        if wanted.free_threaded:
+        if interpreter.free_threaded:
             raise NoPythonError(
-                f"Python {wanted.version} ({wanted.evidence}) is free-threaded, which no package of the system is, "
-                f"and {err}",
+                f"Python {interpreter.version} ({interpreter.evidence}) is free-threaded, which no package of the "
+                f"system is, and {err}",
                 hint=err.hint,
             ) from None
-        version = system_pythons(snapshot).get(wanted.minor)
+        version = system_pythons(snapshot).get(interpreter.minor)
         if version is None:
             raise NoPythonError(
-                f"Python {wanted.version} ({wanted.evidence}) is not among the captured packages, and {err}",
+                f"Python {interpreter.version} ({interpreter.evidence}) is not among the captured packages, and {err}",
                 hint=err.hint,
             ) from None
-        return _choice(_interpreter(version, wanted.evidence), snapshot, wanted.version, str(err))
-    return _choice(with_build(wanted, build), snapshot)
+        return _choice(_interpreter(version, interpreter.evidence), snapshot, interpreter.version, str(err))
+    return _choice(with_build(interpreter, build), snapshot)
 
 
 def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find) -> InterpreterChoice:
@@ -122,19 +122,22 @@ def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find
 
     Without such a build, the base's own is a deviation; `kind` of the result shows the choice.
     """
-    wanted = choice.interpreter
-    if wanted.kind != "system":
+    interpreter = choice.interpreter
+    if interpreter.kind != "system":
         return choice
-    found = re.match(r"3\.\d+\.\d+", base.installed.get(f"python{wanted.minor}", "").rpartition(":")[2])
-    version = found[0] if found else wanted.version
-    own = msgspec.structs.replace(wanted, version=version)
-    if f"{version}.".startswith(f"{wanted.version}."):
-        return InterpreterChoice(interpreter=own, rulings=choice.rulings or _choice(own, snapshot).rulings)
+    match = re.match(r"3\.\d+\.\d+", base.installed.get(f"python{interpreter.minor}", "").rpartition(":")[2])
+    version = match[0] if match else interpreter.version
+    base_interpreter = msgspec.structs.replace(interpreter, version=version)
+    if f"{version}.".startswith(f"{interpreter.version}."):
+        return InterpreterChoice(
+            interpreter=base_interpreter,
+            rulings=choice.rulings or _choice(base_interpreter, snapshot).rulings,
+        )
     try:
-        build = find(wanted.version)
+        build = find(interpreter.version)
     except NoBuildError as err:
-        return _choice(own, snapshot, wanted.version, str(err))
-    return _choice(with_build(wanted, build), snapshot)
+        return _choice(base_interpreter, snapshot, interpreter.version, str(err))
+    return _choice(with_build(interpreter, build), snapshot)
 
 
 def guess(
@@ -167,58 +170,60 @@ def guess(
     return (ruling,)
 
 
-def standalone(wanted: Interpreter) -> Interpreter:
+def standalone(interpreter: Interpreter) -> Interpreter:
     """Return the same version as a standalone build, still without a file."""
-    executable = f"{STANDALONE}/bin/{wanted.executable.rpartition('/')[2]}"
-    return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
+    executable = f"{STANDALONE}/bin/{interpreter.executable.rpartition('/')[2]}"
+    return msgspec.structs.replace(interpreter, kind="standalone", executable=executable)
 
 
-def brought(wanted: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+def brought(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
     """Find the build as `bring` does, but tolerate a missing one.
 
     Then the result has no file, so that resolving goes on.
     """
     try:
-        return bring(wanted, snapshot, find)
+        return bring(interpreter, snapshot, find)
     except NoPythonError as err:
-        return InterpreterChoice(interpreter=wanted, lost=err)
+        return InterpreterChoice(interpreter=interpreter, lost=err)
 
 
-def with_build(wanted: Interpreter, build: Build) -> Interpreter:
+def with_build(interpreter: Interpreter, build: Build) -> Interpreter:
     """Return the interpreter of a build.
 
     It is a standalone one, or one of this machine as a captured one.
     """
-    found = msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file)
+    result = msgspec.structs.replace(standalone(interpreter), version=build.version, file=build.file)
     return (
-        msgspec.structs.replace(found, kind="captured", evidence=build.evidence) if build.evidence else found
+        msgspec.structs.replace(result, kind="captured", evidence=build.evidence)
+        if build.evidence
+        else result
     )
 
 
-def requested(wanted: Interpreter) -> str:
+def requested(interpreter: Interpreter) -> str:
     """Return an interpreter's version in the form of builds.
 
     Examples are `3.13.1` and `3.13.1t`.
     """
-    return wanted.version + "t" * wanted.free_threaded
+    return interpreter.version + "t" * interpreter.free_threaded
 
 
 def _choice(
-    interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = ""
+    interpreter: Interpreter, snapshot: Snapshot, version: str = "", why: str = ""
 ) -> InterpreterChoice:
     """Return the choice, with a resolution for another patch release.
 
-    The other release is the captured one, or `wanted`.
+    The other release is the captured one, or `version`.
     """
-    captured = [one for one in seen_pythons(snapshot) if _minor(one.version) == interpreter.minor]
-    fits = any(f"{interpreter.version}.".startswith(f"{one.version}.") for one in captured)
+    captured = [python for python in seen_pythons(snapshot) if _minor(python.version) == interpreter.minor]
+    fits = any(f"{interpreter.version}.".startswith(f"{python.version}.") for python in captured)
     place = captured[0].place if captured else None
-    if (fits or not captured) and not wanted:
+    if (fits or not captured) and not version:
         return InterpreterChoice(interpreter=interpreter)
     ran = (
         f"{captured[0].version} ({captured[0].evidence})"
         if captured
-        else f"{wanted} ({interpreter.evidence})"
+        else f"{version} ({interpreter.evidence})"
     )
     ruling = Resolution(
         file=place.file if place else "python", line=place.line if place else 0, subject="python",
@@ -237,9 +242,9 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
     Raises:
         LockError: two of them differ, or conda's Python has an unknown version.
     """
-    every = seen_pythons(snapshot)
-    seen = [one for one in every if one.ran] or every
-    if not seen:
+    all_pythons = seen_pythons(snapshot)
+    pythons = [python for python in all_pythons if python.ran] or all_pythons
+    if not pythons:
         conda = [line for line in snapshot.requirements if line.kind == "conda"]
         if conda:
             raise LockError(
@@ -247,33 +252,33 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
                 hint=HINT,
             )
         return None
-    first = max(seen, key=lambda one: one.version.count("."))
-    for other in seen:
+    first = max(pythons, key=lambda python: python.version.count("."))
+    for other in pythons:
         if not f"{first.version}.".startswith(f"{other.version}."):
             raise LockError(
                 f"the snapshot shows two Pythons: {first.version} ({first.evidence}) and {other.version} "
                 f"({other.evidence})",
                 hint=HINT,
             )
-    return msgspec.structs.replace(first, free_threaded=any(one.free_threaded for one in seen))
+    return msgspec.structs.replace(first, free_threaded=any(python.free_threaded for python in pythons))
 
 
-def _wanted(seen: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+def _wanted(python: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
     """Return the system's Python if its version may fit.
 
     Else return a standalone build.
 
     No distribution's own Python is free-threaded.
     """
-    version, evidence = seen.version, seen.evidence
-    if seen.free_threaded:
+    version, evidence = python.version, python.evidence
+    if python.free_threaded:
         plain = _interpreter(version, evidence)
         return standalone(msgspec.structs.replace(plain, executable=f"{plain.executable}t"))
     if not snapshot.packages:
         return _interpreter(version, evidence)
-    own = system.get(_minor(version), "")
-    if own and f"{own}.".startswith(f"{version}."):
-        return _interpreter(own, evidence)
+    system_version = system.get(_minor(version), "")
+    if system_version and f"{system_version}.".startswith(f"{version}."):
+        return _interpreter(system_version, evidence)
     return standalone(_interpreter(version, evidence))
 
 
@@ -281,25 +286,25 @@ def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interp
     if not re.fullmatch(r"3\.\d+(\.\d+)?t?", decided):
         raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
     word, decided, free = decided, decided.removesuffix("t"), decided.endswith("t")
-    ran = [one for one in seen_pythons(snapshot) if one.ran]
-    same = [one for one in ran if _minor(one.version) == _minor(decided)]
+    ran = [python for python in seen_pythons(snapshot) if python.ran]
+    same = [python for python in ran if _minor(python.version) == _minor(decided)]
     if ran and not same:
         raise LockError(
             f"Python {word} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
             hint=f"another minor version is another environment: "
             f"--python {shlex.quote(ran[0].version)}{'t' * ran[0].free_threaded}",
         )
-    if not free and (other := next((one for one in same if one.free_threaded), None)):
+    if not free and (other := next((python for python in same if python.free_threaded), None)):
         raise LockError(
             f"Python {word} was decided, and the environment ran {other.version}, free-threaded ({other.evidence})",
             hint=f"an ordinary Python is another environment: --python {shlex.quote(other.version)}t",
         )
-    exact = next((one.version for one in same if one.version.startswith(f"{decided}.")), decided)
+    exact = next((python.version for python in same if python.version.startswith(f"{decided}.")), decided)
     version = exact if snapshot.packages and _minor(decided) not in system else decided
-    asked = Seen(
+    decision = Seen(
         version=version, evidence="decided by the user", place=SourceLocation("python", 0), free_threaded=free
     )
-    return _wanted(asked, snapshot, system)
+    return _wanted(decision, snapshot, system)
 
 
 def _minor(version: str) -> str:

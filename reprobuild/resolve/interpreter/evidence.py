@@ -52,7 +52,7 @@ def not_used(snapshot: Snapshot) -> Iterable[str]:
 
     The environment ran on another Python.
     """
-    ran = next((one for one in seen_pythons(snapshot) if one.ran), None)
+    ran = next((python for python in seen_pythons(snapshot) if python.ran), None)
     for module in _from_modules(snapshot) if ran else ():
         assert ran is not None
         if not f"{module.version}.".startswith(f"{ran.version}."):
@@ -86,13 +86,13 @@ def another_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
 
 def system_pythons(snapshot: Snapshot) -> dict[str, str]:
     """Return {X.Y: X.Y.Z} of the distribution's interpreters."""
-    found = {}
+    versions = {}
     for package in snapshot.packages:
         name = re.fullmatch(r"python(3\.\d+)(?:-minimal)?", package.name)
         upstream = re.match(r"3\.\d+\.\d+", package.version.rpartition(":")[2])
         if name and upstream and package.mark != "residual":
-            found[name.group(1)] = upstream.group()
-    return found
+            versions[name.group(1)] = upstream.group()
+    return versions
 
 
 def default_minor(snapshot: Snapshot) -> str:
@@ -108,15 +108,15 @@ def default_minor(snapshot: Snapshot) -> str:
 
 def rpm_python(snapshot: Snapshot) -> Seen | None:
     """Return an rpm host's Python: the only one, or `python3`."""
-    found: dict[str, Seen] = {}
+    pythons: dict[str, Seen] = {}
     for rpm in snapshot.rpms:
         upstream = re.match(r"(3\.\d+)\.\d+", rpm.version.rpartition(":")[2])
         if upstream and rpm.name in ("python3", f"python{upstream[1]}"):
             evidence = f"rpm's {rpm.name} {rpm.version}, {rpm.place}"
-            found[rpm.name] = Seen(version=upstream[0], evidence=evidence, place=rpm.place)
-    if len({seen.version for seen in found.values()}) == 1:
-        return next(iter(found.values()))
-    return found.get("python3")
+            pythons[rpm.name] = Seen(version=upstream[0], evidence=evidence, place=rpm.place)
+    if len({python.version for python in pythons.values()}) == 1:
+        return next(iter(pythons.values()))
+    return pythons.get("python3")
 
 
 def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
@@ -127,13 +127,13 @@ def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
             yield Seen(version=match[1], evidence=evidence, place=module.place)
 
 
-def is_free_threaded(python: CapturedCondaPackage, listed: Iterable[CapturedCondaPackage]) -> bool:
+def is_free_threaded(python: CapturedCondaPackage, packages: Iterable[CapturedCondaPackage]) -> bool:
     """Return whether conda's Python is free-threaded.
 
     Its build (`5_cp313t`) shows it, or a package that requires such a build.
     """
     return bool(FREE_THREADED.search(python.build or "")) or any(
-        one.name == "python-freethreading" for one in listed
+        package.name == "python-freethreading" for package in packages
     )
 
 

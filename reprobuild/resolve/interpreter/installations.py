@@ -28,13 +28,13 @@ _UNREAD = "site-packages"  # by an isolated interpreter without `site`
 
 def roots(env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the directories of this user's Python managers."""
-    found = []
+    directories = []
     for name, below, ordinary in _MANAGERS:
         if env.get(name):
-            found.append(Path(env[name], below))
+            directories.append(Path(env[name], below))
         elif env.get("HOME") and ordinary:
-            found.append(Path(env["HOME"], ordinary))
-    return tuple(dict.fromkeys(path for path in (*found, *_COMMON) if path.is_absolute()))
+            directories.append(Path(env["HOME"], ordinary))
+    return tuple(dict.fromkeys(path for path in (*directories, *_COMMON) if path.is_absolute()))
 
 
 def installations(minor: str, stated: str, env: Mapping[str, str]) -> list[Path]:
@@ -47,8 +47,8 @@ def installations(minor: str, stated: str, env: Mapping[str, str]) -> list[Path]
         stated: the installation path in the snapshot; it counts only below one of the directories of `roots`.
         env: of this process; a directory of its PATH may lead to one.
     """
-    found = dict.fromkeys(filter(None, (_base(path, minor) for path in _places(minor, stated, env))))
-    return [path for path in found if path not in _SYSTEM and not (path / "conda-meta").exists()]
+    bases = dict.fromkeys(filter(None, (_base(path, minor) for path in _places(minor, stated, env))))
+    return [path for path in bases if path not in _SYSTEM and not (path / "conda-meta").exists()]
 
 
 def is_below_roots(path: str, env: Mapping[str, str]) -> bool:
@@ -71,13 +71,13 @@ def changeable(base: Path, minor: str) -> Path | None:
             return path
     programs, libraries, library = base / "bin", base / "lib", base / "lib" / f"python{minor}"
     headers = base / "include"
-    own = (
+    paths = (
         base, headers, base / "lib64", base / "pyvenv.cfg", programs, programs / "pyvenv.cfg", programs.resolve(),
         libraries, libraries.resolve(), *sorted(programs.glob("python*")), *sorted(libraries.iterdir()),
     )  # fmt: skip
     if library.is_symlink():  # the directories above its target would have to be checked, too
         return library
-    inside = (*filter(os.path.lexists, own), *_files(library), *_files(headers))
+    inside = (*filter(os.path.lexists, paths), *_files(library), *_files(headers))
     for number, path in enumerate(inside):
         if number > _MOST_FILES or _is_open(path) or _leads_away(path, base, library):
             return path

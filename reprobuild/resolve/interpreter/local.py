@@ -128,8 +128,8 @@ def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: R
     around.say(f"python: Python {stated.version} of this machine, {escaped(str(base))}: the build that ran")
     with around.store.scratch() as scratch:
         try:
-            said = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
-            packed = msgspec.json.decode(said, type=PackedInterpreter)
+            output = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
+            packed = msgspec.json.decode(output, type=PackedInterpreter)
             evidence = f"on this machine: {in_full(packed)}"
             taken = adopt(packed, scratch, evidence, machine, around.store)
         except (ProcessFailedError, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
@@ -146,8 +146,8 @@ def _asked(program: Path) -> _Answer:
     """Return an interpreter's statements about itself."""
     argv = [str(program), *launch.ISOLATED, "-c", _ASK]
     try:
-        said = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)
-        return msgspec.json.decode(said, type=_Answer)
+        output = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)
+        return msgspec.json.decode(output, type=_Answer)
     except (ProcessFailedError, EngineError):
         raise _PassedError("does not start") from None
     except msgspec.DecodeError:

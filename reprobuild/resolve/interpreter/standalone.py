@@ -73,21 +73,21 @@ def find_build(version: str, machine: str, around: ResolveContext) -> Build:
     Raises:
         NoBuildError: uv does not know it, or could not fetch it; the message has uv's text.
     """
-    found = _listed(version, machine, around.env, plain=True) or _listed(
+    builds = _listed(version, machine, around.env, plain=True) or _listed(
         version, machine, around.env, plain=False
     )
-    if not found:
+    if not builds:
         raise NoBuildError(f"uv knows no standalone build of Python {version} for {machine}", hint=_HINT)
-    url = strip_credentials(found[0].url)[0]
+    url = strip_credentials(builds[0].url)[0]
     known = around.store.recall(_key(url))
     if known is not None:
         file = msgspec.convert(known, type=Artefact)
         if around.store.has(file.sha256):
-            return Build(version=found[0].version, file=file)
-    around.say(f"python: the standalone build of Python {found[0].version}, by uv")
-    file = _bring(found[0], machine, url, around)
+            return Build(version=builds[0].version, file=file)
+    around.say(f"python: the standalone build of Python {builds[0].version}, by uv")
+    file = _bring(builds[0], machine, url, around)
     around.store.remember(_key(url), msgspec.to_builtins(file))
-    return Build(version=found[0].version, file=file)
+    return Build(version=builds[0].version, file=file)
 
 
 def _uv(*words: str) -> list[str]:
@@ -112,30 +112,30 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
 
     `plain` asks for the publisher's addresses, without the user's mirrors.
     """
-    own = {name: value for name, value in env.items() if not (plain and name in _MIRRORS)}
+    uv_env = {name: value for name, value in env.items() if not (plain and name in _MIRRORS)}
     argv = _uv(
         "python", "list", _request(version, machine), "--all-versions", "--only-downloads",
         "--output-format", "json", "--no-cache", *(["--no-config"] if plain else []),
     )  # fmt: skip
     try:
-        said = run(
+        output = run(
             argv,
-            env=with_absolute(own, *_FILES),
+            env=with_absolute(uv_env, *_FILES),
             purpose="list standalone builds of Python",
             timeout=120,
             cwd=SAFE,
         )
-        found = msgspec.json.decode(said, type=list[_Listed])
+        builds = msgspec.json.decode(output, type=list[_Listed])
     except ProcessFailedError as err:
         raise NoBuildError(redact(str(err)), hint=_HINT) from None
     except (msgspec.MsgspecError, ValueError) as err:
         raise NoBuildError(
             f"uv lists builds of Python in another form than known: {err}", hint=_HINT
         ) from None
-    wanted, variant = f"{version.removesuffix('t')}.", _FREE if version.endswith("t") else "default"
+    prefix, variant = f"{version.removesuffix('t')}.", _FREE if version.endswith("t") else "default"
     return [
-        one for one in found
-        if one.implementation == "cpython" and one.variant == variant and f"{one.version}.".startswith(wanted)
+        build for build in builds
+        if build.implementation == "cpython" and build.variant == variant and f"{build.version}.".startswith(prefix)
     ]  # fmt: skip
 
 
@@ -145,20 +145,20 @@ def _bring(build: _Listed, machine: str, url: str, around: ResolveContext) -> Ar
     uv checks the archive.
     """
     with around.store.scratch() as scratch:
-        kept, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
+        cache, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
         argv = _uv(
             "python", "install", _request(version, machine), "--install-dir", str(scratch.absolute() / "made"),
             "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if around.net.offline else []),
         )  # fmt: skip
         try:
             run(
-                argv, env={**with_absolute(around.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(kept.absolute())},
+                argv, env={**with_absolute(around.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(cache.absolute())},
                 timeout=1800, cwd=SAFE,
                 purpose=f"bring the standalone build of Python {version}",
             )  # fmt: skip
         except ProcessFailedError as err:
             raise NoBuildError(redact(str(err)), hint=_HINT) from None
-        archives = [path for path in kept.iterdir() if path.is_file() and not path.is_symlink()]
+        archives = [path for path in cache.iterdir() if path.is_file() and not path.is_symlink()]
         if len(archives) != 1:
             raise NoBuildError(f"uv kept {len(archives)} archives of Python {build.version}", hint=_HINT)
         size, sha256 = archives[0].stat().st_size, hash_file(archives[0])
@@ -180,19 +180,19 @@ def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
     """
     machine = lock.machine
     minor = lock.interpreter.minor
-    plain = {one.version: one.url for one in _listed(minor, machine, env, plain=True)}
-    own = _listed(minor, machine, env, plain=False)
-    for one in own:
-        published = plain.get(one.version, one.url)
-        ours, theirs = _without_common_end(_with_password(one.url, env), published)
-        if ours != theirs and file.url.startswith(theirs):
-            return msgspec.structs.replace(file, url=ours + file.url[len(theirs) :])
+    plain = {build.version: build.url for build in _listed(minor, machine, env, plain=True)}
+    builds = _listed(minor, machine, env, plain=False)
+    for build in builds:
+        published = plain.get(build.version, build.url)
+        mirror, publisher = _without_common_end(_with_password(build.url, env), published)
+        if mirror != publisher and file.url.startswith(publisher):
+            return msgspec.structs.replace(file, url=mirror + file.url[len(publisher) :])
     return file
 
 
-def _without_common_end(one: str, other: str) -> tuple[str, str]:
+def _without_common_end(first_url: str, second_url: str) -> tuple[str, str]:
     """Return two addresses without their common path ending."""
-    first, second = one.split("/"), other.split("/")
+    first, second = first_url.split("/"), second_url.split("/")
     while len(first) > 3 and len(second) > 3 and first[-1] == second[-1]:
         first.pop()
         second.pop()
@@ -206,7 +206,7 @@ def _with_password(url: str, env: Mapping[str, str]) -> str:
     """
     split = urlsplit(url)
     for name in _MIRRORS if _MASK in split.netloc else ():
-        given = urlsplit(env.get(name, ""))
-        if given.netloc.rpartition("@")[2] == split.netloc.rpartition("@")[2]:
-            return urlunsplit((split.scheme, given.netloc, *split[2:]))
+        setting = urlsplit(env.get(name, ""))
+        if setting.netloc.rpartition("@")[2] == split.netloc.rpartition("@")[2]:
+            return urlunsplit((split.scheme, setting.netloc, *split[2:]))
     return url

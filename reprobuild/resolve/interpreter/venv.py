@@ -30,19 +30,21 @@ def unsupported(
         minor: the `X.Y` of the system's Python.
         pinned: asks for which `X.Y` every pinned release has a wheel; it needs the indexes, so it comes last.
     """
-    found = next((one for one in snapshot.variables if one.name == _VARIABLE and one.value), None)
-    if found is None:
+    variable = next(
+        (variable for variable in snapshot.variables if variable.name == _VARIABLE and variable.value), None
+    )
+    if variable is None:
         return None
-    prefix = found.value or ""
+    prefix = variable.value or ""
     paths = set(_paths(snapshot, prefix))
     if paths - {minor}:
         other = ", ".join(sorted(paths - {minor}))
-        return found.place, f"{_VARIABLE} is {shown(prefix)}, whose directories are of Python {other}"
+        return variable.place, f"{_VARIABLE} is {shown(prefix)}, whose directories are of Python {other}"
     if paths or set(_wheels(snapshot)) == {minor} or _made_by_system(snapshot, minor):
         return None
     if set(pinned()) == {minor}:
         return None
-    return found.place, f"{_VARIABLE} is {shown(prefix)}, and no file says which Python made it"
+    return variable.place, f"{_VARIABLE} is {shown(prefix)}, and no file says which Python made it"
 
 
 def _paths(snapshot: Snapshot, prefix: str) -> Iterator[str]:
