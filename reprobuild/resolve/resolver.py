@@ -213,11 +213,11 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> ResolveRequest:
     platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     architecture, machine = MACHINES[platform]
     every = (*snapshot.requirements, *snapshot.unlisted)
-    wanted = (line for line in every if not is_named(line.name, decisions.drop))
+    lines = (line for line in every if not is_named(line.name, decisions.drop))
     return ResolveRequest(
         snapshot=snapshot, decisions=decisions, platform=platform, architecture=architecture, machine=machine,
         interpreter=resolve_interpreter(snapshot, decisions.python), triage=triage_snapshot(snapshot, decisions),
-        lines=tuple(line for line in wanted if line.kind not in ("editable", "vcs")),
+        lines=tuple(line for line in lines if line.kind not in ("editable", "vcs")),
     )  # fmt: skip
 
 
@@ -237,11 +237,11 @@ def lock_sources(
     }
     for place in of_this_machine(origins):
         around.say(f"sources: {place}")
-    given = SourceInputs(
+    inputs = SourceInputs(
         patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
         folder=around.captured, drop=decisions.drop, accept=decisions.accept,
     )  # fmt: skip
-    return resolve_sources(lines, given)
+    return resolve_sources(lines, inputs)
 
 
 def _of_index(subject: ResolveRequest) -> set[str]:
@@ -256,13 +256,13 @@ def _of_index(subject: ResolveRequest) -> set[str]:
 def _glibc(base: Base) -> tuple[int, int]:
     if "libc6" not in base.installed:
         raise LockError("the base has no libc6", hint="choose another with --base")
-    found = glibc_of(base.installed["libc6"])
-    if found is None:
+    version = glibc_of(base.installed["libc6"])
+    if version is None:
         raise LockError(
             f"the base has libc6 {base.installed['libc6']}, which is no version of the GNU C library",
             hint="choose another with --base",
         )
-    return found
+    return version
 
 
 def _fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
@@ -278,9 +278,14 @@ def _workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> 
     It is that of the job, or else the only source.
     """
     command = snapshot.captured.command if snapshot.captured else None
-    found = places.move(text_of(command.folder)) if command and command.folder else None
-    if found and found.isprintable() and is_valid(found, AbsolutePath) and found == found.rstrip(" \\"):
-        return found
+    directory = places.move(text_of(command.folder)) if command and command.folder else None
+    if (
+        directory
+        and directory.isprintable()
+        and is_valid(directory, AbsolutePath)
+        and directory == directory.rstrip(" \\")
+    ):
+        return directory
     if snapshot.captured is None:  # a source that is not installed is the job's own code
         sources = [source for source in sources if not source.installed] or sources
     return sources[0].path if len(sources) == 1 else "/workspace"

@@ -26,7 +26,7 @@ def unused(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
     captured: set[str] = {canonicalize_name(line.name) for line in snapshot.requirements}
     captured |= {canonicalize_name(patch.name) for patch in snapshot.patches}
     if snapshot.captured:
-        captured |= {canonicalize_name(one.name) for one in snapshot.captured.repositories}
+        captured |= {canonicalize_name(repository.name) for repository in snapshot.captured.repositories}
     for option, names in (("--source", decisions.sources), ("build:", decisions.build)):
         for name in names:
             if canonicalize_name(name) not in captured:

@@ -95,10 +95,10 @@ def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, br
 
 
 def _hashed(
-    line: Requirement, filename: str, sha256: str, there: tuple[FileLists, Sequence[IndexDistribution]],
+    line: Requirement, filename: str, sha256: str, listing: tuple[FileLists, Sequence[IndexDistribution]],
     target: WheelTarget,
 ) -> Answer:  # fmt: skip
-    files, known = there
+    files, known = listing
     for item in known:
         if files.hash_of(item) == sha256:
             return _lock(line, files.artefact(item), item, f"{filename} from {item.index}", target)
@@ -124,14 +124,14 @@ def _of_captured_machine(
 def _replaced(
     line: Requirement, files: FileLists, known: Sequence[IndexDistribution], why: str, target: WheelTarget
 ) -> Answer:
-    item = next((one for one in known if files.hash_of(one)), known[0])
+    item = next((candidate for candidate in known if files.hash_of(candidate)), known[0])
     reason = f"{why}; {item.index} has one of that name; {_NO_HASH_HERE}"
     try:
         file = files.artefact(item)
     except FetchError as err:
         return None, no_hash(line, item, err)
-    found, ruling = _lock(line, file, item, reason, target)
-    return (found, rule(line, "replaced", reason, "archive-line")) if found else (None, ruling)
+    package, ruling = _lock(line, file, item, reason, target)
+    return (package, rule(line, "replaced", reason, "archive-line")) if package else (None, ruling)
 
 
 def _lock(

@@ -134,8 +134,12 @@ def silent_places(services: Mapping[str, Service], moved: Collection[str]) -> tu
         services: by name.
         moved: names of those with another address by an override: the answers of other servers are unknown.
     """
-    public = (one for name, one in services.items() if name not in moved and (one.versions or one.names))
-    return tuple(_filled(one.url.rstrip("/")) for one in public)
+    public = (
+        service
+        for name, service in services.items()
+        if name not in moved and (service.versions or service.names)
+    )
+    return tuple(_filled(service.url.rstrip("/")) for service in public)
 
 
 def _filled(url: str) -> re.Pattern[str]:
@@ -152,10 +156,10 @@ def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[P
 
     The rules are those of the services; the addresses are in addition to the indexes.
     """
-    found = []
+    indexes = []
     for key, service in services.items():
         label = re.fullmatch(service.versions, version) if service.versions else None
         if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
             url = fill(service, **(label.groupdict() if label else {}))
-            found.append(PackageIndex(url, links=service.links, ruled=True, service=key))
-    return tuple(found)
+            indexes.append(PackageIndex(url, links=service.links, ruled=True, service=key))
+    return tuple(indexes)

@@ -28,14 +28,14 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     beside = lock.interpreter.shared is True  # the base image has distributions that the lock does not name
     if snapshot.captured is not None or beside or not snapshot.requirements:
         return ()
-    listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
-    gaps = sorted(absent(lock) - listed)
-    if len(gaps) < LEAST or len(gaps) * SHARE < len(listed):
+    names = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
+    gaps = sorted(absent(lock) - names)
+    if len(gaps) < LEAST or len(gaps) * SHARE < len(names):
         return ()
     file = snapshot.requirements[0].place.file
     more = f" and {len(gaps) - _SHOWN} more" if len(gaps) > _SHOWN else ""
     reason = (
-        f"it is no freeze: its {len(listed)} distributions require {len(gaps)} that it does not list, and that the "
+        f"it is no freeze: its {len(names)} distributions require {len(gaps)} that it does not list, and that the "
         f"image will not have ({', '.join(gaps[:_SHOWN])}{more}); write all of the environment that ran with "
         f"`pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
         f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}"

@@ -39,8 +39,8 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Re
     for remark in around.indexes.remarks:
         around.say(f"python: {remark}")
     decided, logins, tokens = decided_indexes(decisions.indexes, around.indexes)
-    given = (*decisions.services.values(), *(index.url for index in decided.values()))
-    around.net.learn(logins, tokens, given)
+    urls = (*decisions.services.values(), *(index.url for index in decided.values()))
+    around.net.learn(logins, tokens, urls)
     pages = Pages(
         around.net, PageMemory(around.store, around.now), silent_places(services, decisions.services)
     )

@@ -76,21 +76,23 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
         packages: the captured packages and their versions; empty without a list.
     """
     candidates = packages_of(name)
-    package = next((one for one in candidates if one in packages), candidates[0])
-    found = packages.get(package, "")
+    package = next((candidate for candidate in candidates if candidate in packages), candidates[0])
+    debian_version = packages.get(package, "")
     if is_debians_alone(name, version):
-        return Brought(package=package, version=found, certain=True)
-    if found and same_release(found, version):
-        return Brought(package=package, version=found, certain=canonicalize_name(name) in _names().bindings)
+        return Brought(package=package, version=debian_version, certain=True)
+    if debian_version and same_release(debian_version, version):
+        return Brought(
+            package=package, version=debian_version, certain=canonicalize_name(name) in _names().bindings
+        )
     return None
 
 
-def same_release(one: str, other: str) -> bool:
+def same_release(first: str, second: str) -> bool:
     """Return whether two versions are of one upstream release.
 
     They may be of Debian or of Python: 1:3.42.1-0ubuntu1 and 3.42.1.
     """
-    return _release(one.rpartition(":")[2]) == _release(other.rpartition(":")[2])
+    return _release(first.rpartition(":")[2]) == _release(second.rpartition(":")[2])
 
 
 def _release(version: str) -> list[str]:

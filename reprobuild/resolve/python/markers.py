@@ -37,12 +37,12 @@ def of_environment(
     here: dict[str, Requirement] = {}
     rulings: list[Resolution] = []
     for line in snapshot.requirements:
-        found = None if is_named(line.name, drop) else _not_here(line, python, machine)
+        ruling = None if is_named(line.name, drop) else _not_here(line, python, machine)
         key = f"{line.kind}:{line.name}" if line.kind == "leftover" else canonicalize_name(line.name)
-        if found is None and (found := _again(line, here.get(key))) is None:
+        if ruling is None and (ruling := _again(line, here.get(key))) is None:
             here[key] = line
-        if found is not None:
-            rulings.append(found)
+        if ruling is not None:
+            rulings.append(ruling)
     return msgspec.structs.replace(snapshot, requirements=tuple(here.values())), tuple(rulings)
 
 
@@ -62,7 +62,9 @@ def _not_here(line: Requirement, python: str, machine: str) -> Resolution | None
 def _again(line: Requirement, first: Requirement | None) -> Resolution | None:
     if first is None:
         return None
-    places = [(one.kind, one.url, one.commit, one.path, one.sha256, one.hashes) for one in (first, line)]
+    places = [
+        (item.kind, item.url, item.commit, item.path, item.sha256, item.hashes) for item in (first, line)
+    ]
     if places[0] == places[1] and same_version(first.version, line.version):
         return rule(line, "excluded", f"it repeats {first.place}", "marker")
     reason = f"{first.place} is for this environment, too, and pins it differently; that one is taken"

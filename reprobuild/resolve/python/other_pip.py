@@ -62,13 +62,13 @@ def find_other_pip(snapshot: Snapshot) -> OtherPip | None:
 
 def rule_other_pip(snapshot: Snapshot) -> tuple[Resolution, ...]:
     """Rule a freeze (`other-pip`) that another pip wrote."""
-    found = find_other_pip(snapshot)
-    if found is None:
+    freeze = find_other_pip(snapshot)
+    if freeze is None:
         return ()
     return (
         Resolution(
-            file=found.place.file, line=found.place.line, subject=_FILE, outcome="unresolved",
-            reason=found.sentence(), kind=OTHER,
+            file=freeze.place.file, line=freeze.place.line, subject=_FILE, outcome="unresolved",
+            reason=freeze.sentence(), kind=OTHER,
         ),
     )  # fmt: skip
 
@@ -103,15 +103,19 @@ def _of_paths(snapshot: Snapshot) -> Iterator[Sign]:
     """Yield the lines of a freeze that lie below another interpreter than the environment's."""
     if snapshot.captured is not None:  # the interpreter that ran the capture wrote the freeze
         return
-    own = _prefixes(snapshot)
+    prefixes = _prefixes(snapshot)
     version, evidence = _stated_version(snapshot)
     for line in snapshot.requirements:
         match = _SITE.fullmatch(_path(line))
         if match is None:
             continue
         prefix = match["prefix"] or "/"
-        if own and not prefix.endswith(_USER) and not any(_same(prefix, folder) for folder in own.values()):
-            name, folder = next(iter(own.items()))
+        if (
+            prefixes
+            and not prefix.endswith(_USER)
+            and not any(_same(prefix, folder) for folder in prefixes.values())
+        ):
+            name, folder = next(iter(prefixes.items()))
             yield line.place, f"{line.place} lies below {shown(prefix)}, and {name} is {shown(folder)}", ()
         elif version and "." in match["version"] and match["version"] != version:
             yield (
@@ -127,13 +131,13 @@ def _path(line: Requirement) -> str:
 
 def _prefixes(snapshot: Snapshot) -> dict[str, str]:
     """Return the directories of the environment by the variables that name them."""
-    values = {one.name: (one.value or "").rstrip("/") for one in snapshot.variables}
+    values = {variable.name: (variable.value or "").rstrip("/") for variable in snapshot.variables}
     return {name: values[name] for name in _VARIABLES if is_valid(values.get(name, ""), AbsolutePath)}
 
 
-def _same(one: str, other: str) -> bool:
-    tails = [folder.split("/")[-_TAIL:] for folder in (one, other)]
-    return one == other or (tails[0] == tails[1] and len(tails[0]) == _TAIL and "" not in tails[0])
+def _same(first: str, second: str) -> bool:
+    tails = [folder.split("/")[-_TAIL:] for folder in (first, second)]
+    return first == second or (tails[0] == tails[1] and len(tails[0]) == _TAIL and "" not in tails[0])
 
 
 def _stated_version(snapshot: Snapshot) -> tuple[str, str]:

@@ -36,8 +36,8 @@ class KeptWheels:
         """
         with self._guard:  # read once, and only if a file is missing
             known = self._wheels.get(canonicalize_name(name), [])
-        for filename, found, sha256, lock in known:
-            if same_version(found, version):
+        for filename, wheel_version, sha256, lock in known:
+            if same_version(wheel_version, version):
                 where = f"{filename} (sha256 {sha256}) of the lock {lock}"
                 return (
                     f"; the store has {where}: copy {self._store.blob(sha256)} under that name elsewhere, and name "
@@ -59,6 +59,6 @@ class KeptWheels:
                 except InvalidWheelFilename:
                     continue
                 if self._store.has(sha256):
-                    one = (named.name, str(version), sha256, str(place_of(record)))
-                    wheels.setdefault(str(name), []).append(one)
+                    wheel = (named.name, str(version), sha256, str(place_of(record)))
+                    wheels.setdefault(str(name), []).append(wheel)
         return wheels

@@ -31,12 +31,12 @@ def pythons_of(
         target: the target, with its Python replaced.
         wheels_only: whether to ignore a source, which fits each Python that its metadata allows.
     """
-    found = []
+    pythons = []
     for minor in _MINORS:
         other = msgspec.structs.replace(target, python=f"3.{minor}.99")
         if choose_wheel(files, other) or (not wheels_only and choose_sdist(files, other)):
-            found.append(f"3.{minor}")
-    return tuple(found)
+            pythons.append(f"3.{minor}")
+    return tuple(pythons)
 
 
 def common_pythons(
@@ -70,4 +70,4 @@ def in_words(pythons: Sequence[str]) -> str:
             ranges[-1].append(version)
         else:
             ranges.append([version])
-    return ", ".join(one[0] if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in ranges)
+    return ", ".join(span[0] if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in ranges)

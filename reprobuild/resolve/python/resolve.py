@@ -109,8 +109,8 @@ def resolve_requirements(
         answers = [answer for answer in pool.map(finder.find, lines) if answer is not None]
     unfit = any(ruling.kind in UNFIT for _, ruling in answers)
     return ResolvedLines(
-        wheels=tuple(one for one, _ in answers if isinstance(one, Wheel)),
-        sdists=tuple(one for one, _ in answers if isinstance(one, Sdist)),
+        wheels=tuple(wheel for wheel, _ in answers if isinstance(wheel, Wheel)),
+        sdists=tuple(sdist for sdist, _ in answers if isinstance(sdist, Sdist)),
         rulings=tuple(ruling for _, ruling in answers),
         pythons=common_pythons(lines, files, target) if unfit else (),
         lost=finder.lost(),
@@ -141,14 +141,14 @@ class _Finder:
         lines are still looked up: one run names all unavailable files.
         """
         try:
-            found, ruling = self._find(line)
+            package, ruling = self._find(line)
         except NoListError as err:
             service = self._lost_service(line) if self._files.is_common(err) else err
             if service is None:
                 self._unasked.append((line.name, err))
                 return None
-            found, ruling = None, unlisted(line, service)
-        return found, ruling if found else rule_of_base(line, ruling, self._around.below)
+            package, ruling = None, unlisted(line, service)
+        return package, ruling if package else rule_of_base(line, ruling, self._around.below)
 
     def _lost_service(self, line: Requirement) -> NoListError | None:
         """Return the error of a service for a line's version, if any.
@@ -166,10 +166,10 @@ class _Finder:
 
         Errors of equal text are merged.
         """
-        found = {str(err): err for _, err in self._unasked}
+        errors = {str(err): err for _, err in self._unasked}
         for err in self._files.lost(self._unasked[0][0]) if self._unasked else ():
-            found.setdefault(str(err), err)
-        return tuple(found.values())
+            errors.setdefault(str(err), err)
+        return tuple(errors.values())
 
     def _find(self, line: Requirement) -> Answer:
         around = self._around
@@ -229,23 +229,27 @@ class _Finder:
         If an index has only a source, which may just download a wheel, they may have the wheel.
         """
         more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
-        there = choose([*more, *offers], self._files, self._target)
-        if there is None or not there.place.ruled or (choice is not None and not there.file.tags):
+        alternative = choose([*more, *offers], self._files, self._target)
+        if (
+            alternative is None
+            or not alternative.place.ruled
+            or (choice is not None and not alternative.file.tags)
+        ):
             return choice, [*offers, *more]
-        passed = (*(offer for offer in offers if offer.known), *there.passed)
-        return msgspec.structs.replace(there, passed=passed), [*offers, *more]
+        passed = (*(offer for offer in offers if offer.known), *alternative.passed)
+        return msgspec.structs.replace(alternative, passed=passed), [*offers, *more]
 
     def _other_label(self, line: Requirement, lookup: Lookup, other: str, versions: Sequence[str]) -> Answer:
         """Use the same version without its label, and list alternatives.
 
         This must be accepted.
         """
-        found, ruling = self._of_index(msgspec.structs.replace(line, version=other), lookup)
-        there = missing(line, versions, lookup)
-        if found is None:
-            return None, msgspec.structs.replace(ruling, reason=f"{there}; {ruling.reason}")
-        reason = f"{there}; {other} stands in: {ruling.reason}"
-        return found, rule(line, "replaced", reason, "other-local-version")
+        package, ruling = self._of_index(msgspec.structs.replace(line, version=other), lookup)
+        description = missing(line, versions, lookup)
+        if package is None:
+            return None, msgspec.structs.replace(ruling, reason=f"{description}; {ruling.reason}")
+        reason = f"{description}; {other} stands in: {ruling.reason}"
+        return package, rule(line, "replaced", reason, "other-local-version")
 
     def _locked(self, line: Requirement, choice: ChosenFile) -> Answer:
         try:
@@ -279,16 +283,16 @@ class _Finder:
         This must be accepted.
         """
         renamed = msgspec.structs.replace(line, name="torch")
-        found, ruling = self._of_index(renamed, look_up(renamed, {}, self._around.services))
+        package, ruling = self._of_index(renamed, look_up(renamed, {}, self._around.services))
         reason = f"{line.name} is conda's name of torch: {ruling.reason}"
-        if found is None:
+        if package is None:
             return None, msgspec.structs.replace(ruling, reason=reason)
-        return found, rule(renamed, "replaced", reason, "conda-build")
+        return package, rule(renamed, "replaced", reason, "conda-build")
 
     def _of_conda(self, line: Requirement, lookup: Lookup) -> Answer:
-        found, ruling = self._of_index(line, lookup)
-        if found is None:
+        package, ruling = self._of_index(line, lookup)
+        if package is None:
             return None, ruling
         source = f" ({line.version_from})" if line.version_from is not UNSET else ""
         reason = f"conda's build {line.version}{source} is replaced by the wheel of the same version: {ruling.reason}"
-        return found, rule(line, "replaced", reason, "conda-build")
+        return package, rule(line, "replaced", reason, "conda-build")

@@ -64,20 +64,20 @@ def ambiguous(
 
     The index of the installed file cannot be determined.
     """
-    one, other = choice.file, choice.clash or choice.rival or choice.file
+    first, second = choice.file, choice.clash or choice.rival or choice.file
     if choice.clash:
-        mine, theirs = facts_of(one), facts_of(other)
-        fact = differing(mine, theirs) or "size"
-        what = (
-            f"{one.filename} is one file on {one.index} ({fact} {mine[fact][:12]}) and another on "
-            f"{other.index} ({fact} {theirs[fact][:12]})"
+        first_facts, second_facts = facts_of(first), facts_of(second)
+        fact = differing(first_facts, second_facts) or "size"
+        conflict = (
+            f"{first.filename} is one file on {first.index} ({fact} {first_facts[fact][:12]}) and another on "
+            f"{second.index} ({fact} {second_facts[fact][:12]})"
         )
     else:
-        what = (
-            f"{one.index} has {one.filename}, and {other.index}, which comes after it, has {other.filename}: "
+        conflict = (
+            f"{first.index} has {first.filename}, and {second.index}, which comes after it, has {second.filename}: "
             "pip, which knows no order of indexes, would have taken that one"
         )
-    reason = f"{what}: decide it, --index {_decision(line, one)} or --index {_decision(line, other)}"
+    reason = f"{conflict}: decide it, --index {_decision(line, first)} or --index {_decision(line, second)}"
     return rule(line, "unresolved", reason, "ambiguous-index")
 
 
@@ -106,16 +106,18 @@ def unlisted(line: Requirement, err: FetchError) -> Resolution:
     return rule(line, "unresolved", f"{err}; {err.hint}", "unreachable-index")
 
 
-def other_hash(line: Requirement, found: Sequence[IndexDistribution]) -> Resolution:
+def other_hash(line: Requirement, items: Sequence[IndexDistribution]) -> Resolution:
     """Return the resolution for hashes that no file has.
 
     A file was uploaded again under the same name, or an index is another one.
     """
-    there = ", ".join(
+    listing = ", ".join(
         f"{item.filename} from {item.index}" + (f" (sha256 {item.sha256[:12]})" if item.sha256 else "")
-        for item in found[:3]
+        for item in items[:3]
     )
-    reason = f"no file of {line.name} {line.version or ''} has a hash that the freeze names; there is {there}"
+    reason = (
+        f"no file of {line.name} {line.version or ''} has a hash that the freeze names; there is {listing}"
+    )
     return rule(line, "unresolved", reason, "other-hash")
 
 
@@ -147,7 +149,10 @@ def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: st
 
 def unlabelled(versions: Sequence[str], version: str) -> str | None:
     """Return the version without its label, if it exists."""
-    return next((one for one in versions if "+" in version and same_version(one, public(version))), None)
+    return next(
+        (candidate for candidate in versions if "+" in version and same_version(candidate, public(version))),
+        None,
+    )
 
 
 def no_file(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]) -> Resolution:
@@ -156,8 +161,8 @@ def no_file(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]
     Its files are for other interpreters or machines.
     """
     wheels = any(item.tags for offer in offers for item in offer.files)
-    what = "wheel" if wheels else "source"
-    reason = f"no {what} of {line.name} {line.version} fits {target}"
+    kind = "wheel" if wheels else "source"
+    reason = f"no {kind} of {line.name} {line.version} fits {target}"
     pythons = pythons_of([item for offer in offers for item in offer.files], target, wheels_only=wheels)
-    reason += f"; its {what}s are for Python {in_words(pythons)}" if pythons else ""
+    reason += f"; its {kind}s are for Python {in_words(pythons)}" if pythons else ""
     return rule(line, "unresolved", reason, UNFIT[0] if wheels else UNFIT[1])

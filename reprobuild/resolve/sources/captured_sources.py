@@ -46,7 +46,7 @@ class Tree(Struct, frozen=True, kw_only=True):
 
 
 def captured_tree(
-    one: CapturedRepository,
+    repository: CapturedRepository,
     captured: CaptureFacts,
     folder: Path,
     origins: Mapping[str, RepositoryAddress],
@@ -66,21 +66,23 @@ def captured_tree(
         SnapshotError: the capture is damaged or incomplete.
         NotFetchedError: a commit that only a remote had is unavailable.
     """
-    parts = _parts(one, captured)
+    parts = _parts(repository, captured)
     works = []
     for part in parts:
         origin = origins.get(canonicalize_name(part.one.name))
-        works.append(_work(part.one, folder, origin or (origins.get(name) if part.one is one else None), git))
-    commit = one.head or works[0]
-    *trees, before = _trees(one, [*works, commit], git)
+        works.append(
+            _work(part.one, folder, origin or (origins.get(name) if part.one is repository else None), git)
+        )
+    commit = repository.head or works[0]
+    *trees, before = _trees(repository, [*works, commit], git)
     for part, tree in zip(parts, trees, strict=True):
         if tree != part.one.worktree:
             raise damaged(part.one, f"its files are another tree than {FILE} says")
     return Tree(
         commit=commit,
         tree=_joined(parts, git),
-        changed=one.head is None or before != trees[0],
-        address=next((secrets.strip_credentials(remote.url)[0] for remote in one.remotes), ""),
+        changed=repository.head is None or before != trees[0],
+        address=next((secrets.strip_credentials(remote.url)[0] for remote in repository.remotes), ""),
     )
 
 
@@ -94,9 +96,9 @@ class _Part(Struct, frozen=True):
     above: str = ""
 
 
-def _parts(one: CapturedRepository, captured: CaptureFacts) -> list[_Part]:
+def _parts(repository: CapturedRepository, captured: CaptureFacts) -> list[_Part]:
     """Return a repository and all nested ones, outer before inner."""
-    parts = [_Part(one)]
+    parts = [_Part(repository)]
     for part in parts:
         for child in captured.inside(part.one.name):
             check_path(unquoted(child.path), part.one.name)
@@ -110,35 +112,35 @@ def _bytes(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-def _work(one: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git) -> str:
+def _work(repository: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git) -> str:
     """Fetch a repository's objects; return the commit of its files."""
-    if one.object_format != "sha1":
+    if repository.object_format != "sha1":
         raise LockError(
-            f"{one.name} is a repository of {one.object_format}, and a lock names trees by sha1",
-            hint=f"leave it out with --drop {shlex.quote(one.name)}",
+            f"{repository.name} is a repository of {repository.object_format}, and a lock names trees by sha1",
+            hint=f"leave it out with --drop {shlex.quote(repository.name)}",
         )
-    pack = read_pack(one, folder)
-    needed = one.prerequisites if pack else tuple(oid for oid in (one.head,) if oid)
-    _bring(one, needed, origin, git)
-    git.mark_shallow(git.lacking(one.shallow))
-    work = one.head
-    if pack and one.bundle:
+    pack = read_pack(repository, folder)
+    needed = repository.prerequisites if pack else tuple(oid for oid in (repository.head,) if oid)
+    _bring(repository, needed, origin, git)
+    git.mark_shallow(git.lacking(repository.shallow))
+    work = repository.head
+    if pack and repository.bundle:
         try:
             git.unpack(pack)
         except proc.ProcessFailedError:
-            raise damaged(one, "its bundle is damaged or lacks objects") from None
-        work = one.bundle.refs.get("worktree")
+            raise damaged(repository, "its bundle is damaged or lacks objects") from None
+        work = repository.bundle.refs.get("worktree")
     if work is None:
-        raise damaged(one, "it has neither a commit nor a bundle with its files")
+        raise damaged(repository, "it has neither a commit nor a bundle with its files")
     return work
 
 
-def _trees(one: CapturedRepository, commits: Sequence[str], git: Git) -> list[str]:
+def _trees(repository: CapturedRepository, commits: Sequence[str], git: Git) -> list[str]:
     try:
         return git.trees_of(commits)
     except proc.ProcessFailedError:
-        what = "its bundle, or that of a repository inside of it, is damaged or lacks objects"
-        raise damaged(one, what) from None
+        reason = "its bundle, or that of a repository inside of it, is damaged or lacks objects"
+        raise damaged(repository, reason) from None
 
 
 def _joined(parts: Sequence[_Part], git: Git) -> str:
@@ -152,16 +154,16 @@ def _joined(parts: Sequence[_Part], git: Git) -> str:
     for part, blobs in zip(parts, lists, strict=True):
         check_paths([_bytes(blob.path) for blob in blobs], set(), part.one.name)
     mounts = {part.above[:-1] for part in parts[1:]}
-    kept = [
+    files = [
         blob
         for part, blobs in zip(parts, lists, strict=True)
         for blob in blobs
         if _stays(blob, part.above) and blob.path not in mounts
     ]
-    if len(parts) == 1 and len(kept) == len(lists[0]):
+    if len(parts) == 1 and len(files) == len(lists[0]):
         return parts[0].one.worktree
-    check_paths([_bytes(blob.path) for blob in kept], set(), parts[0].one.name)
-    return git.write_tree(kept)
+    check_paths([_bytes(blob.path) for blob in files], set(), parts[0].one.name)
+    return git.write_tree(files)
 
 
 def _stays(blob: Blob, above: str) -> bool:
@@ -174,11 +176,11 @@ def _stays(blob: Blob, above: str) -> bool:
 
 
 def _bring(
-    one: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git
+    repository: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git
 ) -> None:
     """Fetch commits outside the bundle from the first complete place."""
-    said = []
-    for place in _places(one, origin):
+    failures = []
+    for place in _places(repository, origin):
         try:
             if place.local is not None:
                 git.fetch_local(place.local)
@@ -188,32 +190,32 @@ def _bring(
                         git.fetch_remote(place.place, oid, configured=origin is not None and origin.confirmed)
         except ReproError as err:
             why = without_login(secrets.redact(str(err)).splitlines()[0])
-            said.append(f"  {_shown(place)}: {why}")
+            failures.append(f"  {_shown(place)}: {why}")
             continue
         if not git.lacking(needed):
             return
-        said.append(f"  {_shown(place)}: it does not have the commit")
+        failures.append(f"  {_shown(place)}: it does not have the commit")
     missing = git.lacking(needed)
     if missing:
-        here = None if origin else _of_this_machine(one)
+        here = None if origin else _of_this_machine(repository)
         if here:
-            said.append(f"  {escaped(here)}: a snapshot opens no repository of this machine")
+            failures.append(f"  {escaped(here)}: a snapshot opens no repository of this machine")
         raise NotFetchedError(
-            f"commit {missing[0][:12]} of {one.name} is not in the snapshot (a remote had it), and cannot be had:\n"
-            + "\n".join(said or ["  no remote is known"]),
-            hint=f"name a clone, a bundle or an address that has it: --source {_option(one, here)}",
+            f"commit {missing[0][:12]} of {repository.name} is not in the snapshot (a remote had it), "
+            "and cannot be had:\n" + "\n".join(failures or ["  no remote is known"]),
+            hint=f"name a clone, a bundle or an address that has it: --source {_option(repository, here)}",
         )
 
 
-def _option(one: CapturedRepository, here: str | None) -> str:
-    return shlex.quote(f"{one.name}={escaped(here)}") if here else f"{one.name}=PATH|URL"
+def _option(repository: CapturedRepository, here: str | None) -> str:
+    return shlex.quote(f"{repository.name}={escaped(here)}") if here else f"{repository.name}=PATH|URL"
 
 
 def _shown(place: RepositoryAddress) -> str:
     return escaped(secrets.redact(without_login(place.place)))
 
 
-def _places(one: CapturedRepository, origin: RepositoryAddress | None) -> Iterator[RepositoryAddress]:
+def _places(repository: CapturedRepository, origin: RepositoryAddress | None) -> Iterator[RepositoryAddress]:
     """Yield the addresses to fetch from.
 
     A user's override is the only one; else they are the remotes that are not paths of this machine.
@@ -221,21 +223,21 @@ def _places(one: CapturedRepository, origin: RepositoryAddress | None) -> Iterat
     if origin is not None:
         yield origin
         return
-    for remote in one.remotes:
+    for remote in repository.remotes:
         if remote.url and not remote.url.startswith("-") and not is_local(remote.url):
             yield RepositoryAddress(place=remote.url, local=None, revision=None)
 
 
-def _of_this_machine(one: CapturedRepository) -> str | None:
+def _of_this_machine(repository: CapturedRepository) -> str | None:
     """Return this machine's repository that a capture names, if any.
 
     It may belong to another user, so the user must name it.
     """
-    folder = text_of(one.folder)
+    folder = text_of(repository.folder)
     with contextlib.suppress(OSError, ValueError):  # another user's, or not the name of a directory here
         if folder.startswith("/") and (Path(folder) / ".git").exists():
             return folder
-    return next((remote.url for remote in one.remotes if remote.url and is_local(remote.url)), None)
+    return next((remote.url for remote in repository.remotes if remote.url and is_local(remote.url)), None)
 
 
 # For some reasons, the tree has other bytes than the disk had.
@@ -245,30 +247,32 @@ _IN_TREE = {
 }
 
 
-def rule_losses(one: CapturedRepository, captured: CaptureFacts) -> Iterator[Resolution]:
+def rule_losses(repository: CapturedRepository, captured: CaptureFacts) -> Iterator[Resolution]:
     """Yield a resolution for each file without captured content.
 
     Nested repositories are included.
     """
-    for file in one.left_out:
+    for file in repository.left_out:
         tree = _IN_TREE.get(file.reason, "the source tree is without it")
         reason = f"not captured ({escaped(file.reason)}); {tree}"
-        yield _lost(one, file.path, reason, "file-left-out")
-    if one.left_out_count > len(one.left_out):
-        rest = one.left_out_count - len(one.left_out)
-        yield _lost(one, "...", f"{rest} more files were not captured, and are not named", "file-left-out")
-    for large in one.lfs:
+        yield _lost(repository, file.path, reason, "file-left-out")
+    if repository.left_out_count > len(repository.left_out):
+        rest = repository.left_out_count - len(repository.left_out)
+        yield _lost(
+            repository, "...", f"{rest} more files were not captured, and are not named", "file-left-out"
+        )
+    for large in repository.lfs:
         reason = f"a large file of git LFS ({large.size} bytes): its pointer stands in for its content"
-        yield _lost(one, large.path, reason, "lfs-pointer")
-    for child in captured.inside(one.name):
+        yield _lost(repository, large.path, reason, "lfs-pointer")
+    for child in captured.inside(repository.name):
         yield from rule_losses(child, captured)
 
 
-def _lost(one: CapturedRepository, path: str, reason: str, kind: str) -> Resolution:
+def _lost(repository: CapturedRepository, path: str, reason: str, kind: str) -> Resolution:
     return Resolution(
         file=FILE,
         line=0,
-        subject=f"{one.name}/{escaped(path)}",
+        subject=f"{repository.name}/{escaped(path)}",
         outcome="unresolved",
         reason=reason,
         kind=kind,

@@ -60,8 +60,8 @@ def secret_in(blob: Blob, stream: IO[bytes]) -> str:
     """
     named = False
     for line, text in _portions(blob, stream):
-        if found := secrets.find(text, most=1):
-            return f":{line + found[0][0]}: this looks like a secret ({found[0][1]})"
+        if matches := secrets.find(text, most=1):
+            return f":{line + matches[0][0]}: this looks like a secret ({matches[0][1]})"
         named = named or (blob.mode != "120000" and secrets.secret_file(blob.path, text))
     return ": files of this name hold secrets" if named else ""
 

@@ -22,8 +22,8 @@ KIND = "unreachable-source"
 def rule_line(line: Requirement, err: NotFetchedError, patches: Sequence[Patch]) -> tuple[Resolution, ...]:
     """Return resolutions for a freeze line and its diffs."""
     diffs = [patch for patch in patches if canonicalize_name(patch.name) in names_of(line)]
-    own = _ruling(line.place.file, line.place.line, line.name, _reason(err), line.text)
-    return (own, *_rule_diffs(diffs, line.name))
+    ruling = _ruling(line.place.file, line.place.line, line.name, _reason(err), line.text)
+    return (ruling, *_rule_diffs(diffs, line.name))
 
 
 def rule_captured(
@@ -33,8 +33,8 @@ def rule_captured(
     line = placed.line
     file, number, text = (line.place.file, line.place.line, line.text) if line else (FILE, 0, "")
     diffs = [patch for patch in patches if patch.file == placed.repository.diff.file]
-    own = _ruling(file, number, line.name if line else placed.name, _reason(err), text)
-    return (own, *_rule_diffs(diffs, placed.name))
+    ruling = _ruling(file, number, line.name if line else placed.name, _reason(err), text)
+    return (ruling, *_rule_diffs(diffs, placed.name))
 
 
 def rule_diff(patch: Patch, err: NotFetchedError) -> tuple[Resolution, ...]:

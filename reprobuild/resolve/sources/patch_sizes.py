@@ -63,8 +63,8 @@ def unpacked(patch: Patch, sizes: dict[str, int]) -> int:
             forward.add(number)  # the index of the next row
             owners.add(start)
     text = [file for file in patch.files if file.new_path and file.line not in owners]
-    kept = sum(sizes.get(file.old_path or "", 0) for file in text)
-    return kept + sum(_sizes(rows, forward, patch.file))
+    old_size = sum(sizes.get(file.old_path or "", 0) for file in text)
+    return old_size + sum(_sizes(rows, forward, patch.file))
 
 
 def _sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]:

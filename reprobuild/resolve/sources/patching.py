@@ -126,11 +126,11 @@ def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Mi
     """Return each file with a different id in the tree and the diff."""
     wrong = []
     for file in patch.files:
-        path, wanted = (file.old_path, file.old_blob) if before else (file.new_path, file.new_blob)
-        if not path or not wanted or not wanted.strip("0"):
+        path, blob_id = (file.old_path, file.old_blob) if before else (file.new_path, file.new_blob)
+        if not path or not blob_id or not blob_id.strip("0"):
             continue
-        if path not in tree or not tree[path].id.startswith(wanted):
-            wrong.append(Misfit(file.line, path, wanted))
+        if path not in tree or not tree[path].id.startswith(blob_id):
+            wrong.append(Misfit(file.line, path, blob_id))
     return wrong
 
 
@@ -186,7 +186,8 @@ def _subfolder(wrong: Sequence[Misfit], tree: Mapping[str, Blob]) -> str:
         if folder != path and folder.endswith("/") and blob.id.startswith(first.blob):
             rest = [tree.get(folder + misfit.path) for misfit in wrong]
             if all(
-                found and found.id.startswith(misfit.blob) for found, misfit in zip(rest, wrong, strict=True)
+                candidate and candidate.id.startswith(misfit.blob)
+                for candidate, misfit in zip(rest, wrong, strict=True)
             ):
                 return folder
     return ""

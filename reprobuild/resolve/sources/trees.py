@@ -80,7 +80,7 @@ class _Made(Struct, frozen=True):
 
 
 def resolve_sources(
-    requirements: tuple[Requirement, ...], given: SourceInputs
+    requirements: tuple[Requirement, ...], inputs: SourceInputs
 ) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
     """Lock editable and version-control lines as source trees.
 
@@ -100,32 +100,32 @@ def resolve_sources(
         LockError: a patch does not fit its commit, or a repository is too large.
         SnapshotError: a source holds text that looks like a secret, or the capture is damaged.
     """
-    placed = place_repositories(given.captured, requirements, given.drop)
-    taken = {one.line: one for one in placed}
-    made = [
-        _of_capture(taken[line], given) if line in taken else _of_line(line, given) for line in requirements
+    placed = place_repositories(inputs.captured, requirements, inputs.drop)
+    taken = {repository.line: repository for repository in placed}
+    results = [
+        _of_capture(taken[line], inputs) if line in taken else _of_line(line, inputs) for line in requirements
     ]
-    made += [_of_capture(one, given) for one in placed if one.line is None]
-    used = frozenset[str]().union(*(one.used for one in made))
-    names = {one.source.name for one in made if one.source} | {
-        canonicalize_name(one.name) for one in requirements
+    results += [_of_capture(repository, inputs) for repository in placed if repository.line is None]
+    used = frozenset[str]().union(*(result.used for result in results))
+    names = {result.source.name for result in results if result.source} | {
+        canonicalize_name(line.name) for line in requirements
     }
-    for patch in given.patches:
+    for patch in inputs.patches:
         name = canonicalize_name(patch.name)
-        if patch.file not in used and name in given.origins and name not in names:
-            made.append(_of_diff(patch, given))
+        if patch.file not in used and name in inputs.origins and name not in names:
+            results.append(_of_diff(patch, inputs))
             used |= {patch.file}
             names.add(name)
-    rulings = [ruling for one in made for ruling in one.rulings]
-    rulings += [rule_stray_diff(patch) for patch in given.patches if patch.file not in used]
-    return tuple(one.source for one in made if one.source), tuple(rulings)
+    rulings = [ruling for result in results for ruling in result.rulings]
+    rulings += [rule_stray_diff(patch) for patch in inputs.patches if patch.file not in used]
+    return tuple(result.source for result in results if result.source), tuple(rulings)
 
 
-def _of_line(line: Requirement, given: SourceInputs) -> _Made:
+def _of_line(line: Requirement, inputs: SourceInputs) -> _Made:
     try:
-        return _brought_line(line, given)
+        return _brought_line(line, inputs)
     except NotFetchedError as err:
-        return _missing(missing.rule_line(line, err, given.patches))
+        return _missing(missing.rule_line(line, err, inputs.patches))
 
 
 def _missing(rulings: tuple[Resolution, ...]) -> _Made:
@@ -133,23 +133,23 @@ def _missing(rulings: tuple[Resolution, ...]) -> _Made:
     return _Made(None, rulings, frozenset(ruling.file for ruling in rulings))
 
 
-def _brought_line(line: Requirement, given: SourceInputs) -> _Made:
+def _brought_line(line: Requirement, inputs: SourceInputs) -> _Made:
     name = canonicalize_name(line.name)
-    origin = given.origins.get(name)
+    origin = inputs.origins.get(name)
     commit = line.commit or (origin.revision if origin else None)
     unnamed = origin is None and (line.url is None or is_local(line.url.removeprefix("git+")))
     if commit is None or unnamed:
         return _Made(None, (rule_line_without_commit(line, origin),))
-    with given.store.scratch() as folder:
-        repository = GitRepository(folder, given.env)
+    with inputs.store.scratch() as folder:
+        repository = GitRepository(folder, inputs.env)
         full = bring(repository, line, origin, commit)
         blobs = checked_blobs(repository, full, name)
-        patch = patch_of(line, given.patches, repository, full)
+        patch = patch_of(line, inputs.patches, repository, full)
         tree, packed = _patched(repository, full, patch, blobs, name)
         blank = _blank(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
-        source, kept = _keep(repository, source, given, folder, packed=packed)
-    rulings = [pin_line(line, f"commit {full[:12]}, tree {tree[:12]}"), *kept]
+        source, secret_rulings = _keep(repository, source, inputs, folder, packed=packed)
+    rulings = [pin_line(line, f"commit {full[:12]}, tree {tree[:12]}"), *secret_rulings]
     if patch is None:
         return _Made(source, tuple(rulings))
     rulings.append(pin_subject(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
@@ -170,16 +170,16 @@ def _patched(
     return patched(repository, commit, patch), packed
 
 
-def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
+def _of_diff(patch: Patch, inputs: SourceInputs) -> _Made:
     """Make the source of a diff with a repository named by the user.
 
     No line of the freeze names the repository.
     """
     name = canonicalize_name(patch.name)
-    origin = given.origins[name]
+    origin = inputs.origins[name]
     line = Requirement(place=SourceLocation(patch.file, 0), text="", kind="vcs", name=name)
-    with given.store.scratch() as folder:
-        repository = GitRepository(folder, given.env)
+    with inputs.store.scratch() as folder:
+        repository = GitRepository(folder, inputs.env)
         if origin.revision is None:
             return _Made(
                 None, (rule_diff_without_commit(patch, origin, repository),), frozenset({patch.file})
@@ -190,44 +190,47 @@ def _of_diff(patch: Patch, given: SourceInputs) -> _Made:
             return _missing(missing.rule_diff(patch, err))
         tree, packed = _patched(repository, full, patch, checked_blobs(repository, full, name), name)
         blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
-        source, kept = _keep(repository, blank, given, folder, packed=packed)
+        source, secret_rulings = _keep(repository, blank, inputs, folder, packed=packed)
     reason = f"applied to commit {full[:12]} of {name}, tree {tree[:12]}; every blob id fits"
-    return _Made(source, (pin_subject(patch.file, 0, patch.name, reason), *kept), frozenset({patch.file}))
+    return _Made(
+        source, (pin_subject(patch.file, 0, patch.name, reason), *secret_rulings), frozenset({patch.file})
+    )
 
 
-def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
+def _of_capture(placed: MappedRepository, inputs: SourceInputs) -> _Made:
     """Make the source of a captured repository.
 
     It is for a line of the freeze, or is the job's own directory.
     """
-    assert given.captured is not None
-    one, name, line = placed.repository, placed.name, placed.line
-    patch = next((patch for patch in given.patches if patch.file == one.diff.file), None)
-    if patch and one.diff.size != len(patch.content):
+    assert inputs.captured is not None
+    repository, name, line = placed.repository, placed.name, placed.line
+    patch = next((patch for patch in inputs.patches if patch.file == repository.diff.file), None)
+    if patch and repository.diff.size != len(patch.content):
         raise SnapshotError(
-            f"{patch.file} was changed after the capture: it has {len(patch.content)} bytes, and had {one.diff.size}",
+            f"{patch.file} was changed after the capture: it has {len(patch.content)} bytes, "
+            f"and had {repository.diff.size}",
             hint="what goes into the image is read from the bundle: make the change in the repository, and capture "
             "it again",
         )
-    known = {one.diff.start, one.base, one.head}
+    known = {repository.diff.start, repository.base, repository.head}
     if line and line.commit and not any(oid and oid.startswith(line.commit) for oid in known):
         raise SnapshotError(
             f"{line.place}: commit {line.commit[:12]} of {line.name} is none that {FILE} knows",
             hint="the freeze and the capture are of two moments: capture again",
         )
-    with given.store.scratch() as folder:
-        repository = GitRepository(folder, given.env)
+    with inputs.store.scratch() as folder:
+        git = GitRepository(folder, inputs.env)
         try:
-            found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
+            tree = captured_tree(repository, inputs.captured, inputs.folder, inputs.origins, git, name)
         except NotFetchedError as err:
-            return _missing(missing.rule_captured(placed, err, given.patches))
-        changes = one.bundle.sha256 if one.bundle and found.changed else None
-        commit = _full(line.commit if line else None, known) or found.commit
-        blank = replace(_blank(line, name), subdirectory=_subdirectory(line, one))
-        source = replace(blank, commit=commit, tree=found.tree, patch=changes, url=_address(line, found))
-        source, kept = _keep(repository, source, given, folder, dated=found.commit)
-    place = one.bundle.file if one.bundle else one.folder
-    how = f"the files of {escaped(one.folder)}, tree {found.tree[:12]}"
+            return _missing(missing.rule_captured(placed, err, inputs.patches))
+        changes = repository.bundle.sha256 if repository.bundle and tree.changed else None
+        commit = _full(line.commit if line else None, known) or tree.commit
+        blank = replace(_blank(line, name), subdirectory=_subdirectory(line, repository))
+        source = replace(blank, commit=commit, tree=tree.tree, patch=changes, url=_address(line, tree))
+        source, secret_rulings = _keep(git, source, inputs, folder, dated=tree.commit)
+    place = repository.bundle.file if repository.bundle else repository.folder
+    how = f"the files of {escaped(repository.folder)}, tree {tree.tree[:12]}"
     rulings = [pin_line(line, how) if line else pin_subject(FILE, 0, name, how)]
     if patch:
         rulings.append(
@@ -236,7 +239,7 @@ def _of_capture(placed: MappedRepository, given: SourceInputs) -> _Made:
             )
         )
     used = frozenset({patch.file}) if patch else frozenset[str]()
-    return _Made(source, (*rulings, *kept, *rule_losses(one, given.captured)), used)
+    return _Made(source, (*rulings, *secret_rulings, *rule_losses(repository, inputs.captured)), used)
 
 
 def _full(commit: str | None, known: Collection[str | None]) -> str | None:
@@ -244,23 +247,23 @@ def _full(commit: str | None, known: Collection[str | None]) -> str | None:
     return next((oid for oid in sorted(filter(None, known)) if commit and oid.startswith(commit)), None)
 
 
-def _subdirectory(line: Requirement | None, one: CapturedRepository) -> str:
+def _subdirectory(line: Requirement | None, repository: CapturedRepository) -> str:
     """Return the project's directory inside its repository.
 
     A line with a path alone does not name it.
     """
     if line is None or line.subdirectory or not line.path:
         return (line.subdirectory if line else None) or ""
-    inside = posixpath.relpath(line.path.removeprefix("file://"), text_of(one.folder))
+    inside = posixpath.relpath(line.path.removeprefix("file://"), text_of(repository.folder))
     return "" if inside == "." or inside.startswith("../") or inside == ".." else inside
 
 
-def _address(line: Requirement | None, found: Tree) -> str:
+def _address(line: Requirement | None, tree: Tree) -> str:
     """Return the address of a source.
 
     A line without an address keeps none, so that the image's own line is equal.
     """
-    return (line.url or "") if line else found.address
+    return (line.url or "") if line else tree.address
 
 
 def _blank(line: Requirement | None, name: str) -> Source:
@@ -273,7 +276,7 @@ def _blank(line: Requirement | None, name: str) -> Source:
 
 
 def _keep(
-    repository: GitRepository, source: Source, given: SourceInputs, folder: Path, *, dated: str = "",
+    repository: GitRepository, source: Source, inputs: SourceInputs, folder: Path, *, dated: str = "",
     packed: int | None = None,
 ) -> tuple[Source, tuple[Resolution, ...]]:  # fmt: skip
     """Store the tar of a source's tree.
@@ -281,7 +284,7 @@ def _keep(
     Args:
         repository: has the tree.
         source: complete except for its content.
-        given: the inputs and overrides.
+        inputs: the inputs and overrides.
         folder: for temporary files.
         dated: the commit with the date, else the source's.
         packed: bytes of the repository and the diff, before git unpacked that.
@@ -312,11 +315,11 @@ def _keep(
                 mode = 0o755 if blob.mode == "100755" else 0o644
                 writer.add(TarEntry(path=blob.path, type="file", mode=mode, size=blob.size), content)
         writer.close()
-    kept = rule_secret_files(source.name, doubtful, given.accept)
+    secret_rulings = rule_secret_files(source.name, doubtful, inputs.accept)
     size, sha256 = path.stat().st_size, hash_file(path)
-    given.store.adopt(path, sha256)
+    inputs.store.adopt(path, sha256)
     file = Artefact(filename=f"{source.name}-{source.tree[:12]}.tar", sha256=sha256, size=size)
-    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit)), kept
+    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit)), secret_rulings
 
 
 def _hash_of(patch: Patch | None) -> str | None:

@@ -44,24 +44,26 @@ class Ways:
 
         They are ordered by alternative, then own names before providers, native before foreign.
         """
-        found = self._groups.get(need)
-        if found is None:
-            found = tuple(way for relation in need.group for way in self._one(relation, need.architecture))
-            self._groups[need] = found
-        return found
+        fulfilment = self._groups.get(need)
+        if fulfilment is None:
+            fulfilment = tuple(
+                package for relation in need.group for package in self._one(relation, need.architecture)
+            )
+            self._groups[need] = fulfilment
+        return fulfilment
 
     def _one(self, relation: Relation, wanting: str) -> Fulfilment:
         key = (relation, wanting)
         if key not in self._relations:
             ways = ((name, self._versions(name, relation, wanting)) for name in self._keys(relation.name))
-            self._relations[key] = tuple(way for way in ways if way[1])
+            self._relations[key] = tuple(package for package in ways if package[1])
         return self._relations[key]
 
     def _keys(self, name: str) -> Iterable[str]:
         native = self._index.architecture
-        own = [_PREFERRED[name], name] if name in _PREFERRED else [name]
+        names = [_PREFERRED[name], name] if name in _PREFERRED else [name]
         foreign = [dpkg_name(name, architecture, native) for architecture in self._index.foreign]
-        return dict.fromkeys((*own, *foreign, *self._index.providers(name)))
+        return dict.fromkeys((*names, *foreign, *self._index.providers(name)))
 
     def _versions(self, key: str, relation: Relation, wanting: str) -> tuple[Candidate, ...]:
         stands_in = _PREFERRED.get(relation.name) == key

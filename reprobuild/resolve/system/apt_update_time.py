@@ -90,12 +90,12 @@ def claims_of(packages: Iterable[SystemPackage], native: str) -> tuple[Claim, ..
 
     `native` is the architecture for `all`.
     """
-    found = []
+    claims = []
     for package in packages:
         if package.mark in ("residual", "local"):
             continue
         architecture = native if package.architecture == "all" else package.architecture
-        found.append(
+        claims.append(
             Claim(
                 place=package.place,
                 key=(package.name, architecture),
@@ -103,7 +103,7 @@ def claims_of(packages: Iterable[SystemPackage], native: str) -> tuple[Claim, ..
                 sure=bool(package.suites or package.upgrade),
             )
         )
-    return tuple(found)
+    return tuple(claims)
 
 
 class _Bounds:
@@ -250,25 +250,25 @@ def find_version(
     Returns:
         The archive at that moment, or None if no moment was found.
     """
-    wanted = Version(version)
+    target = Version(version)
     samples = {sample.time: sample for sample in known}
     start, end = EARLIEST, LATEST
     for sample in sorted(samples.values(), key=lambda sample: sample.time):
         offered = sample.versions.get(key, ())
         if version in offered:
             return sample
-        if offered and max(map(Version, offered)) > wanted:
+        if offered and max(map(Version, offered)) > target:
             end = sample.time
             break
         if offered:
             start = sample.time
     while end - start > RESOLUTION:
         middle = (start + end) // 2
-        found = look(middle) if middle <= now else None
-        offered = found.versions.get(key, ()) if found else ()
-        if found and version in offered:
-            return found
-        if middle <= now and (not offered or max(map(Version, offered)) < wanted):
+        middle_sample = look(middle) if middle <= now else None
+        offered = middle_sample.versions.get(key, ()) if middle_sample else ()
+        if middle_sample and version in offered:
+            return middle_sample
+        if middle <= now and (not offered or max(map(Version, offered)) < target):
             start = middle
         else:
             end = middle

@@ -71,24 +71,24 @@ class ReleaseBase:
     """
 
     def __init__(
-        self, snapshot: Snapshot, wanted: BaseRequest, decisions: Decisions, around: ResolveContext
+        self, snapshot: Snapshot, request: BaseRequest, decisions: Decisions, around: ResolveContext
     ) -> None:
-        release = wanted.release
-        self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
+        release = request.release
+        self._snapshot, self._wanted, self._drop = snapshot, request, decisions.drop
         self._only_needed = decisions.system != "all"
-        self.roots = wanted.roots
+        self.roots = request.roots
         self._own = StoreSource(around.store, release.distribution, release.codename)
-        foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
+        foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
         try:
             with around.store.own_folder("apt", "lists") as lists:
                 self.index = configured_index(
                     release.distribution, release.codename, env=around.env, folder=lists,
-                    architecture=wanted.architecture, foreign=foreign,
+                    architecture=request.architecture, foreign=foreign,
                 )  # fmt: skip
             self._search = make_search(snapshot, self.index, self._own, decisions, around)
         except LockError as err:
             around.say(f"system: {err}; asking the archives that are known for the release")
-            empty = SystemIndex(release.distribution, release.codename, (), wanted.architecture)
+            empty = SystemIndex(release.distribution, release.codename, (), request.architecture)
             self._search = make_search(snapshot, empty, self._own, decisions, around)
             whole = self._search.begin(empty) or self._search.now(empty)
             if whole is None:
@@ -208,12 +208,16 @@ def _is_in(index: SystemIndex, package: SystemPackage) -> bool:
 
 
 def make_search(
-    snapshot: Snapshot, index: SystemIndex, own: StoreSource, decisions: Decisions, around: ResolveContext
+    snapshot: Snapshot,
+    index: SystemIndex,
+    store_source: StoreSource,
+    decisions: Decisions,
+    around: ResolveContext,
 ) -> Search:
     """Return the search for packages that the mirror lacks."""
     services = read_services(decisions.services)
-    given = {one.url: one for one in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
-    archives = archives_of(index.distribution, index.release, services, given.values())
+    by_url = {archive.url: archive for archive in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
+    archives = archives_of(index.distribution, index.release, services, by_url.values())
     launchpad = Launchpad(services["launchpad"].url, around.net)
     keys = _Keys(services, launchpad, around.net, around.key_folders)
     foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
@@ -223,17 +227,17 @@ def make_search(
     if not index.essential:  # this machine's apt has no source for the release
         present += present_archives(index.distribution, index.release, services, index.architecture)
     names = {package.name for package in snapshot.packages}
-    shelves: list[PackageSource] = [own]
+    shelves: list[PackageSource] = [store_source]
     if index.distribution == "ubuntu":
         ppas = [archive.ppa for archive in archives if archive.ppa]
         shelves.append(LaunchpadSource(launchpad, index.release, ppas, around.net, around.store))
     shelves.append(MirrorPool(around.net, around.store))
     shelves.append(LocalDebs(user_files(decisions.debs, around.folder), around.store))
-    seen = FirstSeen(services["debian-first-seen"].url, around.net)
+    first_seen = FirstSeen(services["debian-first-seen"].url, around.net)
     return Search(
         snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
         hints=_hints(snapshot.apt_lists), say=around.say,
-        first_seen=seen.of if index.distribution == "debian" else None,
+        first_seen=first_seen.of if index.distribution == "debian" else None,
         present=CurrentArchives(present, indexes),
     )  # fmt: skip
 
@@ -243,8 +247,8 @@ def _hints(lists: Iterable[AptList]) -> list[int]:
 
     The machine is the captured one.
     """
-    told = [time for one in lists for time in (one.date, one.fetched) if time is not None]
-    return [max(told) + RESOLUTION] if told else []
+    times = [time for apt_list in lists for time in (apt_list.date, apt_list.fetched) if time is not None]
+    return [max(times) + RESOLUTION] if times else []
 
 
 def _key(deb: Deb, index: SystemIndex) -> str:
@@ -293,12 +297,12 @@ def told(ruling: Resolution, search: Search) -> Resolution:
     package = search.at(ruling.line)
     if package is None:
         return ruling
-    found = search.found.get((package.name, package.version, package.architecture))
-    if ruling.outcome == "pinned" and found is not None and not found.vouched:
-        reason = f"{ruling.reason}; the file is from {found.label}, and no signed index names it"
+    source = search.found.get((package.name, package.version, package.architecture))
+    if ruling.outcome == "pinned" and source is not None and not source.vouched:
+        reason = f"{ruling.reason}; the file is from {source.label}, and no signed index names it"
         return structs.replace(ruling, outcome="replaced", kind="unsigned-file", reason=reason)
-    if ruling.outcome == "pinned" and found is not None:
-        return structs.replace(ruling, reason=f"{ruling.reason}; from {found.label}")
+    if ruling.outcome == "pinned" and source is not None:
+        return structs.replace(ruling, reason=f"{ruling.reason}; from {source.label}")
     looked = search.looked.get((package.name, package.architecture))
     if ruling.kind in _MISSING and looked:
         return structs.replace(ruling, reason=f"{ruling.reason}; looked for in: {', '.join(looked)}")

@@ -67,7 +67,7 @@ class ReleaseNeed(Struct, frozen=True, kw_only=True):
 def what_is_needed(
     snapshot: Snapshot,
     interpreter: Interpreter,
-    wanted: Iterable[Requirement],
+    lines: Iterable[Requirement],
     lists: FileLists,
     machine: str,
 ) -> ReleaseNeed:
@@ -76,7 +76,7 @@ def what_is_needed(
     Args:
         snapshot: its reports and rpm packages describe the host.
         interpreter: the Python that was decided or seen.
-        wanted: the lines of the freeze with files on an index.
+        lines: the lines of the freeze with files on an index.
         lists: the file lists of the machine's indexes.
         machine: in the spelling of wheels, `x86_64`.
     """
@@ -84,8 +84,10 @@ def what_is_needed(
     target = WheelTarget(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
     tags = frozenset(target.tags())
     with ThreadPoolExecutor(WORKERS) as pool:
-        of_wheels = [found for found in pool.map(lambda line: _of_line(line, lists, tags), wanted) if found]
-    glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda one: one[0], default=_NONE)
+        of_wheels = [
+            minimum for minimum in pool.map(lambda line: _of_line(line, lists, tags), lines) if minimum
+        ]
+    glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda minimum: minimum[0], default=_NONE)
     family, number = _family(snapshot)
     return ReleaseNeed(
         python=python if interpreter.kind == "system" else "", python_from=interpreter.evidence, glibc=glibc,
@@ -108,12 +110,15 @@ def default_release(
     Raises:
         LockError: no release fits.
     """
-    table = {one.codename: one for one in known_releases()}
+    table = {release.codename: release for release in known_releases()}
     tiers = [
         [table[name] for name in dict.fromkeys(names) if name in table] for names in (available, archived)
     ]
-    offered = list(dict.fromkeys(one.codename for tier in tiers for one in tier))
-    fitting = next((found for tier in tiers if (found := [one for one in tier if _fits(one, need)])), [])
+    offered = list(dict.fromkeys(release.codename for tier in tiers for release in tier))
+    fitting = next(
+        (releases for tier in tiers if (releases := [release for release in tier if _fits(release, need)])),
+        [],
+    )
     wants = (
         (f"Python {need.python} ({need.python_from}) and glibc " if need.python else "glibc ")
         + (f"{_text(need.glibc)} or later" if any(need.glibc) else "of any version")
@@ -126,7 +131,7 @@ def default_release(
             f"needed: {wants}; {has or 'there is none'}",
             hint=_remedy(need),
         )
-    best = min(fitting, key=lambda one: _distance(one, need))
+    best = min(fitting, key=lambda release: _distance(release, need))
     evidence = (
         f"{_has(best)}, and support until {best.standard} (LTS: {best.lts})"
         + ("" if best in tiers[0] else ", and is not in this machine's apt sources")
@@ -140,16 +145,16 @@ def glibc_of(tags: Iterable[Tag]) -> Glibc:
 
     It is (0, 0) if any will do (`any`, `linux`).
     """
-    found = []
+    versions = []
     for tag in tags:
         match = _TAG.fullmatch(tag.platform)
         if not match:
-            found.append((0, 0))
+            versions.append((0, 0))
         elif match["legacy"]:
-            found.append(_LEGACY[match["legacy"]])
+            versions.append(_LEGACY[match["legacy"]])
         else:
-            found.append((int(match["major"]), int(match["minor"])))
-    return min(found, default=(0, 0))
+            versions.append((int(match["major"]), int(match["minor"])))
+    return min(versions, default=(0, 0))
 
 
 def _has(release: Known) -> str:
@@ -170,7 +175,7 @@ def _distance(release: Known, need: ReleaseNeed) -> tuple[bool, bool, Glibc]:
 
 
 def _remedy(need: ReleaseNeed) -> str:
-    others = [one.label for one in known_releases() if _fits(one, need)]
+    others = [release.label for release in known_releases() if _fits(release, need)]
     known = f" ({', '.join(others)} would fit)" if others else ""
     return (
         f"give this machine's apt a source for a release that fits{known}, or decide: `--base debian/bookworm`, or "
@@ -188,8 +193,8 @@ def _of_line(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple
     least: tuple[Glibc, str] | None = None
     for item in lists.of(line.name, line.version):
         if same_version(item.version, line.version) and (fitting := item.tags & tags):
-            one = (glibc_of(fitting), f"{item.filename}, {line.place}")
-            least = one if least is None or one[0] < least[0] else least
+            candidate = (glibc_of(fitting), f"{item.filename}, {line.place}")
+            least = candidate if least is None or candidate[0] < least[0] else least
     return least
 
 

@@ -44,8 +44,8 @@ class ImageIndex(SystemIndex):
         self._index, self._present, self._outdated = index, present, outdated
         self._offered: dict[str, list[str]] = {}
         for name, package in present.items():
-            for given in package.provides:
-                self._offered.setdefault(given.name, []).append(name)
+            for relation in package.provides:
+                self._offered.setdefault(relation.name, []).append(name)
 
     @property
     def essential(self) -> tuple[str, ...]:
@@ -62,24 +62,24 @@ class ImageIndex(SystemIndex):
 
         The archive's come newest first, before the image's.
         """
-        known, own = self._index.versions(key), self._present.get(key)
+        known, package = self._index.versions(key), self._present.get(key)
         if key in TOOLS:  # an archive without packages has none that they would be needed for
             nothing = PresentPackage(
                 name=key, version="0", architecture=self.architecture, needs=(), provides=()
             )
             return known or (kept(key, nothing),)
-        if own is None:
+        if package is None:
             return known
-        newer = [c for c in known if Version(c.version) > Version(own.version)]
+        newer = [c for c in known if Version(c.version) > Version(package.version)]
         if key in self._outdated:
             return tuple(newer)
         # Packages of the image are not replaced automatically.
-        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept(key, own))
+        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept(key, package))
 
     def providers(self, name: str) -> tuple[str, ...]:
         """Return the providers of a name, those of the image first."""
-        own = sorted(self._offered.get(name, ()))
-        return tuple(dict.fromkeys((*own, *self._index.providers(name))))
+        image_providers = sorted(self._offered.get(name, ()))
+        return tuple(dict.fromkeys((*image_providers, *self._index.providers(name))))
 
 
 class OverlayRequest(Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class OverlayRequest(Struct, frozen=True, kw_only=True):
 
 
 def resolve_image_base(
-    image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: OverlayRequest
+    image: BaseImage, system: ImageSystem, index: SystemIndex, request: OverlayRequest
 ) -> tuple[Base, tuple[Resolution, ...]]:
     """Choose the packages over an image, and resolve captured packages.
 
@@ -107,7 +107,7 @@ def resolve_image_base(
         image: the chosen image, with its layers.
         system: the contents of its layers.
         index: the packages of its release.
-        wanted: the packages of the base.
+        request: the packages of the base.
 
     Returns:
         The base, and the resolutions, as `resolve.system.resolve_base` returns them; of kind `base-version` if the
@@ -117,13 +117,13 @@ def resolve_image_base(
         LockError: a required package is not in the image or the index, or conflicts with one of the image.
     """
     present, outdated, native = system.packages, set[str](), index.architecture
-    captured = {dpkg_name(p.name, p.architecture, native): p for p in wanted.packages}
-    both = [key for key, package in captured.items() if key in present and _asked(package, wanted.drop)]
+    captured = {dpkg_name(p.name, p.architecture, native): p for p in request.packages}
+    both = [key for key, package in captured.items() if key in present and _asked(package, request.drop)]
     for _ in range(_ROUNDS):
         base, rulings = resolve_base(
-            wanted.packages, index=ImageIndex(index, present, outdated), drop=wanted.drop,
-            roots=[*wanted.roots, *both, *sorted(outdated)], libraries=wanted.libraries,
-            called=wanted.called,
+            request.packages, index=ImageIndex(index, present, outdated), drop=request.drop,
+            roots=[*request.roots, *both, *sorted(outdated)], libraries=request.libraries,
+            called=request.called,
         )  # fmt: skip
         broken = outdated_by(_over(base.packages, index), present, index)
         if broken <= outdated:
@@ -164,9 +164,12 @@ def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:
 
 def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
     """Return the packages over the image, with all index data."""
-    wanted = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _files(debs)}
+    by_key = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _files(debs)}
     return {
-        key: one for key, deb in wanted.items() for one in index.versions(key) if one.version == deb.version
+        key: candidate
+        for key, deb in by_key.items()
+        for candidate in index.versions(key)
+        if candidate.version == deb.version
     }
 
 
@@ -178,24 +181,22 @@ def _ruled(
     image: BaseImage,
 ) -> Resolution:
     """Return a resolution with the facts of an image."""
-    name, own = ruling.subject, present.get(ruling.subject)
+    name, package = ruling.subject, present.get(ruling.subject)
     if ruling.kind == "no-apt-list":
         reason = f"no package list was captured; the base is {image.reference} with what is needed"
         return msgspec.structs.replace(ruling, reason=reason)
-    if own is None:
+    if package is None:
         return ruling
     captured = packages.get(name)
     if name not in stays or captured is None or ruling.outcome == "excluded":
-        where = f"{image.reference} has {own.version}"
+        where = f"{image.reference} has {package.version}"
         return msgspec.structs.replace(ruling, reason=f"{ruling.reason}; {where}")
-    if captured.version == own.version:
-        reason = f"{name} {own.version} is in {image.reference}"
+    if captured.version == package.version:
+        reason = f"{name} {package.version} is in {image.reference}"
         return msgspec.structs.replace(ruling, outcome="in base", kind="", reason=reason)
-    older = Version(captured.version) < Version(own.version)
+    older = Version(captured.version) < Version(package.version)
     why = "dpkg does not go back" if older else "the archive does not have the captured one"
-    reason = (
-        f"{name} {captured.version} was captured, and {image.reference} has {own.version}, which stays: {why}"
-    )
+    reason = f"{name} {captured.version} was captured, and {image.reference} has {package.version}, which stays: {why}"
     return msgspec.structs.replace(ruling, outcome="replaced", kind="base-version", reason=reason)
 
 

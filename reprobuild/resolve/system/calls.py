@@ -75,25 +75,25 @@ def callers(
         FetchError: a file is not in the store.
         BuildError: a wheel is malicious or damaged.
     """
-    found: dict[str, str] = {}
+    first_callers: dict[str, str] = {}
     if not programs:
-        return found
+        return first_callers
     for command in commands:
-        found |= dict.fromkeys(_plain(command.encode(), programs), "the workload")
+        first_callers |= dict.fromkeys(_plain(command.encode(), programs), "the workload")
     for command in captured:
         for program in _plain(command.encode("utf-8", "replace"), programs):
-            found.setdefault(program, "the captured command")
+            first_callers.setdefault(program, "the captured command")
     for source in sources:
         for program in sorted(_of_source(source, programs, store)):
-            found.setdefault(program, source.name)
+            first_callers.setdefault(program, source.name)
     with ThreadPoolExecutor(_WORKERS) as pool:
         wheels = tuple(wheels)
         for wheel, called in zip(
-            wheels, pool.map(lambda one: of_wheel(one.file, programs, store), wheels), strict=True
+            wheels, pool.map(lambda wheel: of_wheel(wheel.file, programs, store), wheels), strict=True
         ):
             for program in called:
-                found.setdefault(program, f"{wheel.name} {wheel.version}")
-    return found
+                first_callers.setdefault(program, f"{wheel.name} {wheel.version}")
+    return first_callers
 
 
 def of_wheel(file: Artefact, programs: Collection[str], store: Store) -> tuple[str, ...]:
@@ -108,26 +108,26 @@ def of_wheel(file: Artefact, programs: Collection[str], store: Store) -> tuple[s
     try:
         return msgspec.convert(store.recall(key), type=tuple[Line, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
-        found = tuple(sorted(_in_wheel(file, programs, store)))
-        store.remember(key, found)
-        return found
+        calls = tuple(sorted(_in_wheel(file, programs, store)))
+        store.remember(key, calls)
+        return calls
 
 
 def _in_wheel(file: Artefact, programs: Collection[str], store: Store) -> set[str]:
-    found: set[str] = set()
+    calls: set[str] = set()
     search = in_python(programs)
     with open_zip(store.verified(file.sha256, file.filename), file.filename) as (archive, members):
         for name, info in members.items():
             if name.endswith(".py") and info.file_size <= _LONGEST and not _NOT_RUN.search(name):
                 try:
-                    found |= search(archive.read(info))
+                    calls |= search(archive.read(info))
                 except UNREADABLE as err:
                     raise BuildError(f"{file.filename} is damaged at {name}: {err}", hint=HOSTILE) from None
-    return found
+    return calls
 
 
 def _of_source(source: Source, programs: Collection[str], store: Store) -> set[str]:
-    found: set[str] = set()
+    calls: set[str] = set()
     search = in_python(programs)
     with store.verified(source.file.sha256, source.file.filename).open("rb") as stream:
         for entry, content in read_tar(stream, source.file.filename):
@@ -135,10 +135,10 @@ def _of_source(source: Source, programs: Collection[str], store: Store) -> set[s
             if entry.type != "file" or entry.size > _LONGEST:
                 continue
             if path.suffix == ".py":
-                found |= search(content())
+                calls |= search(content())
             if path.suffix in _SCRIPTS or path.name in _NAMED:
-                found |= _plain(content(), programs)
-    return found
+                calls |= _plain(content(), programs)
+    return calls
 
 
 def in_python(programs: Collection[str]) -> Callable[[bytes], set[str]]:

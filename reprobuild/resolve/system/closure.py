@@ -62,48 +62,48 @@ class Closure:
         self._index, self._captured, self._drops = index, captured, drops
         self._ways = Ways(index)
 
-    def close(self, wanted: Mapping[str, str]) -> dict[str, PackageChoice]:
+    def close(self, requests: Mapping[str, str]) -> dict[str, PackageChoice]:
         """Return all needed packages, by key: the system of least deviation.
 
         Args:
-            wanted: the requested keys, each with the asking package.
+            requests: the requested keys, each with the asking package.
 
         Raises:
             LockError: there is no such system; the message lists the contradicting restrictions.
         """
-        plain = self._plain(wanted)
+        plain = self._plain(requests)
         if plain is not None and not any(self._deviation(plain)):
             return plain
-        best = self._best(wanted)
+        best = self._best(requests)
         if plain is not None and self._deviation(plain) == best.deviation:
             return plain
-        return self._all(wanted, best.chosen)
+        return self._all(requests, best.chosen)
 
-    def _best(self, wanted: Mapping[str, str]) -> Best:
-        best = PackagePool(self._index, self._ways, self._captured, wanted, whole=False).best()
+    def _best(self, requests: Mapping[str, str]) -> Best:
+        best = PackagePool(self._index, self._ways, self._captured, requests, whole=False).best()
         if best is None or best.deviation[0]:
-            pool = PackagePool(self._index, self._ways, self._captured, wanted, whole=True)
+            pool = PackagePool(self._index, self._ways, self._captured, requests, whole=True)
             best = pool.best()
             if best is None:
-                raise explain(pool.contradiction(), wanted, self._drops, self._index.label)
+                raise explain(pool.contradiction(), requests, self._drops, self._index.label)
         return best
 
-    def _all(self, wanted: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, PackageChoice]:
+    def _all(self, requests: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, PackageChoice]:
         """Return the packages of a solution.
 
         They include packages for needs that another package also satisfies.
         """
         while True:
-            found = self._walk(wanted, solved.get)
-            assert found is not None  # the solver left no need unmet
+            chosen = self._walk(requests, solved.get)
+            assert chosen is not None  # the solver left no need unmet
             more = {
                 key: asker
                 for key, candidate in solved.items()
-                if key not in found and (asker := self._asker(candidate, found))
+                if key not in chosen and (asker := self._asker(candidate, chosen))
             }
             if not more:
-                return found
-            wanted = {**wanted, **more}
+                return chosen
+            requests = {**requests, **more}
 
     def _asker(self, candidate: Candidate, chosen: Mapping[str, PackageChoice]) -> str | None:
         """Return the first package with a need that a package satisfies."""
@@ -114,12 +114,12 @@ class Closure:
                     return key
         return None
 
-    def _plain(self, wanted: Mapping[str, str]) -> dict[str, PackageChoice] | None:
+    def _plain(self, requests: Mapping[str, str]) -> dict[str, PackageChoice] | None:
         """Return the nearest versions and first alternatives, or None.
 
         It is None if they cannot be installed together.
         """
-        chosen = self._walk(wanted, self._nearest)
+        chosen = self._walk(requests, self._nearest)
         if chosen is None:
             return None
         candidates = [choice.candidate for choice in chosen.values()]
@@ -129,13 +129,13 @@ class Closure:
     def _nearest(self, key: str) -> Candidate | None:
         return pick_version(key, self._captured.get(key), self._index)
 
-    def _walk(self, wanted: Mapping[str, str], pick: _Pick) -> dict[str, PackageChoice] | None:
+    def _walk(self, requests: Mapping[str, str], pick: _Pick) -> dict[str, PackageChoice] | None:
         """Return the wanted packages and their needs, chosen by `pick`.
 
         Return None if one is missing.
         """
         chosen: dict[str, PackageChoice] = {}
-        queue = deque(wanted.items())
+        queue = deque(requests.items())
         while queue:
             key, asked_by = queue.popleft()
             if key in chosen:
@@ -161,12 +161,12 @@ class Closure:
 
         Captured packages come first, then chosen ones, then all.
         """
-        found = [key for key, candidates in self._ways.of(need) if pick(key) in candidates]
+        keys = [key for key, candidates in self._ways.of(need) if pick(key) in candidates]
         for known in (self._captured, chosen):
-            for key in found:
+            for key in keys:
                 if key in known:
                     return key
-        return found[0] if found else None
+        return keys[0] if keys else None
 
     def _deviation(self, chosen: Mapping[str, PackageChoice]) -> Deviation:
         """Return the deviation of a system, as the solver counts it."""
@@ -191,11 +191,11 @@ class Closure:
 
 def find_reachable(names: Iterable[str], chosen: Mapping[str, PackageChoice]) -> set[str]:
     """Return the names and all their dependencies."""
-    found: set[str] = set()
-    left = list(names)
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left.extend(chosen[name].needs)
-    return found
+    reachable: set[str] = set()
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        if name not in reachable:
+            reachable.add(name)
+            queue.extend(chosen[name].needs)
+    return reachable

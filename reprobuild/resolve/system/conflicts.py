@@ -29,13 +29,13 @@ class Clash(Struct, frozen=True, kw_only=True):
     relation: Relation
 
     def __str__(self) -> str:
-        one, other = self.one, self.other
+        first, second = self.one, self.other
         why = (
-            f"{one.key} says that it conflicts with {self.relation}"
+            f"{first.key} says that it conflicts with {self.relation}"
             if self.relation.name
             else "the package is not `Multi-Arch: same`"
         )
-        return f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: {why}"
+        return f"{first.key} {first.version} and {second.key} {second.version} cannot be installed together: {why}"
 
     @property
     def of_image(self) -> bool:
@@ -60,8 +60,11 @@ class Uneven(Struct, frozen=True):
     other: Candidate
 
     def __str__(self) -> str:
-        one, other = self.one, self.other
-        return f"{one.key} {one.version} and {other.key} {other.version} must have one version to be installed together"
+        first, second = self.one, self.other
+        return (
+            f"{first.key} {first.version} and {second.key} {second.version} must have one version "
+            "to be installed together"
+        )
 
 
 def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
@@ -70,9 +73,9 @@ def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
     for candidate in sorted(candidates, key=lambda candidate: candidate.key):
         named.setdefault(candidate.name, []).append(candidate)
     for same in named.values():
-        for one, other in itertools.combinations(same, 2):
-            if one.key != other.key and one.version != other.version:
-                yield Uneven(one, other)
+        for first, second in itertools.combinations(same, 2):
+            if first.key != second.key and first.version != second.version:
+                yield Uneven(first, second)
 
 
 def twins(keys: Iterable[str]) -> list[list[str]]:
@@ -80,10 +83,10 @@ def twins(keys: Iterable[str]) -> list[list[str]]:
 
     The native one comes first.
     """
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for key in sorted(keys):
-        found.setdefault(key.partition(":")[0], []).append(key)
-    return [each for each in found.values() if len(each) > 1]
+        by_name.setdefault(key.partition(":")[0], []).append(key)
+    return [group for group in by_name.values() if len(group) > 1]
 
 
 def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
@@ -96,24 +99,26 @@ def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
     ordered = sorted(candidates, key=lambda candidate: candidate.key)
     named: dict[str, list[Candidate]] = {}
     for candidate in ordered:
-        for name in dict.fromkeys((candidate.name, *(given.name for given in candidate.provides))):
+        for name in dict.fromkeys((candidate.name, *(relation.name for relation in candidate.provides))):
             named.setdefault(name, []).append(candidate)
-    for one in ordered:
-        for other in named[one.name]:
+    for first in ordered:
+        for second in named[first.name]:
             if (
-                other.name == one.name
-                and other.key > one.key
-                and (one.file.sha256 or other.file.sha256)
-                and {one.multi_arch, other.multi_arch} != {"same"}
+                second.name == first.name
+                and second.key > first.key
+                and (first.file.sha256 or second.file.sha256)
+                and {first.multi_arch, second.multi_arch} != {"same"}
             ):
-                yield Clash(one=one, other=other, relation=Relation(""))
-        for relation in one.excludes:
-            for other in named.get(relation.name, ()):
-                stand = other.name == one.name or not (one.file.sha256 or other.file.sha256)
-                if not stand and other.meets(relation) and _meant(relation, one, other, native):
-                    yield Clash(one=one, other=other, relation=relation)
+                yield Clash(one=first, other=second, relation=Relation(""))
+        for relation in first.excludes:
+            for second in named.get(relation.name, ()):
+                stand = second.name == first.name or not (first.file.sha256 or second.file.sha256)
+                if not stand and second.meets(relation) and _meant(relation, first, second, native):
+                    yield Clash(one=first, other=second, relation=relation)
 
 
-def _meant(relation: Relation, one: Candidate, other: Candidate, native: str) -> bool:
+def _meant(relation: Relation, first: Candidate, second: Candidate, native: str) -> bool:
     qualifier = relation.architecture
-    return not qualifier or serves(qualifier, one.architecture, other.architecture, other.multi_arch, native)
+    return not qualifier or serves(
+        qualifier, first.architecture, second.architecture, second.multi_arch, native
+    )

@@ -25,24 +25,24 @@ class ContradictionError(LockError):
 
 
 def explain(
-    core: Sequence[Restriction], wanted: Mapping[str, str], drops: Mapping[str, str], label: str
+    core: Sequence[Restriction], requests: Mapping[str, str], drops: Mapping[str, str], label: str
 ) -> ContradictionError:
     """Return the error for restrictions that contradict each other.
 
     Args:
         core: the restrictions.
-        wanted: the requested keys, each with the asking package.
+        requests: the requested keys, each with the asking package.
         drops: the package of the list that asks for a key, which the user can leave out.
         label: of the release.
     """
-    said = [*_absent(core, wanted, label), *_needs(core, label)]
-    said += [
+    sentences = [*_absent(core, requests, label), *_needs(core, label)]
+    sentences += [
         f"only one version of {part.key} can be installed" for part in core if isinstance(part, OneVersion)
     ]
-    said += [str(part) for part in core if not isinstance(part, (RequestRestriction, Needs, OneVersion))]
+    sentences += [str(part) for part in core if not isinstance(part, (RequestRestriction, Needs, OneVersion))]
     names = [drops[part.key] for part in core if isinstance(part, RequestRestriction) and part.key in drops]
     return ContradictionError(
-        "; ".join(said), hint=_hint(list(dict.fromkeys(names)), core),
+        "; ".join(sentences), hint=_hint(list(dict.fromkeys(names)), core),
         names=frozenset(name for part in core for name in _about(part)),
     )  # fmt: skip
 
@@ -57,14 +57,14 @@ def _about(part: Restriction) -> Iterator[str]:
         yield from (part.one.name, part.other.name)
 
 
-def _absent(core: Sequence[Restriction], wanted: Mapping[str, str], label: str) -> Iterator[str]:
+def _absent(core: Sequence[Restriction], requests: Mapping[str, str], label: str) -> Iterator[str]:
     """Yield the requested packages that do not exist.
 
     Each alone is a contradiction.
     """
     if len(core) == 1 and isinstance(core[0], RequestRestriction):
         key = core[0].key
-        yield f"{wanted[key]} needs the system package {key}, which {label} does not have"
+        yield f"{requests[key]} needs the system package {key}, which {label} does not have"
 
 
 def _needs(core: Iterable[Restriction], label: str) -> Iterator[str]:

@@ -88,27 +88,33 @@ class StoreSource:
         The first source of a version counts, so that a lock is the same the second time.
         """
         if self._known is None:
-            self._known = {key: kept for path in self._files() for key, kept in self._read(path)}
-        kept = self._known.get((package.name, package.version, package.architecture))
-        if kept is None or not self._store.has(
-            Deb822(kept.stanza.decode(errors="replace").splitlines()).get("SHA256", "")
+            self._known = {key: entry for path in self._files() for key, entry in self._read(path)}
+        entry = self._known.get((package.name, package.version, package.architecture))
+        if entry is None or not self._store.has(
+            Deb822(entry.stanza.decode(errors="replace").splitlines()).get("SHA256", "")
         ):
             return None
-        return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False), kept.found
+        return PackagesFile(uri=entry.uri, content=entry.stanza, automatic=False), entry.found
 
     def keep(
         self,
         candidates: Iterable[Candidate],
         index: SystemIndex,
-        found: Mapping[tuple[str, str, str], FoundVersion],
+        sources: Mapping[tuple[str, str, str], FoundVersion],
     ) -> None:
         """Remember the chosen packages' index entries and sources."""
-        kept = [
-            _Kept(uri, stanza, found.get((one.name, one.version, one.architecture), FoundVersion(label="")))
-            for one in candidates
-            for uri, stanza in index.said_of(one)
+        entries = [
+            _Kept(
+                uri,
+                stanza,
+                sources.get(
+                    (candidate.name, candidate.version, candidate.architecture), FoundVersion(label="")
+                ),
+            )
+            for candidate in candidates
+            for uri, stanza in index.said_of(candidate)
         ]
-        content = msgspec.json.encode(kept)
+        content = msgspec.json.encode(entries)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
         if self._store.signed(path) is None:
             self._store.keep_signed(path, content)
@@ -170,9 +176,9 @@ class LaunchpadSource:
                 raise
             for file in files:
                 fetch([file], self._store, self._net)
-                found = described(self._store.verified(file.sha256, file.filename), file, package)
-                if found is not None:
-                    return found, FoundVersion(label=self.label)
+                entry = described(self._store.verified(file.sha256, file.filename), file, package)
+                if entry is not None:
+                    return entry, FoundVersion(label=self.label)
         return None
 
 
@@ -207,8 +213,8 @@ class MirrorPool:
                 return None
             self._store.adopt(part, sha256)
         file = Artefact(filename=filename, sha256=sha256, size=size, url=url)
-        found = described(self._store.verified(sha256, filename), file, package)
-        return None if found is None else (found, FoundVersion(label=self.label, vouched=False))
+        entry = described(self._store.verified(sha256, filename), file, package)
+        return None if entry is None else (entry, FoundVersion(label=self.label, vouched=False))
 
 
 class LocalDebs:
@@ -234,9 +240,9 @@ class LocalDebs:
             except OSError as err:
                 raise LockError(f"{path} cannot be read: {err.strerror}", hint=_CHECK_DEB) from None
             file = Artefact(filename=path.name, sha256=sha256, size=size)
-            found = described(self._store.verified(sha256, path.name), file, package)
-            if found is not None:
-                return found, FoundVersion(label=self.label)
+            entry = described(self._store.verified(sha256, path.name), file, package)
+            if entry is not None:
+                return entry, FoundVersion(label=self.label)
         return None
 
     def _taken(self, path: Path) -> tuple[str, int]:
@@ -267,10 +273,10 @@ def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFil
     except ReproError:
         return None
     fields = _fields(text)
-    told = (fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", ""))
-    if told != (package.name, package.version, package.architecture):
+    identity = (fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", ""))
+    if identity != (package.name, package.version, package.architecture):
         return None
-    if not NAME.fullmatch(told[0]) or not VERSION.fullmatch(told[1]):
+    if not NAME.fullmatch(identity[0]) or not VERSION.fullmatch(identity[1]):
         return None
     for field in ("Filename", "SHA256", "Size"):
         fields.pop(field, None)
@@ -287,10 +293,10 @@ def user_files(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
     Raises:
         LockError: a path does not exist. Whether it would have been needed is not known yet.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for place in places:
         path = folder / place
         if not path.exists():
             raise LockError(f"{path} cannot be read: No such file or directory", hint=_CHECK_DEB)
-        found += sorted(path.glob("*.deb")) if path.is_dir() else [path]
-    return tuple(found)
+        paths += sorted(path.glob("*.deb")) if path.is_dir() else [path]
+    return tuple(paths)

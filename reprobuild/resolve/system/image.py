@@ -52,20 +52,20 @@ class ImageBase:
     """
 
     def __init__(
-        self, snapshot: Snapshot, wanted: ImageDecision, settings: Iterable[EnvVar], decisions: Decisions,
+        self, snapshot: Snapshot, request: ImageDecision, settings: Iterable[EnvVar], decisions: Decisions,
         around: ResolveContext,
     ) -> None:  # fmt: skip
         reference = parse_reference(decisions.base or "")
         around.say(f"system: the image {reference}, from its registry")
         hub = read_services(decisions.services)["docker-hub"].url
-        found = find_image(reference, wanted.platform, around.net, around.store, hub)
-        fetch([layer.file for layer in found.image.layers], around.store, around.net)
-        self._system = read_system(found.image, around.store, wanted.architecture)
-        kept, self._variables = inherit_environment(found.variables, settings, decisions.drop)
-        self._image = msgspec.structs.replace(found.image, environment=kept)
-        foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
-        self.index = _index(self._system, wanted.architecture, foreign, around)
-        self._packages, self.roots, self._drop = snapshot.packages, wanted.roots, decisions.drop
+        remote = find_image(reference, request.platform, around.net, around.store, hub)
+        fetch([layer.file for layer in remote.image.layers], around.store, around.net)
+        self._system = read_system(remote.image, around.store, request.architecture)
+        environment, self._variables = inherit_environment(remote.variables, settings, decisions.drop)
+        self._image = msgspec.structs.replace(remote.image, environment=environment)
+        foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
+        self.index = _index(self._system, request.architecture, foreign, around)
+        self._packages, self.roots, self._drop = snapshot.packages, request.roots, decisions.drop
         self._only_needed = decisions.system != "all"
         self._own = StoreSource(around.store, self.index.distribution, self.index.release)
         self._search = make_search(snapshot, self.index, self._own, decisions, around)
@@ -95,12 +95,12 @@ class ImageBase:
         Raises:
             LockError: a required package is unavailable.
         """
-        wanted = OverlayRequest(
+        request = OverlayRequest(
             packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries,
             called=called if self._only_needed else None,
         )  # fmt: skip
         base, rulings, self.index = settle(
-            lambda index: resolve_image_base(self._image, self._system, index, wanted),
+            lambda index: resolve_image_base(self._image, self._system, index, request),
             self._missing, self._packages, self.index, self._search,
         )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index

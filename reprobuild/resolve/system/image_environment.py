@@ -16,21 +16,21 @@ _NUMERIC = ("numerics", "preload")
 
 
 def inherit_environment(
-    variables: Iterable[str], ours: Iterable[EnvVar], drop: Collection[str]
+    variables: Iterable[str], settings: Iterable[EnvVar], drop: Collection[str]
 ) -> tuple[tuple[InheritedSetting, ...], tuple[Resolution, ...]]:
     """Decide the variables of an image.
 
     Args:
         variables: `NAME=VALUE`, of its configuration.
-        ours: the baked variables of the captured environment, which win.
+        settings: the baked variables of the captured environment, which win.
         drop: names and patterns that the user leaves out.
 
     Returns:
         The kept variables, and a resolution for each: `base-variable`, which must be accepted, for one that changes
         results and was not captured. Values of secrets are in neither.
     """
-    baked = {setting.name: setting.value for setting in ours}
-    kept: dict[str, InheritedSetting] = {}
+    baked = {setting.name: setting.value for setting in settings}
+    environment: dict[str, InheritedSetting] = {}
     rulings: dict[str, Resolution] = {}
     for variable in variables:
         name, _, value = variable.partition("=")
@@ -39,10 +39,10 @@ def inherit_environment(
             file=WHERE, line=0, subject=name if name.isprintable() else repr(name)[:80], outcome=outcome,
             reason=reason, kind=kind,
         )  # fmt: skip
-        kept.pop(name, None)
+        environment.pop(name, None)
         if outcome in ("in base", "replaced"):
-            kept[name] = InheritedSetting(name=name, value=value)
-    return tuple(kept.values()), tuple(rulings.values())
+            environment[name] = InheritedSetting(name=name, value=value)
+    return tuple(environment.values()), tuple(rulings.values())
 
 
 def _decide(name: str, value: str, baked: dict[str, str], drop: Collection[str]) -> tuple[Outcome, str, str]:

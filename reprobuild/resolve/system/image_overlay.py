@@ -19,14 +19,14 @@ from reprobuild.resolve.system.image_packages import PresentPackage
 _NOT_THERE = Artefact(filename="", sha256="", size=0)  # of packages of the image: they are not fetched
 
 
-def kept(key: str, own: PresentPackage) -> Candidate:
+def kept(key: str, package: PresentPackage) -> Candidate:
     """Return a candidate for a package of the image.
 
     It has no file to fetch, and its needs are met.
     """
     return Candidate(
-        key=key, name=own.name, version=own.version, architecture=own.architecture, essential=False, needs=(),
-        provides=own.provides, file=_NOT_THERE, excludes=own.excludes, multi_arch=own.multi_arch,
+        key=key, name=package.name, version=package.version, architecture=package.architecture, essential=False,
+        needs=(), provides=package.provides, file=_NOT_THERE, excludes=package.excludes, multi_arch=package.multi_arch,
     )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def outdated_by(
     Raises:
         LockError: two exclude each other in every version.
     """
-    before = {key: kept(key, own) for key, own in present.items()}
+    before = {key: kept(key, package) for key, package in present.items()}
     now = {**before, **over}
     return _broken(before, now, present, index) | _excluded(now, index)
 
@@ -62,41 +62,48 @@ def _broken(
 
     def met(group: Group, named: Mapping[str, list[Candidate]], wanting: str) -> bool:
         return any(
-            index.serves(relation, wanting, one) for relation in group for one in named.get(relation.name, ())
+            index.serves(relation, wanting, candidate)
+            for relation in group
+            for candidate in named.get(relation.name, ())
         )
 
     return {
-        key for key, own in present.items()
+        key for key, package in present.items()
         if now[key] is before[key] and any(
-            met(group, former, own.architecture) and not met(group, later, own.architecture) for group in own.needs
+            met(group, former, package.architecture) and not met(group, later, package.architecture)
+            for group in package.needs
         )
     }  # fmt: skip
 
 
 def _by_name(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
     """Return the packages that have or provide each name."""
-    found: dict[str, list[Candidate]] = {}
+    by_name: dict[str, list[Candidate]] = {}
     for candidate in candidates:
-        for name in {candidate.name, *(given.name for given in candidate.provides)}:
-            found.setdefault(name, []).append(candidate)
-    return found
+        for name in {candidate.name, *(relation.name for relation in candidate.provides)}:
+            by_name.setdefault(name, []).append(candidate)
+    return by_name
 
 
 def _excluded(now: Mapping[str, Candidate], index: SystemIndex) -> set[str]:
     """Return the image's packages whose version alone conflicts."""
-    found = set[str]()
+    result = set[str]()
     for clash in clashes(now.values(), index.architecture):
-        own, other = (clash.other, clash.one) if clash.one.file.sha256 else (clash.one, clash.other)
-        if all(list(clashes((one, other), index.architecture)) for one in _newer(own, index)):
+        candidate, other = (clash.other, clash.one) if clash.one.file.sha256 else (clash.one, clash.other)
+        if all(list(clashes((newer, other), index.architecture)) for newer in _newer(candidate, index)):
             raise clash.error()
-        found.add(own.key)
+        result.add(candidate.key)
     for keys in twins(now):
-        found |= _uneven([now[key] for key in keys], index)
-    return found
+        result |= _uneven([now[key] for key in keys], index)
+    return result
 
 
-def _newer(own: Candidate, index: SystemIndex) -> list[Candidate]:
-    return [one for one in index.versions(own.key) if Version(one.version) > Version(own.version)]
+def _newer(candidate: Candidate, index: SystemIndex) -> list[Candidate]:
+    return [
+        other
+        for other in index.versions(candidate.key)
+        if Version(other.version) > Version(candidate.version)
+    ]
 
 
 def _uneven(same: list[Candidate], index: SystemIndex) -> set[str]:
@@ -104,13 +111,15 @@ def _uneven(same: list[Candidate], index: SystemIndex) -> set[str]:
 
     All are of one package.
     """
-    most = max(same, key=lambda one: Version(one.version))
-    less = [one for one in same if one.version != most.version]
-    for one in less:
-        if one.file.sha256 or all(other.version != most.version for other in index.versions(one.key)):
+    most = max(same, key=lambda candidate: Version(candidate.version))
+    less = [candidate for candidate in same if candidate.version != most.version]
+    for candidate in less:
+        if candidate.file.sha256 or all(
+            other.version != most.version for other in index.versions(candidate.key)
+        ):
             raise LockError(
-                f"{one.key} {one.version} and {most.key} {most.version} must have one version to be installed "
-                f"together, and {index.label} has none for both",
+                f"{candidate.key} {candidate.version} and {most.key} {most.version} must have one version "
+                f"to be installed together, and {index.label} has none for both",
                 hint="give apt a source that has one, or choose another image with `--base`",
             )
-    return {one.key for one in less}
+    return {candidate.key for candidate in less}

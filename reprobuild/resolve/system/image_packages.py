@@ -101,8 +101,8 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
         raise BuildError(f"{image.reference}: {err}", hint=err.hint) from None
     status = _text(_STATUS, tree, texts)
     if not status or "usr/bin/dpkg" not in tree:
-        found = next((name for path, name in _OTHERS if path in tree), "a system without packages")
-        raise LockError(f"{image.reference} is {found}: nothing can be installed over it", hint=_ONLY)
+        system = next((name for path, name in _OTHERS if path in tree), "a system without packages")
+        raise LockError(f"{image.reference} is {system}: nothing can be installed over it", hint=_ONLY)
     release = _release(image, next((t for path in _RELEASES if (t := _text(path, tree, texts))), b""))
     return ImageSystem(
         distribution=release["ID"], release=release["VERSION_CODENAME"],
@@ -114,7 +114,7 @@ def _listed(
     layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes], allowance: Allowance
 ) -> list[TarEntry]:
     """Return a layer's entries, and add wanted texts to `texts`."""
-    name, found = layer.file.filename, list[TarEntry]()
+    name, entries = layer.file.filename, list[TarEntry]()
     path = store.verified(layer.file.sha256, name)
     with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
         try:
@@ -125,14 +125,14 @@ def _listed(
                 entry = entry_of(info)
                 if entry.path:
                     check_name(entry.path, name)
-                found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+                entries.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
                 if content is not None and entry.path.endswith(_ENDS):
                     if entry.size > _LONGEST:
                         raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
                     texts[number, info.offset_data] = content.read()
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
-    return found
+    return entries
 
 
 def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -140,10 +140,10 @@ def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
 
     They are found by the names of their metadata directories.
     """
-    found: dict[str, dict[str, str]] = {}
+    distributions: dict[str, dict[str, str]] = {}
     for match in filter(None, map(_METADATA.fullmatch, tree)):
-        found.setdefault(match[1], {})[str(canonicalize_name(match[2]))] = match[3]
-    return found
+        distributions.setdefault(match[1], {})[str(canonicalize_name(match[2]))] = match[3]
+    return distributions
 
 
 def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
@@ -154,14 +154,15 @@ def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> byte
 
 def _release(image: BaseImage, text: bytes) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.decode(errors="replace").splitlines())
-    found = {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+    fields = {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
     for key in ("ID", "VERSION_CODENAME"):
-        if not re.fullmatch(r"[a-z]{1,40}", found.get(key, "")):
+        if not re.fullmatch(r"[a-z]{1,40}", fields.get(key, "")):
             raise LockError(
-                f"{image.reference} does not tell its release: {key} of /etc/os-release is {found.get(key, '')[:40]!r}",
+                f"{image.reference} does not tell its release: "
+                f"{key} of /etc/os-release is {fields.get(key, '')[:40]!r}",
                 hint=_ONLY,
             )
-    return found
+    return fields
 
 
 def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, PresentPackage]:
@@ -169,31 +170,33 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
 
     https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status
     """
-    found = {}
+    packages = {}
     for fields in Deb822.iter_paragraphs(status.decode(errors="replace").splitlines()):
         name, version = fields.get("Package", ""), fields.get("Version", "")
         if not fields.get("Status", "").endswith(" installed"):
             continue
-        own, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
+        package_architecture, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
         needs = relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", ""))
         provides = tuple(r for group in relations(fields.get("Provides", "")) for r in group)
         excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
         versions = (r.version for group in (*needs, provides, *excludes) for r in group)
-        sound = NAME.fullmatch(name) and _ARCHITECTURE.fullmatch(own) and _is_version(version)
-        if not (sound and all(not one or _is_version(one) for one in versions)):
+        sound = (
+            NAME.fullmatch(name) and _ARCHITECTURE.fullmatch(package_architecture) and _is_version(version)
+        )
+        if not (sound and all(not text or _is_version(text) for text in versions)):
             raise LockError(
                 f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
             )
-        found[dpkg_name(name, own, architecture)] = PresentPackage(
+        packages[dpkg_name(name, package_architecture, architecture)] = PresentPackage(
             name=name,
             version=version,
-            architecture=own,
+            architecture=package_architecture,
             needs=needs,
             provides=provides,
             excludes=tuple(r for group in excludes for r in group),
             multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
         )
-    return found
+    return packages
 
 
 def _is_version(text: str) -> bool:

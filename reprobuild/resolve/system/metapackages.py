@@ -40,7 +40,7 @@ def parts_without_drivers(
     candidate = pick_version(key, captured.get(key), index)
     if candidate is None or candidate.file.size > _LARGEST:
         return None
-    found: list[str] = []
+    parts: list[str] = []
     driven = False
     for group in candidate.needs:
         need = _fulfilled(group, index, captured)
@@ -50,10 +50,10 @@ def parts_without_drivers(
             below = parts_without_drivers(need, index, captured, known)
         if (rule and rule.class_ == _DRIVER) or below is not None:
             driven = True
-            found += below or ()
+            parts += below or ()
         elif need:
-            found.append(need)
-    known[key] = tuple(dict.fromkeys(found)) if driven else None
+            parts.append(need)
+    known[key] = tuple(dict.fromkeys(parts)) if driven else None
     return known[key]
 
 
@@ -63,5 +63,5 @@ def _fulfilled(group: Group, index: SystemIndex, captured: Mapping[str, str]) ->
     It is the first captured one, or else the first available one.
     """
     ordered = [name for relation in group for name in (relation.name, *index.providers(relation.name))]
-    there = [name for name in ordered if index.versions(name)]
-    return next((name for name in there if name in captured), there[0] if there else "")
+    candidates = [name for name in ordered if index.versions(name)]
+    return next((name for name in candidates if name in captured), candidates[0] if candidates else "")

@@ -58,7 +58,7 @@ def is_of_interpreter(name: str, interpreters: Collection[str]) -> bool:
     place, _, _ = name.rpartition("-")
     return bool(_PARTS.fullmatch(name)) and (
         place in interpreters
-        or (place == "python3" and any(each.startswith("python3.") for each in interpreters))
+        or (place == "python3" and any(interpreter.startswith("python3.") for interpreter in interpreters))
     )
 
 

@@ -64,12 +64,12 @@ def foreign_architectures(
     """
     if _moved(packages, architecture):
         return ()
-    found = {
+    architectures = {
         package.architecture
         for package in packages
         if package.mark in ASKED and _refusal(package, architecture, drop, moved=False) is None
     }
-    return tuple(sorted(found - {architecture, "all"}))
+    return tuple(sorted(architectures - {architecture, "all"}))
 
 
 def resolve_base(
@@ -112,19 +112,19 @@ def resolve_base(
         _key(p, native): p for p in packages if p.mark != "residual" and not (moved and _foreign(p, native))
     }
     captured = {key: package.version for key, package in installed.items()}
-    wanted = dict.fromkeys(index.essential, "every system")
+    requests = dict.fromkeys(index.essential, "every system")
     roots = tuple(roots)
-    wanted |= {name: "the environment" for name in roots if name not in wanted}
-    wanted |= dict.fromkeys(_of_interpreter(installed, refused, index, roots), "the interpreter")
-    wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
+    requests |= {name: "the environment" for name in roots if name not in requests}
+    requests |= dict.fromkeys(_of_interpreter(installed, refused, index, roots), "the interpreter")
+    requests |= {name: asker for name, asker in libraries.items() if name not in requests}
     if called is not None:
-        refused |= _not_called(installed, refused, wanted, called)
-    asked = _asked(installed, refused, captured, index, wanted)
+        refused |= _not_called(installed, refused, requests, called)
+    askers = _asked(installed, refused, captured, index, requests)
     callers = called or {}
-    wanted |= {key: callers.get(package.name, f"{package.place}") for key, package in asked.items()}
+    requests |= {key: callers.get(package.name, f"{package.place}") for key, package in askers.items()}
     drops = {name: name for name in libraries}
-    drops |= {key: _key(package, native) for key, package in asked.items()}
-    chosen = Closure(index, captured, drops).close(wanted)
+    drops |= {key: _key(package, native) for key, package in askers.items()}
+    chosen = Closure(index, captured, drops).close(requests)
     essential = find_reachable(index.essential, chosen)
     versions = {key: choice.candidate.version for key, choice in chosen.items()}
     tools = Closure(index, captured | versions).close(dict.fromkeys(TOOLS, "realising the base"))
@@ -169,7 +169,7 @@ def _of_interpreter(
 def _not_called(
     installed: Mapping[str, SystemPackage],
     refused: Mapping[str, _Refusal | None],
-    wanted: Collection[str],
+    requests: Collection[str],
     called: Collection[str],
 ) -> dict[str, _Refusal]:
     """Return manually installed packages that are not needed."""
@@ -177,7 +177,7 @@ def _not_called(
         key: _NOT_CALLED
         for key, package in installed.items()
         if package.mark in ASKED and not refused[key]
-        and key not in wanted and package.name not in called and not is_kept(package.name)
+        and key not in requests and package.name not in called and not is_kept(package.name)
     }  # fmt: skip
 
 
@@ -186,13 +186,13 @@ def _asked(
     refused: dict[str, _Refusal | None],
     captured: Mapping[str, str],
     index: SystemIndex,
-    wanted: Collection[str],
+    requests: Collection[str],
 ) -> dict[str, SystemPackage]:
     """Return further requests of the captured list.
 
     Each has the asking package. Packages that need a driver are refused.
     """
-    found: dict[str, SystemPackage] = {}
+    askers: dict[str, SystemPackage] = {}
     metas: dict[str, tuple[str, ...] | None] = {}
     for key, package in installed.items():
         if package.mark not in ASKED or refused[key] or not index.versions(key):
@@ -201,10 +201,10 @@ def _asked(
         parts = None if foreign else parts_without_drivers(key, index, captured, metas)
         if parts is not None:
             refused[key] = _DRIVEN
-        for each in (key,) if parts is None else parts:
-            if each not in wanted:
-                found.setdefault(each, package)
-    return found
+        for request in (key,) if parts is None else parts:
+            if request not in requests:
+                askers.setdefault(request, package)
+    return askers
 
 
 def _moved(packages: Iterable[SystemPackage], native: str) -> bool:
@@ -268,8 +268,8 @@ def _ruling(
         )
 
     if key not in chosen or (refusal and refusal.kind in ("residual", "other-architecture")):
-        left = refusal or _left_out(package, index)
-        return ruled("unresolved" if left.kind in _UNRESOLVED else "excluded", left.reason, left.kind)
+        cause = refusal or _left_out(package, index)
+        return ruled("unresolved" if cause.kind in _UNRESOLVED else "excluded", cause.reason, cause.kind)
     taken = chosen[key].candidate.version
     if taken == version:
         return ruled("pinned", f"{key} {version} from {index.label}, needed by {chosen[key].asked_by}")

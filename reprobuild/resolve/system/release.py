@@ -81,16 +81,16 @@ def infer_release(packages: Iterable[SystemPackage], base: str | None = None) ->
             distribution=distribution, codename=codename, evidence=f"decided: base: {base}"
         )
     packages = tuple(packages)
-    found = [f for f in (_by_base_files(packages), _by_suites(packages), _by_versions(packages)) if f]
-    if not found:
+    releases = [f for f in (_by_base_files(packages), _by_suites(packages), _by_versions(packages)) if f]
+    if not releases:
         raise LockError("nothing in the snapshot tells which distribution it ran", hint=_HINT)
-    if len({(r.distribution, r.codename) for r in found}) > 1:
-        told = "; ".join(f"{r.evidence}: {r.distribution}/{r.codename}" for r in found)
-        raise LockError(f"the snapshot tells of more than one release ({told})", hint=_HINT)
+    if len({(r.distribution, r.codename) for r in releases}) > 1:
+        evidence = "; ".join(f"{r.evidence}: {r.distribution}/{r.codename}" for r in releases)
+        raise LockError(f"the snapshot tells of more than one release ({evidence})", hint=_HINT)
     return DistributionRelease(
-        distribution=found[0].distribution,
-        codename=found[0].codename,
-        evidence="; ".join(r.evidence for r in found),
+        distribution=releases[0].distribution,
+        codename=releases[0].codename,
+        evidence="; ".join(r.evidence for r in releases),
     )
 
 
@@ -135,7 +135,7 @@ def _by_versions(packages: tuple[SystemPackage, ...]) -> DistributionRelease | N
 
 
 def _most(counts: Counter[str], words: str) -> DistributionRelease | None:
-    known = {one.codename: one.distribution for one in known_releases()}
+    known = {release.codename: release.distribution for release in known_releases()}
     ranked = sorted((-count, name) for name, count in counts.items() if name in known)
     if not ranked:
         return None

@@ -56,15 +56,15 @@ def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]
         for name in file.names:
             by_name.setdefault(name, []).append(number)
     imported = _imported(everything, by_name)
-    found: dict[tuple[str, str], Ask] = {}
+    by_key: dict[tuple[str, str], Ask] = {}
     for number, (wheel, file) in enumerate(everything):
         for soname in file.needed:
             if soname not in by_name:
-                one = Ask(soname=soname, wheel=wheel, path=file.path, imported=number in imported)
-                known = found.setdefault((wheel.name, soname), one)
-                if one.imported and not known.imported:
-                    found[wheel.name, soname] = one
-    return tuple(found[key] for key in sorted(found))
+                ask = Ask(soname=soname, wheel=wheel, path=file.path, imported=number in imported)
+                known = by_key.setdefault((wheel.name, soname), ask)
+                if ask.imported and not known.imported:
+                    by_key[wheel.name, soname] = ask
+    return tuple(by_key[key] for key in sorted(by_key))
 
 
 def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, list[int]]) -> set[int]:
@@ -75,21 +75,21 @@ def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, lis
     """
     extending = {wheel.name for wheel, file in everything if file.is_extension}
     having = {name: {everything[number][0].name for number in numbers} for name, numbers in by_name.items()}
-    asked = {(wheel.name, soname) for wheel, file in everything for soname in file.needed if soname in having}
-    led_to = {owner for asker, soname in asked for owner in having[soname] if owner != asker}
-    left = [
+    pairs = {(wheel.name, soname) for wheel, file in everything for soname in file.needed if soname in having}
+    led_to = {owner for asker, soname in pairs for owner in having[soname] if owner != asker}
+    queue = [
         number
         for number, (wheel, file) in enumerate(everything)
         if file.is_extension or wheel.name not in extending | led_to
     ]
-    found, followed = set(left), set[str]()
-    while left:
-        for soname in everything[left.pop()][1].needed:
+    file_numbers, followed = set(queue), set[str]()
+    while queue:
+        for soname in everything[queue.pop()][1].needed:
             if soname in by_name and soname not in followed:
                 followed.add(soname)
-                left += [other for other in by_name[soname] if other not in found]
-                found.update(by_name[soname])
-    return found
+                queue += [other for other in by_name[soname] if other not in file_numbers]
+                file_numbers.update(by_name[soname])
+    return file_numbers
 
 
 def system_libraries(
@@ -114,16 +114,16 @@ def system_libraries(
         that they can do without (docs/libraries.md), and verification of the image shows whether the imports work.
     """
     fitting = (index.architecture, "all")
-    there = set(base.installed)
+    base_names = set(base.installed)
     captured = {
         package.name for package in snapshot.packages
         if package.mark != "residual" and package.architecture in fitting
     }  # fmt: skip
-    listed = bool(captured) and not snapshot.conda
+    has_list = bool(captured) and not snapshot.conda
     roots: dict[str, str] = {}
     rulings = []
     for ask in needed:
-        if any(name in there for name in candidates(ask.soname)):
+        if any(name in base_names for name in candidates(ask.soname)):
             continue
         package = package_of(ask.soname, index)
         if is_of_the_host(ask.soname):
@@ -137,7 +137,7 @@ def system_libraries(
             rulings.append(_ruling(ask, why, "missing-library"))
         elif is_named(package, drop):
             rulings.append(_ruling(ask, f"{package} was dropped by decision", "missing-library"))
-        elif package not in captured and (listed or is_alternative(ask.soname)):
+        elif package not in captured and (has_list or is_alternative(ask.soname)):
             why = f"the captured system did not have {package} either"
             rulings.append(_ruling(ask, why, "missing-library"))
         else:

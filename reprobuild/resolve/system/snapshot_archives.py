@@ -60,35 +60,37 @@ class Past:
             SilentError: one of them does not answer.
         """
         if time not in self._samples:
-            listed = self._at(time)
+            indexes = self._at(time)
             offered: dict[Key, tuple[str, ...]] = {}
-            for one in listed:
-                if one.automatic:
-                    for name, versions in self._of(one).items():
-                        key = (name, one.architecture)
+            for index in indexes:
+                if index.automatic:
+                    for name, versions in self._of(index).items():
+                        key = (name, index.architecture)
                         offered[key] = tuple(dict.fromkeys((*offered.get(key, ()), *versions)))
-            self._samples[time] = Sample(time, offered) if listed else None
+            self._samples[time] = Sample(time, offered) if indexes else None
         return self._samples[time]
 
     def whole(self, time: int) -> tuple[PackagesFile, ...]:
         """Return every index of a moment."""
-        return tuple(self._indexes.read(listed) for listed in self._at(time))
+        return tuple(self._indexes.read(index) for index in self._at(time))
 
     def stanzas(self, time: int, name: str, version: str) -> tuple[PackagesFile, ...]:
         """Return a version's entries in the indexes of a moment.
 
         Other entries are left out.
         """
-        found = []
-        for listed in self._at(time):
-            if version in self._of(listed).get(name, ()):
-                file = self._indexes.read(listed)
-                kept = [s for s in file.content.split(b"\n\n") if _is(s, name.encode(), version.encode())]
-                found.append(PackagesFile(uri=file.uri, content=b"\n\n".join(kept), automatic=False))
-        return tuple(found)
+        files = []
+        for index in self._at(time):
+            if version in self._of(index).get(name, ()):
+                file = self._indexes.read(index)
+                paragraphs = [
+                    s for s in file.content.split(b"\n\n") if _is(s, name.encode(), version.encode())
+                ]
+                files.append(PackagesFile(uri=file.uri, content=b"\n\n".join(paragraphs), automatic=False))
+        return tuple(files)
 
     def _at(self, time: int) -> tuple[ListedPackagesFile, ...]:
-        return tuple(listed for archive in self._archives for listed in self._ask(archive, time))
+        return tuple(index for archive in self._archives for index in self._ask(archive, time))
 
     def _ask(self, archive: AptArchive, time: int) -> Sequence[ListedPackagesFile]:
         """Return one archive's indexes of a moment.
@@ -100,31 +102,31 @@ class Past:
         key = (archive.url, time)
         if key not in self._listed:
             try:
-                listed = self._indexes.at(archive, time)
-                for one in listed:
-                    self._of(one)
+                indexes = self._indexes.at(archive, time)
+                for index in indexes:
+                    self._of(index)
             except NotFoundError:
-                listed = ()
+                indexes = ()
             except FetchError as err:
                 self._archives = tuple(other for other in self._archives if other != archive)
                 self._samples.clear()
                 self.silent[without_credentials(archive.url)] = str(err)
                 raise SilentError from err
-            self._listed[key] = listed
+            self._listed[key] = indexes
         return self._listed[key]
 
-    def _of(self, listed: ListedPackagesFile) -> dict[str, tuple[str, ...]]:
+    def _of(self, index: ListedPackagesFile) -> dict[str, tuple[str, ...]]:
         """Return the versions of the packages of interest in an index."""
-        key = (listed.sha256, listed.architecture)
+        key = (index.sha256, index.architecture)
         if key not in self._versions:
-            found: dict[str, tuple[str, ...]] = {}
-            for stanza in self._indexes.read(listed).content.split(b"\n\n"):
+            versions: dict[str, tuple[str, ...]] = {}
+            for stanza in self._indexes.read(index).content.split(b"\n\n"):
                 name = _PACKAGE.search(stanza)
                 version = _VERSION.search(stanza)
                 if name and version and name[1] in self._names:
                     text = name[1].decode()
-                    found[text] = (*found.get(text, ()), version[1].decode(errors="replace"))
-            self._versions[key] = found
+                    versions[text] = (*versions.get(text, ()), version[1].decode(errors="replace"))
+            self._versions[key] = versions
         return self._versions[key]
 
 
@@ -144,16 +146,16 @@ class CurrentArchives:
 
         A second call returns an empty tuple.
         """
-        found: list[PackagesFile] = []
+        files: list[PackagesFile] = []
         for archive in self._archives:
             try:
-                found += [self._indexes.read(listed) for listed in self._indexes.at(archive)]
+                files += [self._indexes.read(index) for index in self._indexes.at(archive)]
             except FetchError as err:
                 self.silent[without_credentials(archive.url)] = str(err)
         self._archives = ()
-        return tuple(found)
+        return tuple(files)
 
 
 def _is(stanza: bytes, name: bytes, version: bytes) -> bool:
-    found, of = _PACKAGE.search(stanza), _VERSION.search(stanza)
-    return bool(found and of and found[1] == name and of[1] == version)
+    name_match, version_match = _PACKAGE.search(stanza), _VERSION.search(stanza)
+    return bool(name_match and version_match and name_match[1] == name and version_match[1] == version)

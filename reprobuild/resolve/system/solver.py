@@ -114,7 +114,7 @@ class PackagePool:
         index: SystemIndex,
         ways: Ways,
         captured: Mapping[str, str],
-        asked: Iterable[str],
+        requests: Iterable[str],
         *,
         whole: bool,
     ) -> None:
@@ -125,14 +125,17 @@ class PackagePool:
         self._needs: dict[Dependency | str, int] = {}
         self._facts: list[str] = []
         self._restrictions: dict[str, Restriction] = {}
-        for key in asked:
+        for key in requests:
             number = self._need(key, ((key, index.versions(key)),))
             self._restrict(f"asked({number})", RequestRestriction(key))
-        for one, candidate in enumerate(self._candidates):  # the list grows in the loop
+        for candidate_number, candidate in enumerate(self._candidates):  # the list grows in the loop
             for group in candidate.needs:
                 need = Dependency(group, candidate.architecture)
-                found = ways.of(need)
-                self._restrict(f"needs({one},{self._need(need, found)})", Needs(candidate, need, bool(found)))
+                fulfilment = ways.of(need)
+                self._restrict(
+                    f"needs({candidate_number},{self._need(need, fulfilment)})",
+                    Needs(candidate, need, bool(fulfilment)),
+                )
         conflicts: list[Clash | Uneven] = [
             *clashes(self._candidates, index.architecture),
             *uneven(self._candidates),
@@ -146,9 +149,9 @@ class PackagePool:
     def best(self) -> Best | None:
         """Return the choice of least deviation, None without one."""
         control = self._control(_BEST)
-        found: list[Best] = []
-        control.solve(on_model=lambda model: found.append(self._read(model)))
-        return found[-1] if found else None
+        solutions: list[Best] = []
+        control.solve(on_model=lambda model: solutions.append(self._read(model)))
+        return solutions[-1] if solutions else None
 
     def contradiction(self) -> list[Restriction]:
         """Return a minimal set of contradicting restrictions.
@@ -181,19 +184,19 @@ class PackagePool:
         chosen = {self._candidates[number].key: self._candidates[number] for number in numbers}
         return Best(chosen, (cost.get(6, 0), cost.get(5, 0), cost.get(4, 0)))
 
-    def _need(self, need: Dependency | str, found: Fulfilment) -> int:
+    def _need(self, need: Dependency | str, fulfilment: Fulfilment) -> int:
         """Return the number of a need.
 
         On first use, its ways become facts.
         """
         if need not in self._needs:
             self._needs[need] = number = len(self._needs)
-            captured = [way for way in found if way[0] in self._captured]
-            for key, versions in (captured or found)[:1]:
+            captured = [package for package in fulfilment if package[0] in self._captured]
+            for key, versions in (captured or fulfilment)[:1]:
                 self._facts.append(f"first({number},{self._key(key)}).")
                 if captured and not self._whole and len(versions) == len(self._index.versions(key)):
-                    found = ((key, versions),)  # it is there, and any version of it satisfies the need
-            for candidate in (candidate for _, versions in found for candidate in versions):
+                    fulfilment = ((key, versions),)  # it is there, and any version of it satisfies the need
+            for candidate in (candidate for _, versions in fulfilment for candidate in versions):
                 self._facts.append(f"way({number},{self._number(candidate)}).")
         return self._needs[need]
 
@@ -221,26 +224,28 @@ class PackagePool:
         if captured is not None:
             yield f"captured({number})."
         for distance, candidate in enumerate(by_preference(self._index.versions(key), captured)):
-            one = self._numbers.get((key, candidate.version))
-            if one is None:
+            candidate_number = self._numbers.get((key, candidate.version))
+            if candidate_number is None:
                 continue
-            yield f"distance({one},{distance})."
+            yield f"distance({candidate_number},{distance})."
             if captured is None and candidate.file.sha256:
-                yield f"extra({one})."
+                yield f"extra({candidate_number})."
             elif captured not in (None, candidate.version):
-                yield f"{'later' if is_later_revision(candidate.version, captured) else 'other'}({one})."
+                yield f"{'later' if is_later_revision(candidate.version, captured) else 'other'}({candidate_number})."
 
 
-def _smallest(held: list[str], parts: list[str], refuted: Callable[[list[str]], bool]) -> list[str]:
-    """Return a minimal refuted set of parts, beside `held`.
+def _smallest(background: list[str], parts: list[str], refuted: Callable[[list[str]], bool]) -> list[str]:
+    """Return a minimal refuted set of parts, beside `background`.
 
     The algorithm is QuickXplain (Junker, AAAI 2004).
 
-    All parts together are refuted, and `held` alone is not.
+    All parts together are refuted, and `background` alone is not.
     """
     if len(parts) == 1:
         return parts
     first, second = parts[: len(parts) // 2], parts[len(parts) // 2 :]
-    later = [] if refuted([*held, *first]) else _smallest([*held, *first], second, refuted)
-    earlier = [] if later and refuted([*held, *later]) else _smallest([*held, *later], first, refuted)
+    later = [] if refuted([*background, *first]) else _smallest([*background, *first], second, refuted)
+    earlier = (
+        [] if later and refuted([*background, *later]) else _smallest([*background, *later], first, refuted)
+    )
     return [*earlier, *later]

@@ -56,8 +56,13 @@ def candidates(soname: str) -> tuple[str, ...]:
     name, version = match["name"].lower().replace("_", "-"), match["version"] or ""
     between = "-" if version and name[-1].isdigit() else ""
     joined = re.sub(r"-(?=\d)", "", name, count=1)
-    plain = dict.fromkeys(f"{one}{between}{version}" for one in (name, joined))
-    return tuple(one for each in plain for one in (each, f"{each}t64") if _PACKAGE.fullmatch(one))
+    plain = dict.fromkeys(f"{stem}{between}{version}" for stem in (name, joined))
+    return tuple(
+        candidate
+        for package in plain
+        for candidate in (package, f"{package}t64")
+        if _PACKAGE.fullmatch(candidate)
+    )
 
 
 def package_of(soname: str, index: SystemIndex) -> str | None:
@@ -80,8 +85,8 @@ def is_alternative(soname: str) -> bool:
 
 def glibc_of(version: str) -> tuple[int, int] | None:
     """Return the glibc version of a libc6 package, or None."""
-    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def newest_glibcxx(version: str) -> tuple[int, int, int] | None:

@@ -73,30 +73,35 @@ class Search:
     @property
     def silent(self) -> dict[str, str]:
         """The archives that did not answer, each with the reason."""
-        return {url: why for one in (self._past, self._present) if one for url, why in one.silent.items()}
+        return {
+            url: why
+            for archives in (self._past, self._present)
+            if archives
+            for url, why in archives.silent.items()
+        }
 
     def at(self, line: int) -> SystemPackage | None:
         """Return the package of a line of the list."""
         return next((package for package in self._packages if package.place.line == line), None)
 
-    def more(self, wanted: Sequence[SystemPackage], index: SystemIndex) -> SystemIndex | None:
+    def more(self, packages: Sequence[SystemPackage], index: SystemIndex) -> SystemIndex | None:
         """Return the index with found packages, or None.
 
         It is None if all sources were tried.
         """
-        if not self._asked and wanted:
+        if not self._asked and packages:
             self._say(
-                f"system: {len(wanted)} captured versions are not on this machine's mirror; looking for them"
+                f"system: {len(packages)} captured versions are not on this machine's mirror; looking for them"
             )
             if (then := self.begin(index)) is not None:
                 return then
-        if wanted and self._present and (whole := self._present.whole()):
+        if packages and self._present and (whole := self._present.whole()):
             # Unnamed packages are not taken from there: they must be of the same moment as the rest.
             return index.with_files(structs.replace(file, automatic=False) for file in whole)
-        left = [package for package in wanted if self._key(package) not in self._tried]
-        if not left:
+        rest = [package for package in packages if self._key(package) not in self._tried]
+        if not rest:
             return None
-        files = [file for package in left for file in self._one(package)]
+        files = [file for package in rest for file in self._one(package)]
         return index.with_files(files) if files else None
 
     def begin(self, index: SystemIndex) -> SystemIndex | None:
@@ -155,13 +160,13 @@ class Search:
         self._tried.add(self._key(package))
         looked = self.looked.setdefault(self._key(package), ["this machine's mirror"])
         for shelf in self._shelves:
-            if shelf.before_past and (found := self._ask(shelf, package, looked)):
-                return found
-        if found := self._then_there(package, looked):
-            return found
+            if shelf.before_past and (files := self._ask(shelf, package, looked)):
+                return files
+        if files := self._then_there(package, looked):
+            return files
         for shelf in self._shelves:
-            if not shelf.before_past and (found := self._ask(shelf, package, looked)):
-                return found
+            if not shelf.before_past and (files := self._ask(shelf, package, looked)):
+                return files
         return ()
 
     def _then_there(self, package: SystemPackage, looked: list[str]) -> tuple[PackagesFile, ...]:
@@ -198,7 +203,7 @@ class Search:
             self._first_seen = None  # tried once, not again for each package
             looked.append(f"the dates of files ({err})")
             return None
-        for time in (seen + later for seen in times for later in _SOON):
+        for time in (sighting + later for sighting in times for later in _SOON):
             sample = self._asking(partial(past.look, time))
             if sample and package.version in sample.versions.get(self._place(package), ()):
                 return sample
@@ -208,21 +213,21 @@ class Search:
         self, shelf: PackageSource, package: SystemPackage, looked: list[str]
     ) -> tuple[PackagesFile, ...]:
         try:
-            found = shelf.find(package, self._mirror)
+            answer = shelf.find(package, self._mirror)
         except FetchError as err:
             looked.append(f"{shelf.label} ({err})")
             return ()
         looked.append(shelf.label)
-        if found is None:
+        if answer is None:
             return ()
-        file, where = found
+        file, where = answer
         if where.label:
             self.found[self._file_key(package)] = where
         return (file,)
 
     def _on_mirror(self, package: SystemPackage) -> bool:
         versions = self._mirror.versions(dpkg_name(package.name, package.architecture, self._native))
-        return any(one.version == package.version for one in versions)
+        return any(candidate.version == package.version for candidate in versions)
 
     def _place(self, package: SystemPackage) -> Key:
         return package.name, self._native if package.architecture == "all" else package.architecture

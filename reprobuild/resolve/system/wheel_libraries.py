@@ -61,7 +61,11 @@ def open_wheels(
     """
     with ThreadPoolExecutor(WORKERS) as pool:
         return list(
-            zip(wheels, pool.map(lambda one: read_libraries(one.file, machine, store), wheels), strict=True)
+            zip(
+                wheels,
+                pool.map(lambda wheel: read_libraries(wheel.file, machine, store), wheels),
+                strict=True,
+            )
         )
 
 
@@ -86,13 +90,13 @@ def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[ElfFile,
     try:
         return msgspec.convert(store.recall(key), type=tuple[ElfFile, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
-        found = _read(store.verified(file.sha256, file.filename), file.filename, machine, store)
-        store.remember(key, msgspec.to_builtins(found))
-        return found
+        elf_files = _read(store.verified(file.sha256, file.filename), file.filename, machine, store)
+        store.remember(key, msgspec.to_builtins(elf_files))
+        return elf_files
 
 
 def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile, ...]:
-    found: list[ElfFile] = []
+    elf_files: list[ElfFile] = []
     names = 0
     with open_zip(path, origin) as (archive, members), store.scratch() as folder:
         for name in sorted(members):
@@ -101,11 +105,11 @@ def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile,
             except UNREADABLE as err:
                 raise BuildError(f"{origin} is damaged at {name}: {err}", hint=HOSTILE) from None
             if elf and elf.machine == MACHINES[machine]:
-                found.append(file_of(name, elf))
+                elf_files.append(file_of(name, elf))
                 names += len(elf.needed) + len(elf.versions)
             if names > MOST_NAMES:
                 raise BuildError(f"{origin} asks for more than {MOST_NAMES} libraries", hint=HOSTILE)
-    return tuple(found)
+    return tuple(elf_files)
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> Elf | None:
@@ -132,7 +136,7 @@ def file_of(name: str, elf: Elf) -> ElfFile:
         versions[match[1]] = max(versions.get(match[1], ()), numbers)
     return ElfFile(
         path=name,
-        names=tuple(dict.fromkeys(one for one in (name.rpartition("/")[2], elf.soname) if one)),
+        names=tuple(dict.fromkeys(alias for alias in (name.rpartition("/")[2], elf.soname) if alias)),
         needed=elf.needed,
         glibc=versions.get("GLIBC", ()),
         glibcxx=versions.get("GLIBCXX", ()),

@@ -50,13 +50,13 @@ class VendorOrigin(Struct, frozen=True, kw_only=True):
 
 def find_origin(snapshot: Snapshot, services: Mapping[str, Service]) -> VendorOrigin | None:
     """Return the vendor's image that a snapshot was taken inside, or None."""
-    found = recognise(snapshot)
-    if found is None:
+    image = recognise(snapshot)
+    if image is None:
         return None
-    reference = name_image(found, snapshot, services)
-    sure = any(not sign.version for sign in found.signs) or tells_platform(snapshot)
+    reference = name_image(image, snapshot, services)
+    sure = any(not sign.version for sign in image.signs) or tells_platform(snapshot)
     return VendorOrigin(
-        name=found.name, reference=reference, whole=is_whole(reference), signs=found.signs,
+        name=image.name, reference=reference, whole=is_whole(reference), signs=image.signs,
         doubt="" if sure else _JETSON,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
         return ""
     first = origin.signs[0]
     quoted = shlex.quote(origin.reference)
-    said = (
+    text = (
         f"the snapshot was taken inside {origin.name} ({first.place}: {first.text}), which has its packages; "
         f"take it as base: --base {quoted}"
     )
@@ -84,7 +84,7 @@ def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
         more = f" (`docker buildx imagetools inspect {quoted}` prints its digest, which the lock pins)"
     else:
         more = ", with the tag of the image that ran (`docker images --digests` lists it and its digest)"
-    return f"{said}{more}{origin.doubt}"
+    return f"{text}{more}{origin.doubt}"
 
 
 def loses_cuda(err: ReproError) -> bool:

@@ -25,35 +25,35 @@ _RUNTIME = re.compile(r"(?:libcublas|cuda-libraries|cuda-runtime)-\d+-\d+")
 _NO_LABEL = (12, 4, 0)  # the last CUDA with its number in the tags of images with cuDNN
 
 
-def name_image(found: Recognised, snapshot: Snapshot, services: Mapping[str, Service]) -> str:
+def name_image(image: Recognised, snapshot: Snapshot, services: Mapping[str, Service]) -> str:
     """Return an image's reference.
 
     Unknown parts of it are `TAG`, or `YY.MM`.
 
     Args:
-        found: the image.
+        image: the image.
         snapshot: the snapshot with the evidence.
         services: by name; their addresses are the repositories.
     """
-    facts, service = found.facts, services[found.service]
-    if found.service in ("nvidia-pytorch", "nvidia-tensorflow", "nvidia-jax", "nvidia-triton"):
+    facts, service = image.facts, services[image.service]
+    if image.service in ("nvidia-pytorch", "nvidia-tensorflow", "nvidia-jax", "nvidia-triton"):
         month = facts.get("month", "MM").zfill(2)
         reference = fill(service, year=facts.get("year", "YY"), month=month)
-        if found.service == "nvidia-triton" and _version(snapshot, "vllm"):
+        if image.service == "nvidia-triton" and _version(snapshot, "vllm"):
             return reference.replace("-py3", "-vllm-python-py3")
         return reference.replace("-tf2-", "-tf1-") if facts.get("flavour") == "1" else reference
-    if found.service == "google-images":
+    if image.service == "google-images":
         path = facts.get("reference", "").partition("/deeplearning-platform-release/")[2]
         return fill(service, name=path or f"IMAGE:{UNKNOWN}")
-    if found.service == "huggingface-images":
+    if image.service == "huggingface-images":
         return fill(service, version=_version(snapshot, "transformers") or UNKNOWN)
-    if found.service == "aws-images":
+    if image.service == "aws-images":
         return _of_aws(snapshot, service)
     tags: dict[str, Callable[[], str]] = {
         "pytorch-images": lambda: _of_pytorch(facts.get("version", ""), snapshot),
         "nvidia-cuda": lambda: cuda_tag(facts.get("cuda", ""), snapshot),
     }
-    return fill(service, tag=tags.get(found.service, lambda: "")() or UNKNOWN)
+    return fill(service, tag=tags.get(image.service, lambda: "")() or UNKNOWN)
 
 
 def is_whole(reference: str) -> bool:
@@ -80,14 +80,14 @@ def cuda_tag(cuda: str, snapshot: Snapshot) -> str:
     names = {variable.name for variable in snapshot.variables}
     if not (packages or names & {"NVARCH", "NV_CUDA_CUDART_VERSION"}):
         return f"{number}-{UNKNOWN}"
-    listed = [package.name for package in snapshot.packages if package.mark != "residual"]
+    package_names = [package.name for package in snapshot.packages if package.mark != "residual"]
     if names & {"NV_CUDA_CUDART_DEV_VERSION", "NV_LIBCUBLAS_DEV_VERSION"} or any(
-        map(_DEVEL.fullmatch, listed)
+        map(_DEVEL.fullmatch, package_names)
     ):
         flavour = "devel"
     else:
         runtime = names & {"NV_CUDA_LIB_VERSION", "NV_LIBCUBLAS_VERSION"} or any(
-            map(_RUNTIME.fullmatch, listed)
+            map(_RUNTIME.fullmatch, package_names)
         )
         flavour = "runtime" if runtime else "base"
     cudnn = _cudnn(snapshot) if flavour != "base" else ""
@@ -125,7 +125,9 @@ def _ubuntu(snapshot: Snapshot) -> str:
         release = infer_release(snapshot.packages)
     except LockError:
         return ""
-    numbers = {one.codename: one.number for one in known_releases() if one.distribution == "ubuntu"}
+    numbers = {
+        release.codename: release.number for release in known_releases() if release.distribution == "ubuntu"
+    }
     number = numbers.get(release.codename, "")
     return f"ubuntu{number}" if number else ""
 
@@ -138,8 +140,8 @@ def _cudnn(snapshot: Snapshot) -> str:
     for variable in snapshot.variables:
         if variable.name in ("NV_CUDNN_VERSION", "CUDNN_VERSION") and variable.value:
             return re.split(r"\D", variable.value)[0]
-    found = (re.fullmatch(r"libcudnn(\d+)(?:-cuda-\d+)?", package.name) for package in snapshot.packages)
-    return next((match[1] for match in found if match), "")
+    matches = (re.fullmatch(r"libcudnn(\d+)(?:-cuda-\d+)?", package.name) for package in snapshot.packages)
+    return next((match[1] for match in matches if match), "")
 
 
 def _of_pytorch(version: str, snapshot: Snapshot) -> str:
@@ -161,7 +163,7 @@ def _of_aws(snapshot: Snapshot, service: Service) -> str:
     hugging = "HF_HUB_USER_AGENT_ORIGIN" in values
     name = f"{'huggingface-' if hugging else ''}{framework}-{job}"
     label = re.search(r"\+(cu\d+|cpu)$", torch)
-    python, ubuntu = next((one.version for one in seen_pythons(snapshot)), ""), _ubuntu(snapshot)
+    python, ubuntu = next((sighting.version for sighting in seen_pythons(snapshot)), ""), _ubuntu(snapshot)
     if not (label and python and ubuntu) or (hugging and not transformers):
         return fill(service, name=name, tag=UNKNOWN)
     minor = "".join(python.split(".")[:2])

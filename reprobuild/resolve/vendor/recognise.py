@@ -97,17 +97,17 @@ def recognise(snapshot: Snapshot) -> Recognised | None:
 
 
 def _signs(rule: ImageRule, snapshot: Snapshot) -> Iterator[Sign]:
-    values = {one.name: one for one in snapshot.variables}
-    for own, patterns in ((True, rule.own), (False, rule.signs)):
+    values = {variable.name: variable for variable in snapshot.variables}
+    for is_own, patterns in ((True, rule.own), (False, rule.signs)):
         for pattern in patterns:
-            name, _, wanted = pattern.partition("=")
+            name, _, value_pattern = pattern.partition("=")
             variable = values.get(name)
             if variable is None:
                 continue
             value = (variable.value or "")[:_LONGEST]
-            if match := re.fullmatch(wanted, value) if wanted else re.match("", value):
-                text = f"{name}={value}" if wanted and len(value) <= _SHOWN else name
-                yield Sign(place=variable.place, text=text, own=own, facts=_facts(match))
+            if match := re.fullmatch(value_pattern, value) if value_pattern else re.match("", value):
+                text = f"{name}={value}" if value_pattern and len(value) <= _SHOWN else name
+                yield Sign(place=variable.place, text=text, own=is_own, facts=_facts(match))
     for line in snapshot.requirements:
         yield from _of_line(rule, line)
 
@@ -124,8 +124,8 @@ def _of_line(rule: ImageRule, line: Requirement) -> Iterator[Sign]:
 
 
 def _facts(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
-    found: Mapping[str, str | None] = match.groupdict()
-    return tuple((key, value) for key, value in found.items() if value)
+    groups: Mapping[str, str | None] = match.groupdict()
+    return tuple((key, value) for key, value in groups.items() if value)
 
 
 def _may_be_jetson(snapshot: Snapshot) -> bool:
