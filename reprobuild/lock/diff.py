@@ -32,29 +32,29 @@ class Change(Struct, frozen=True, kw_only=True):
     other: str | None
 
 
-def compare_locks(one: Lock, other: Lock) -> list[Change]:
+def compare_locks(first: Lock, second: Lock) -> list[Change]:
     """Return each difference of two locks that can change the image.
 
     A field that no line of an input covers has its own line, of the kind "other" and named by its path.
     """
     changes = [
-        *_maps("interpreter", _interpreter(one), _interpreter(other)),
-        *_maps("environment", _settings(one), _settings(other)),
-        *_maps("python", _wheels(one), _wheels(other)),
-        *_maps("conda", _conda(one), _conda(other)),
-        *_maps("source", _sources(one), _sources(other)),
-        *_maps("system", _packages(one), _packages(other)),
+        *_maps("interpreter", _interpreter(first), _interpreter(second)),
+        *_maps("environment", _settings(first), _settings(second)),
+        *_maps("python", _wheels(first), _wheels(second)),
+        *_maps("conda", _conda(first), _conda(second)),
+        *_maps("source", _sources(first), _sources(second)),
+        *_maps("system", _packages(first), _packages(second)),
         *(
-            _maps("realised", outputs, realised(other))
-            if (outputs := realised(one)) and realised(other)
+            _maps("realised", outputs, realised(second))
+            if (outputs := realised(first)) and realised(second)
             else ()
         ),
-        *_maps("other", rest(one), rest(other)),
+        *_maps("other", rest(first), rest(second)),
     ]
     lines = {(change.kind, change.name) for change in changes}
     more = [
         Change(kind="other", name=field.path, one=field.one, other=field.other)
-        for field in unstated(one, other, lines)
+        for field in unstated(first, second, lines)
     ]
     return _ordered([*changes, *more])
 
@@ -65,11 +65,11 @@ def _ordered(changes: Iterable[Change]) -> list[Change]:
     )
 
 
-def _maps(kind: str, one: Mapping[str, str], other: Mapping[str, str]) -> Sequence[Change]:
+def _maps(kind: str, first: Mapping[str, str], second: Mapping[str, str]) -> Sequence[Change]:
     return [
-        Change(kind=kind, name=name, one=one.get(name), other=other.get(name))
-        for name in sorted({*one, *other})
-        if one.get(name) != other.get(name)
+        Change(kind=kind, name=name, one=first.get(name), other=second.get(name))
+        for name in sorted({*first, *second})
+        if first.get(name) != second.get(name)
     ]
 
 
@@ -90,17 +90,22 @@ def _settings(lock: Lock) -> dict[str, str]:
 
 def _wheels(lock: Lock) -> dict[str, str]:
     """Return the wheels by name; builds may need several versions."""
-    found: dict[str, list[str]] = {}
+    wheels: dict[str, list[str]] = {}
     for wheel in lock.wheels:
         name = f"{wheel.name}{' (build)' * (wheel.role == 'build')}"
-        found.setdefault(name, []).append(f"{wheel.version} {wheel.file.filename} sha256:{wheel.file.sha256}")
+        wheels.setdefault(name, []).append(
+            f"{wheel.version} {wheel.file.filename} sha256:{wheel.file.sha256}"
+        )
     for sdist in lock.sdists:
-        found[sdist.name] = [f"{sdist.version} {sdist.file.filename} sha256:{sdist.file.sha256}"]
-    return {name: ", ".join(sorted(files)) for name, files in found.items()}
+        wheels[sdist.name] = [f"{sdist.version} {sdist.file.filename} sha256:{sdist.file.sha256}"]
+    return {name: ", ".join(sorted(files)) for name, files in wheels.items()}
 
 
 def _conda(lock: Lock) -> dict[str, str]:
-    return {one.name: f"{one.version} {one.build} sha256:{one.file.sha256}" for one in lock.conda}
+    return {
+        package.name: f"{package.version} {package.build} sha256:{package.file.sha256}"
+        for package in lock.conda
+    }
 
 
 def _sources(lock: Lock) -> dict[str, str]:
@@ -130,7 +135,7 @@ def realised(lock: Lock) -> dict[str, str]:
         **({"tree of the interpreter": lock.realised.interpreter} if lock.realised.interpreter else {}),
         **codes,
         **{f"wheel of {w.name}": w.file.sha256 for w in lock.built_wheels},
-        **{f"compiled parts of {one.name}": one.parts for one in lock.realised.builds if one.parts},
+        **{f"compiled parts of {build.name}": build.parts for build in lock.realised.builds if build.parts},
     }
 
 
@@ -171,18 +176,18 @@ _ALONE: dict[str, tuple[_Line, ...]] = {
 _IMAGE = (("recipe", "base image"), ("other", "base image"))
 
 
-def unstated(one: Lock, other: Lock, lines: Collection[_Line]) -> Iterator[FieldChange]:
+def unstated(first: Lock, second: Lock, lines: Collection[_Line]) -> Iterator[FieldChange]:
     """Yield each differing field of two locks without a line.
 
     Args:
-        one: a lock.
-        other: another one.
+        first: a lock.
+        second: another one.
         lines: kind and name of each difference that already has a line.
     """
     names: dict[str, list[_Line]] = {}
-    for sha256, more in (*_artefacts(one), *_artefacts(other)):
+    for sha256, more in (*_artefacts(first), *_artefacts(second)):
         names.setdefault(sha256, []).extend(more)
-    for change in field_changes(one, other):
+    for change in field_changes(first, second):
         if not any(line in lines for line in _lines(change, names)):
             yield change
 

@@ -25,14 +25,14 @@ def distributions(lock: Lock) -> dict[str, frozenset[str]]:
     source gets one when it is built. What pip installed over a package of conda is pip's alone. Distributions of the
     base's packages are for the system's own Python, so they are left out.
     """
-    found: dict[str, set[str]] = {
+    by_name: dict[str, set[str]] = {
         str(canonicalize_name(name)): set() for package in lock.conda for name in package.distributions
     }
     for source in lock.sources:
         if source.installed:
-            found.setdefault(str(canonicalize_name(source.name)), set())
-    told = [(sdist.name, sdist.version) for sdist in lock.sdists]
-    told += [(wheel.name, wheel.version) for wheel in environment_wheels(lock)]
-    for name, version in told:
-        found.setdefault(str(canonicalize_name(name)), set()).update({version} - {""})
-    return {name: frozenset(versions) for name, versions in found.items()}
+            by_name.setdefault(str(canonicalize_name(source.name)), set())
+    releases = [(sdist.name, sdist.version) for sdist in lock.sdists]
+    releases += [(wheel.name, wheel.version) for wheel in environment_wheels(lock)]
+    for name, version in releases:
+        by_name.setdefault(str(canonicalize_name(name)), set()).update({version} - {""})
+    return {name: frozenset(versions) for name, versions in by_name.items()}

@@ -77,77 +77,84 @@ class _Place(Struct, frozen=True):
     def at(self, key: str, item: Struct) -> _Place:
         return _Place(self.eyes, f"{self.path}[{key}]", self.place, self.field, self.item or item)
 
-    def change(self, one: Any, other: Any) -> FieldChange:
-        here, there = (None if value is None else self.eyes.text(value) for value in (one, other))
-        if here == there:  # without their secrets
-            there = ANOTHER
+    def change(self, first: Any, second: Any) -> FieldChange:
+        first_text, second_text = (
+            None if value is None else self.eyes.text(value) for value in (first, second)
+        )
+        if first_text == second_text:  # without their secrets
+            second_text = ANOTHER
         return FieldChange(
-            path=self.path, place=self.place, field=self.field, item=self.item, one=here, other=there
+            path=self.path,
+            place=self.place,
+            field=self.field,
+            item=self.item,
+            one=first_text,
+            other=second_text,
         )
 
 
-def field_changes(one: Lock, other: Lock) -> Iterator[FieldChange]:
+def field_changes(first: Lock, second: Lock) -> Iterator[FieldChange]:
     """Yield each differing field of two locks, in field order.
 
     The fields of `SILENT` are left out, and the realised outputs unless both locks are sealed.
     """
-    if not (isinstance(one, SealedLock) and isinstance(other, SealedLock)):
-        one, other = unseal(one), unseal(other)
-    yield from _walk(canonical(one), canonical(other), _Place(_Eyes()))
+    if not (isinstance(first, SealedLock) and isinstance(second, SealedLock)):
+        first, second = unseal(first), unseal(second)
+    yield from _walk(canonical(first), canonical(second), _Place(_Eyes()))
 
 
-def _walk(one: Any, other: Any, place: _Place) -> Iterator[FieldChange]:
-    if one == other:
+def _walk(first: Any, second: Any, place: _Place) -> Iterator[FieldChange]:
+    if first == second:
         return
-    struct = one if isinstance(one, Struct) else other
-    if isinstance(one, tuple) and any(isinstance(item, Struct) for item in (*one[:1], *other[:1])):
-        yield from _items(one, other, place)
+    struct = first if isinstance(first, Struct) else second
+    if isinstance(first, tuple) and any(isinstance(item, Struct) for item in (*first[:1], *second[:1])):
+        yield from _items(first, second, place)
     elif isinstance(struct, Artefact):
-        if not _same_file(one, other, place):
-            yield place.change(one, other)
-    elif one is None or other is None or not isinstance(struct, Struct):
-        yield place.change(one, other)
-    elif isinstance(one, EnvVar):
-        if one.value != other.value:
-            yield place.below("value").change(one, other)
-        yield from _walk(one.needs, other.needs, place.below("needs"))
+        if not _same_file(first, second, place):
+            yield place.change(first, second)
+    elif first is None or second is None or not isinstance(struct, Struct):
+        yield place.change(first, second)
+    elif isinstance(first, EnvVar):
+        if first.value != second.value:
+            yield place.below("value").change(first, second)
+        yield from _walk(first.needs, second.needs, place.below("needs"))
     else:
-        for name in one.__struct_fields__:
-            if not _is_silent(type(one), name):
-                yield from _walk(getattr(one, name), getattr(other, name), place.below(name))
+        for name in first.__struct_fields__:
+            if not _is_silent(type(first), name):
+                yield from _walk(getattr(first, name), getattr(second, name), place.below(name))
 
 
 def _is_silent(kind: type[Struct], name: str) -> bool:
     return any((base, name) in SILENT for base in kind.__mro__)
 
 
-def _same_file(one: Artefact | None, other: Artefact | None, place: _Place) -> bool:
+def _same_file(first: Artefact | None, second: Artefact | None, place: _Place) -> bool:
     """Return whether two files differ in their address alone.
 
     Files of conda always count as different, because packages are unpacked with their address.
     """
-    if one is None or other is None or isinstance(place.item, CondaPackage):
+    if first is None or second is None or isinstance(place.item, CondaPackage):
         return False
-    return (one.filename, one.sha256, one.size) == (other.filename, other.sha256, other.size)
+    return (first.filename, first.sha256, first.size) == (second.filename, second.sha256, second.size)
 
 
-def _items(one: Sequence[Struct], other: Sequence[Struct], place: _Place) -> Iterator[FieldChange]:
-    here, there = _keyed(one), _keyed(other)
-    for key in dict.fromkeys((*here, *there)):
-        mine, theirs = here.get(key, []), there.get(key, [])
-        if mine == theirs:
+def _items(first: Sequence[Struct], second: Sequence[Struct], place: _Place) -> Iterator[FieldChange]:
+    first_groups, second_groups = _keyed(first), _keyed(second)
+    for key in dict.fromkeys((*first_groups, *second_groups)):
+        first_group, second_group = first_groups.get(key, []), second_groups.get(key, [])
+        if first_group == second_group:
             continue
-        pairs = zip_longest(_without(mine, theirs), _without(theirs, mine))
+        pairs = zip_longest(_without(first_group, second_group), _without(second_group, first_group))
         for number, (a, b) in enumerate(pairs):
             # Several items of one name are numbered among those that differ.
             yield from _walk(a, b, place.at(f"{key}, {number + 1}" if number else key, a or b))
 
 
 def _keyed(items: Sequence[Struct]) -> dict[str, list[Struct]]:
-    found: dict[str, list[Struct]] = {}
+    groups: dict[str, list[Struct]] = {}
     for number, item in enumerate(items):
-        found.setdefault(key_of(item) or str(number), []).append(item)
-    return found
+        groups.setdefault(key_of(item) or str(number), []).append(item)
+    return groups
 
 
 def _without(items: list[Struct], others: list[Struct]) -> list[Struct]:

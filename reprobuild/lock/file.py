@@ -94,8 +94,8 @@ def write_new_lock(lock: Lock, path: Path) -> None:
         LockError: a secret was found. The message has the field and the rule, but not the value.
     """
     text = encode(lock)
-    if found := secrets.find(text, most=1):
-        line, rule = found[0]
+    if matches := secrets.find(text, most=1):
+        line, rule = matches[0]
         raise LockError(
             f"line {line} of the lock{_field(lock)} looks like a secret ({rule}); the lock is not written",
             hint="take it out of the snapshot or the decisions, or leave its line or variable out with --drop NAME",

@@ -27,8 +27,8 @@ _KEYS: dict[type[Struct], Callable[[Any], str]] = {
 
 def key_of(item: Struct) -> str | None:
     """Return the key for comparing an item; None for positional items."""
-    found = next((key for kind, key in _KEYS.items() if isinstance(item, kind)), None)
-    return found(item) if found else None
+    getter = next((key for kind, key in _KEYS.items() if isinstance(item, kind)), None)
+    return getter(item) if getter else None
 
 
 def identity(item: Struct) -> str | None:

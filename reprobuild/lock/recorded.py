@@ -61,5 +61,5 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def as_dict(self) -> dict[str, Any]:
         """Return the decisions by name; unset decisions are left out."""
-        kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return kept
+        decisions: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return decisions

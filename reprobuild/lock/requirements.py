@@ -31,10 +31,17 @@ def conflicts(lock: Lock) -> tuple[str, ...]:
     A freeze is used as it is: a captured conflict also worked in the original environment, so it is not an error. The
     version of a project that is not built yet is unknown, and counts as fitting.
     """
-    there = _versions(lock)
+    versions = _versions(lock)
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     return tuple(
-        sorted({said for wheel in wheels for text in wheel.requires for said in _unmet(wheel, text, there)})
+        sorted(
+            {
+                sentence
+                for wheel in wheels
+                for text in wheel.requires
+                for sentence in _unmet(wheel, text, versions)
+            }
+        )
     )
 
 
@@ -44,15 +51,20 @@ def absent(lock: Lock) -> set[str]:
     Names that no freeze lists are left out.
     """
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    asked = [read_requirement(text) for wheel in wheels for text in wheel.requires]
-    names = {str(canonicalize_name(one.name)) for one in asked if one is not None}
+    requirements = [read_requirement(text) for wheel in wheels for text in wheel.requires]
+    names = {
+        str(canonicalize_name(requirement.name)) for requirement in requirements if requirement is not None
+    }
     return names - _versions(lock).keys() - set(UNLISTED)
 
 
-def in_short(found: Sequence[str]) -> list[str]:
+def in_short(sentences: Sequence[str]) -> list[str]:
     """Return the first conflicts for a terminal, and the rest's number."""
-    more = len(found) - MOST_SHOWN
-    return [*found[:MOST_SHOWN], *([f"and {more} more requirements that are not met"] if more > 0 else [])]
+    more = len(sentences) - MOST_SHOWN
+    return [
+        *sentences[:MOST_SHOWN],
+        *([f"and {more} more requirements that are not met"] if more > 0 else []),
+    ]
 
 
 def read_requirement(text: str) -> Requirement | None:
@@ -68,45 +80,48 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
 
     The set is empty if the version is not known.
     """
-    there: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     # Debian's packages and those of an image's own Python have a line in the freeze, but no file here.
     for ruling in lock.rulings:
         of_system = ruling.outcome == "in base" or ruling.kind == "system-version"
         if field_of(ruling.file) == "requirements" and of_system:
-            there.setdefault(str(canonicalize_name(ruling.subject)), set())
+            versions.setdefault(str(canonicalize_name(ruling.subject)), set())
     for source in lock.sources:
-        there.setdefault(str(canonicalize_name(source.name)), set())
+        versions.setdefault(str(canonicalize_name(source.name)), set())
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    locked = [(one.name, one.version) for one in (*wheels, *lock.built_wheels)]
-    for name, version in (*locked, *((one.name, one.version) for one in lock.sdists)):
-        there.setdefault(str(canonicalize_name(name)), set()).add(version)
+    locked = [(distribution.name, distribution.version) for distribution in (*wheels, *lock.built_wheels)]
+    for name, version in (
+        *locked,
+        *((distribution.name, distribution.version) for distribution in lock.sdists),
+    ):
+        versions.setdefault(str(canonicalize_name(name)), set()).add(version)
     for package in lock.conda:
         for name in {on_pypi(package.name), *package.distributions}:
-            there.setdefault(name, set()).add(package.version)
-    return there
+            versions.setdefault(name, set()).add(package.version)
+    return versions
 
 
-def _unmet(wheel: Wheel, text: str, there: dict[str, set[str]]) -> Iterator[str]:
-    asked = read_requirement(text)
+def _unmet(wheel: Wheel, text: str, versions: dict[str, set[str]]) -> Iterator[str]:
+    requirement = read_requirement(text)
     asker = f"{wheel.name} {wheel.version}"
-    if asked is None:
+    if requirement is None:
         yield f"{asker} requires `{text}`, which is no requirement that can be read"
         return
-    name = str(canonicalize_name(asked.name))
-    if name not in there:
+    name = str(canonicalize_name(requirement.name))
+    if name not in versions:
         hidden = "; `pip freeze` may have left it out" if name in UNLISTED else ""
         yield f"{asker} requires {text}, and the image has no {name}{hidden}"
         return
-    if len(there[name]) > MOST_VERSIONS:
-        yield f"{asker} requires {text}, and the image has {len(there[name])} versions of {name}"
+    if len(versions[name]) > MOST_VERSIONS:
+        yield f"{asker} requires {text}, and the image has {len(versions[name])} versions of {name}"
         return
-    versions = sorted(there[name])
-    if versions and not any(_fits(asked, version) for version in versions):
-        yield f"{asker} requires {text}, and the image has {name} {', '.join(versions)}"
+    candidates = sorted(versions[name])
+    if candidates and not any(_fits(requirement, version) for version in candidates):
+        yield f"{asker} requires {text}, and the image has {name} {', '.join(candidates)}"
 
 
-def _fits(asked: Requirement, version: str) -> bool:
+def _fits(requirement: Requirement, version: str) -> bool:
     try:
-        return asked.specifier.contains(Version(version), prereleases=True)
+        return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         return True  # conda's versions need not be Python's

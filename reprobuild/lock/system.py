@@ -158,7 +158,7 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The system's architecture, which is that of most packages."""
         every = [deb.architecture for deb in self.packages]
         every += [package.architecture for package in self.image.packages] if self.image else []
-        counts = Counter(one for one in every if one != "all")
+        counts = Counter(architecture for architecture in every if architecture != "all")
         return max(counts, key=lambda name: (counts[name], name), default="")
 
     @property
@@ -169,7 +169,7 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         native = self.native
         below = {
-            dpkg_name(one.name, one.architecture, native): one.version
-            for one in (self.image.packages if self.image else ())
+            dpkg_name(package.name, package.architecture, native): package.version
+            for package in (self.image.packages if self.image else ())
         }
         return below | {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in self.packages}

@@ -22,8 +22,8 @@ def channels(package: CapturedCondaPackage) -> str:
     The result is empty if a list does not name them.
     """
     folder = (package.url or "").rpartition("/")[0]
-    told = (package.channel or folder,) if package.channel or folder else package.among or ()
-    return _joined(told)
+    candidates = (package.channel or folder,) if package.channel or folder else package.among or ()
+    return _joined(candidates)
 
 
 @cache
@@ -35,19 +35,23 @@ def _joined(names: tuple[str, ...]) -> str:
     return " ".join(secrets.redact(quote(name, safe="/:@+~")) for name in names if name not in _UNKNOWN)
 
 
-def same_channel(one: str, other: str) -> bool:
+def same_channel(first: str, second: str) -> bool:
     """Return whether two spellings mean one channel.
 
     Of a name and an address, the address must end with the name.
     """
-    (here, name), (there, called) = _split(one), _split(other)
-    if here and there:
-        return (here, name) == (there, called)
-    if "file" in (here, there):
-        return "local" in (name, called)
-    if not here and not there:
-        return name == called or _is_default(name, called) or _is_default(called, name)
-    short, long = (name, called) if there else (called, name)
+    (first_host, first_name), (second_host, second_name) = _split(first), _split(second)
+    if first_host and second_host:
+        return (first_host, first_name) == (second_host, second_name)
+    if "file" in (first_host, second_host):
+        return "local" in (first_name, second_name)
+    if not first_host and not second_host:
+        return (
+            first_name == second_name
+            or _is_default(first_name, second_name)
+            or _is_default(second_name, first_name)
+        )
+    short, long = (first_name, second_name) if second_host else (second_name, first_name)
     return f"/{long}".endswith(f"/{short}") or _is_default(short, long)
 
 

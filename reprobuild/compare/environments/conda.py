@@ -36,10 +36,10 @@ class CondaBuild(NamedTuple):
     @property
     def file(self) -> Aspects:
         """The known facts of its file."""
-        told: Aspects = {"build": self.build, "channel": self.channel}
+        facts: Aspects = {"build": self.build, "channel": self.channel}
         if self.packed:
-            return {**told, "md5 of .tar.bz2": self.md5, "sha256 of .tar.bz2": self.sha256}
-        return {**told, "md5": self.md5, "sha256": self.sha256}
+            return {**facts, "md5 of .tar.bz2": self.md5, "sha256 of .tar.bz2": self.sha256}
+        return {**facts, "md5": self.md5, "sha256": self.sha256}
 
 
 def package(filename: str) -> CondaBuild | None:
@@ -74,11 +74,11 @@ def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
     for built in packages:
         name = on_pypi(built.name)
         if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
-            listed = distributions.get(name, {})
-            version = listed.get("version", built.version)
+            distribution = distributions.get(name, {})
+            version = distribution.get("version", built.version)
             if _brought(version, built):  # else pip has installed another one over it
-                if listed.get("origin") == INDEX:
-                    del listed["origin"]  # a freeze lists conda's by name and version, too
+                if distribution.get("origin") == INDEX:
+                    del distribution["origin"]  # a freeze lists conda's by name and version, too
                 # A build for any Python is the same from every channel.
                 origin = "" if built.build.startswith("pyh") else CONDA
                 gathered.add("python", name, {"version": version, "origin": origin, **built.file})
@@ -94,5 +94,6 @@ def _brought(version: str, built: CondaBuild) -> bool:
     """
     number = built.build.rpartition("_")[2]
     return any(
-        equal("python", "version", version, own) for own in (built.version, f"{built.version}.post{number}")
+        equal("python", "version", version, candidate)
+        for candidate in (built.version, f"{built.version}.post{number}")
     )

@@ -109,26 +109,26 @@ def _order(difference: EnvironmentDifference) -> tuple[int, str, str]:
     return difference.rank, difference.kind, difference.name
 
 
-def compare_sides(one: Environment, other: Environment) -> EnvironmentComparison:
+def compare_sides(first: Environment, second: Environment) -> EnvironmentComparison:
     """Return the differences of two environments."""
     differences: list[EnvironmentDifference] = []
     unsaid: list[NotCompared] = []
     for kind in KINDS:
-        found = _compare_kind(kind, one, other)
-        if isinstance(found, NotCompared):
-            unsaid.append(found)
+        outcome = _compare_kind(kind, first, second)
+        if isinstance(outcome, NotCompared):
+            unsaid.append(outcome)
         else:
-            differences += found[0]
-            unsaid += found[1]
-    for called, side, without in (("A", one, other), ("B", other, one)):
+            differences += outcome[0]
+            unsaid += outcome[1]
+    for called, side, without in (("A", first, second), ("B", second, first)):
         unsaid += [
             *_doubled(side, without, called), *_doubts(side, without, called), *_unread(side, without, called)
         ]  # fmt: skip
-    differences += map(_stated_alike, doubted(one, other))
-    differences += _fields(one, other, differences)
+    differences += map(_stated_alike, doubted(first, second))
+    differences += _fields(first, second, differences)
     differences.sort(key=_order)
     return EnvironmentComparison(
-        one=ComparedSide(name=one.name, form=one.form), other=ComparedSide(name=other.name, form=other.form),
+        one=ComparedSide(name=first.name, form=first.form), other=ComparedSide(name=second.name, form=second.form),
         differ=tuple(d for d in differences if d.one is not None and d.other is not None),
         only_in_one=tuple(d for d in differences if d.other is None),
         only_in_other=tuple(d for d in differences if d.one is None),
@@ -149,21 +149,22 @@ def _stated_alike(doubt: Doubted) -> EnvironmentDifference:
 
 
 def _fields(
-    one: Environment, other: Environment, differences: Iterable[EnvironmentDifference]
+    first: Environment, second: Environment, differences: Iterable[EnvironmentDifference]
 ) -> Iterator[EnvironmentDifference]:
     """Yield the differences of two locks beyond the facts.
 
     The same facts do not make the same image.
     """
-    if one.lock is None or other.lock is None:
+    if first.lock is None or second.lock is None:
         return
     # Noise is not shown, and in an image each variable counts.
     lines = {(difference.kind, difference.name) for difference in differences if not difference.noise}
-    for field in unstated(one.lock, other.lock, lines):
+    for field in unstated(first.lock, second.lock, lines):
         place, rule = rank("recipe", field.path)
-        here, there = (value and bounded(value) for value in (field.one, field.other))
+        first_value, second_value = (value and bounded(value) for value in (field.one, field.other))
         yield EnvironmentDifference(
-            rank=place, group=rule.group, reason=rule.reason, kind="recipe", name=field.path, one=here, other=there,
+            rank=place, group=rule.group, reason=rule.reason, kind="recipe", name=field.path,
+            one=first_value, other=second_value,
         )  # fmt: skip
 
 
@@ -196,10 +197,10 @@ def _unread(side: Environment, without: Environment, called: str) -> Iterator[No
     Lines that are in the same file of both sides are left out.
     """
     common = {_text(line) for line in without.unread}
-    left = [line.place for line in side.unread if not line.text or _text(line) not in common]
-    if left:
+    places = [line.place for line in side.unread if not line.text or _text(line) not in common]
+    if places:
         reason = f"{called} has lines or files that are not understood"
-        yield NotCompared(kind="file", reason=reason, names=tuple(left), grave=True)
+        yield NotCompared(kind="file", reason=reason, names=tuple(places), grave=True)
 
 
 def _text(line: UnreadLine) -> tuple[str, str]:
@@ -207,14 +208,14 @@ def _text(line: UnreadLine) -> tuple[str, str]:
 
 
 def _compare_kind(
-    kind: Kind, one: Environment, other: Environment
+    kind: Kind, first: Environment, second: Environment
 ) -> NotCompared | tuple[list[EnvironmentDifference], list[NotCompared]]:  # fmt: skip
-    if kind not in one.known and kind not in other.known:
+    if kind not in first.known and kind not in second.known:
         return NotCompared(kind=kind, reason=NEITHER)
-    for called, side in (("A", one), ("B", other)):
+    for called, side in (("A", first), ("B", second)):
         if kind not in side.known:
             return NotCompared(kind=kind, reason=f"{called} does not tell of it")
-    compared = _Kind(kind, one, other)
+    compared = _Kind(kind, first, second)
     differences = list(compared.differences())
     return differences, list(compared.unsaid())
 
@@ -225,23 +226,23 @@ class _Kind:
     It also keeps the facts that cannot be compared.
     """
 
-    def __init__(self, kind: Kind, one: Environment, other: Environment) -> None:
-        self._kind, self._one, self._other = kind, one, other
+    def __init__(self, kind: Kind, first: Environment, second: Environment) -> None:
+        self._kind, self._one, self._other = kind, first, second
         self._left: dict[str, list[str]] = {}
         self._grave: set[str] = set()
 
     def differences(self) -> Iterator[EnvironmentDifference]:
-        here, there = self._one.known[self._kind], self._other.known[self._kind]
-        for name in sorted({*here, *there}):
-            mine, theirs = here.get(name), there.get(name)
-            if mine is not None and theirs is not None:
-                found = self._both(name, mine, theirs)
-            elif mine is not None:
-                found = self._only(name, mine, self._other, "B")
+        first, second = self._one.known[self._kind], self._other.known[self._kind]
+        for name in sorted({*first, *second}):
+            first_aspects, second_aspects = first.get(name), second.get(name)
+            if first_aspects is not None and second_aspects is not None:
+                difference = self._both(name, first_aspects, second_aspects)
+            elif first_aspects is not None:
+                difference = self._only(name, first_aspects, self._other, "B")
             else:
-                found = self._only(name, there[name], self._one, "A")
-            if found:
-                yield found
+                difference = self._only(name, second[name], self._one, "A")
+            if difference:
+                yield difference
 
     def unsaid(self) -> Iterator[NotCompared]:
         for reason, names in self._left.items():
@@ -253,56 +254,53 @@ class _Kind:
         if grave:
             self._grave.add(reason)
 
-    def _both(self, name: str, one: Aspects, other: Aspects) -> EnvironmentDifference | None:
-        if one == other and (one or self._kind == "module"):
+    def _both(self, name: str, first: Aspects, second: Aspects) -> EnvironmentDifference | None:
+        if first == second and (first or self._kind == "module"):
             return None
-        shared = [aspect for aspect in ASPECTS if aspect in one and aspect in other]
+        shared = [aspect for aspect in ASPECTS if aspect in first and aspect in second]
         if not shared:
-            self._leave(_nothing_shared(self._kind, bool(one or other)), name)
+            self._leave(_nothing_shared(self._kind, bool(first or second)), name)
             return None
-        for called, tells, without in (("A", one, other), ("B", other, one)):
+        for called, tells, without in (("A", first, second), ("B", second, first)):
             for aspect in sorted(tells.keys() - without.keys()):
                 if tells[aspect] not in (INDEX, CONDA):  # no fact of a distribution; conda's build is one
                     self._leave(f"only {called} tells the {aspect}", name)
-        differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
-        if "origin" in differing and not self._elsewhere(name, one, other):
+        differing = [a for a in shared if not equal(self._kind, a, first[a], second[a])]
+        if "origin" in differing and not self._elsewhere(name, first, second):
             differing.remove("origin")
         if "channel" in differing and any(a in shared and a not in differing for a in HASHES):
             differing.remove("channel")  # the same file, from any channel
         for aspect, reason in _CHOICES.items():
-            several = " " in one.get(aspect, "") + other.get(aspect, "")
-            if several and aspect in shared and aspect not in differing and one[aspect] != other[aspect]:
+            several = " " in first.get(aspect, "") + second.get(aspect, "")
+            if several and aspect in shared and aspect not in differing and first[aspect] != second[aspect]:
                 self._leave(reason, name, grave=True)
         if "version" in differing and "series" in differing:
             differing.remove("series")  # the version contains it
         if not differing:
             return None
         built = self._kind == "python" and (
-            another_build(one["version"], other["version"])
+            another_build(first["version"], second["version"])
             if "version" in differing
             else not {"build", "origin", "channel", *HASHES}.isdisjoint(differing)
         )
         note = "another build of one version" if built else ""
         return self._difference(
-            name,
-            describe(self._kind, one, differing),
-            describe(self._kind, other, differing),
-            differing,
-            note,
-        )
+            name, describe(self._kind, first, differing), describe(self._kind, second, differing), differing, note
+        )  # fmt: skip
 
-    def _elsewhere(self, name: str, one: Aspects, other: Aspects) -> bool:
+    def _elsewhere(self, name: str, first: Aspects, second: Aspects) -> bool:
         """Return whether two origins prove different distributions.
 
         If they cannot, that is recorded.
         """
-        if "sha256" in one and "sha256" in other:
-            return not equal(self._kind, "sha256", one["sha256"], other["sha256"])  # one file, any origin
-        if one_name(one["origin"], other["origin"]):
+        if "sha256" in first and "sha256" in second:
+            return not equal(self._kind, "sha256", first["sha256"], second["sha256"])  # one file, any origin
+        if one_name(first["origin"], second["origin"]):
             self._leave("files of one name in two places, whose sha256 is not told", name, grave=True)
             return False
-        for called, mine, side, theirs in (("A", one, self._one, other), ("B", other, self._other, one)):
-            if (mine["origin"], theirs["origin"]) == (INDEX, CONDA) and "conda" not in side.known:
+        sides = ("A", first, self._one, second), ("B", second, self._other, first)
+        for called, aspects, side, other_aspects in sides:
+            if (aspects["origin"], other_aspects["origin"]) == (INDEX, CONDA) and "conda" not in side.known:
                 self._leave(f"{called} does not tell whether conda brought them", name)
                 return False
         return True
@@ -313,19 +311,19 @@ class _Kind:
         if name in without.unlisted.get(self._kind, ()) or self._kind in without.partial:
             self._leave(f"{called} does not list them, even where they are there", name)
             return None
-        told = [a for a in ASPECTS if a in aspects and aspects[a] not in (INDEX, CONDA)]
-        value = describe(self._kind, aspects, told)
+        names = [a for a in ASPECTS if a in aspects and aspects[a] not in (INDEX, CONDA)]
+        value = describe(self._kind, aspects, names)
         reason = without.left_out.get((self._kind, name), "")
         note = f"{called} leaves it out, {reason}" if reason else ""
-        one, other = (value, None) if called == "B" else (None, value)
-        return self._difference(name, one, other, [], note)
+        first, second = (value, None) if called == "B" else (None, value)
+        return self._difference(name, first, second, [], note)
 
     def _difference(
-        self, name: str, one: str | None, other: str | None, aspects: list[Aspect], note: str
+        self, name: str, first: str | None, second: str | None, aspects: list[Aspect], note: str
     ) -> EnvironmentDifference:
         place, rule = rank(self._kind, name)
         return EnvironmentDifference(
-            rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=one, other=other,
+            rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=first, other=second,
             aspects=tuple(aspects), noise=rule.noise, note=note,
         )  # fmt: skip
 

@@ -46,9 +46,9 @@ def hash_bundles(captured: CaptureFacts | None, folder: Path) -> dict[str, str]:
     """Return the sha256 of each repository's bundle, or the error."""
     repositories = captured.repositories if captured else ()
     return {
-        one.name: _hash(folder / one.bundle.file, _LARGEST)
-        for one in repositories
-        if one.bundle is not None and one.bundle.file is not None
+        repository.name: _hash(folder / repository.bundle.file, _LARGEST)
+        for repository in repositories
+        if repository.bundle is not None and repository.bundle.file is not None
     }
 
 
@@ -75,15 +75,19 @@ def _hash(path: Path, largest: int) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def evidence(one: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, str]) -> RepositoryEvidence:
+def evidence(
+    repository: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, str]
+) -> RepositoryEvidence:
     """Return the proof of the tree of one repository."""
     contents = {patch.file: patch.content for patch in snapshot.patches}
-    diff = "none" if one.diff.file is None else ABSENT
-    if one.diff.file in contents:
-        diff = f"sha256:{hashlib.sha256(contents[one.diff.file]).hexdigest()}"
-    bundle = bundles.get(one.name, "none")
-    stated = one.name not in bundles or (one.bundle is not None and bundle == f"sha256:{one.bundle.sha256}")
-    return RepositoryEvidence(start=one.diff.start, diff=diff, bundle=bundle, stated=stated)
+    diff = "none" if repository.diff.file is None else ABSENT
+    if repository.diff.file in contents:
+        diff = f"sha256:{hashlib.sha256(contents[repository.diff.file]).hexdigest()}"
+    bundle = bundles.get(repository.name, "none")
+    stated = repository.name not in bundles or (
+        repository.bundle is not None and bundle == f"sha256:{repository.bundle.sha256}"
+    )
+    return RepositoryEvidence(start=repository.diff.start, diff=diff, bundle=bundle, stated=stated)
 
 
 def archive_evidence(packed: PackedInterpreter, archive: str | None) -> RepositoryEvidence:
@@ -97,28 +101,28 @@ def archive_evidence(packed: PackedInterpreter, archive: str | None) -> Reposito
     )
 
 
-def doubted(one: Environment, other: Environment) -> Iterator[Doubted]:
+def doubted(first: Environment, second: Environment) -> Iterator[Doubted]:
     """Yield the things with one stated id, but different bytes."""
-    for place in sorted(one.evidence.keys() & other.evidence.keys()):
+    for place in sorted(first.evidence.keys() & second.evidence.keys()):
         kind, name = place
-        here, there = (side.known[kind][name] for side in (one, other))
-        if any(here.get(aspect) != there.get(aspect) for aspect in _IDS):
+        first_aspects, second_aspects = (side.known[kind][name] for side in (first, second))
+        if any(first_aspects.get(aspect) != second_aspects.get(aspect) for aspect in _IDS):
             continue  # this is reported already
-        for mine, theirs in zip(one.evidence[place], other.evidence[place], strict=False):
-            if found := _doubted(kind, name, mine, theirs):
-                yield found
+        for first_proof, second_proof in zip(first.evidence[place], second.evidence[place], strict=False):
+            if doubt := _doubted(kind, name, first_proof, second_proof):
+                yield doubt
 
 
-def _doubted(kind: Kind, name: str, mine: RepositoryEvidence, theirs: RepositoryEvidence) -> Doubted | None:
-    what, proven = ("archive", "sha256") if kind == "interpreter" else ("bundle", "tree")
-    bundles = f"{what} {mine.bundle}", f"{what} {theirs.bundle}"
-    if mine.bundle != theirs.bundle and not (mine.stated and theirs.stated):
-        note, shown = _STATED.format(what, proven), bundles
-    elif mine.start != theirs.start:
-        note, shown = STARTS, (f"diff from {mine.start}", f"diff from {theirs.start}")
-    elif mine.diff != theirs.diff:
-        note, shown = _STATED.format("diff", proven), (f"diff {mine.diff}", f"diff {theirs.diff}")
-    elif mine.bundle != theirs.bundle:
+def _doubted(kind: Kind, name: str, first: RepositoryEvidence, second: RepositoryEvidence) -> Doubted | None:
+    label, proven = ("archive", "sha256") if kind == "interpreter" else ("bundle", "tree")
+    bundles = f"{label} {first.bundle}", f"{label} {second.bundle}"
+    if first.bundle != second.bundle and not (first.stated and second.stated):
+        note, shown = _STATED.format(label, proven), bundles
+    elif first.start != second.start:
+        note, shown = STARTS, (f"diff from {first.start}", f"diff from {second.start}")
+    elif first.diff != second.diff:
+        note, shown = _STATED.format("diff", proven), (f"diff {first.diff}", f"diff {second.diff}")
+    elif first.bundle != second.bundle:
         note, shown = BUNDLES, bundles
     else:
         return None

@@ -36,25 +36,25 @@ def of_environment(
     pythons = _pythons(snapshot, captured)
     machine = captured.machine.uname[4:5] if captured and captured.machine else ()
     holds = cache(lambda marker: _holds(marker, pythons, machine or _MACHINES))
-    kept = []
+    requirements = []
     for line in snapshot.requirements:
-        held = holds(line.marker) if line.marker else True
-        if held is False:
+        outcome = holds(line.marker) if line.marker else True
+        if outcome is False:
             gathered.doubt("python", ELSEWHERE, line.text, "note")
             continue
-        if held is None:
+        if outcome is None:
             gathered.doubt("python", UNDECIDED, line.text)
-        kept.append(line)
-    return msgspec.structs.replace(snapshot, requirements=tuple(kept))
+        requirements.append(line)
+    return msgspec.structs.replace(snapshot, requirements=tuple(requirements))
 
 
 def _pythons(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str, ...]:
     """Return the possible versions of the interpreter."""
-    told = [captured.python.version] if captured and captured.python else []
-    told += [report.python for report in snapshot.reports if report.python]
-    if not told:
+    versions = [captured.python.version] if captured and captured.python else []
+    versions += [report.python for report in snapshot.reports if report.python]
+    if not versions:
         return _PYTHONS
-    return (told[0],) if told[0].count(".") > 1 else (f"{told[0]}.0", f"{told[0]}.99")
+    return (versions[0],) if versions[0].count(".") > 1 else (f"{versions[0]}.0", f"{versions[0]}.99")
 
 
 def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> bool | None:
@@ -62,10 +62,10 @@ def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> 
     try:
         parsed = Marker(marker)
         environments = (environment_of(*pair) for pair in product(pythons, machines))
-        found = {parsed.evaluate({**environment, "extra": ""}) for environment in environments}
+        outcomes = {parsed.evaluate({**environment, "extra": ""}) for environment in environments}
     except (*UNDECIDABLE, InvalidMarker):
         return None
-    return found.pop() if len(found) == 1 else None
+    return outcomes.pop() if len(outcomes) == 1 else None
 
 
 def add_distributions(
@@ -75,8 +75,8 @@ def add_distributions(
 
     `capture.json` gives missing versions, and the distributions that every freeze leaves out.
     """
-    listed = "requirements.txt" not in snapshot.absent
-    if listed:
+    has_freeze = "requirements.txt" not in snapshot.absent
+    if has_freeze:
         gathered.begin("python")
         for remark in snapshot.remarks:
             if remark.reason.startswith(OPTION):
@@ -88,10 +88,10 @@ def add_distributions(
         gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
     if captured and captured.distributions:
         known = gathered.begin("python")
-        for found in captured.distributions.found:
-            name = project(found.name)
-            if not listed or name in known or name in HIDDEN:
-                gathered.add("python", name, {"version": found.version})
+        for distribution in captured.distributions.found:
+            name = project(distribution.name)
+            if not has_freeze or name in known or name in HIDDEN:
+                gathered.add("python", name, {"version": distribution.version})
 
 
 def _aspects(gathered: EnvironmentBuilder, line: Requirement) -> Iterator[tuple[Aspect, str | None]]:

@@ -46,19 +46,19 @@ class _Read:
         self.tree, self._scratch = scanned.tree, scratch
         self.prefix = _prefix(self.tree, variables)
         self.sites = _sites(self.tree, self.prefix) if self.prefix is not None else []
-        left, wanted = MOST, set()
+        budget, digests = MOST, set()
         for path in sorted(self._paths()):
             entry = self._file(path)
-            if entry and entry.size <= min(LARGEST, left) and entry.sha256 not in wanted:
-                wanted.add(entry.sha256)
-                left -= entry.size
-        fetch_contents(scanned, wanted, scratch)
+            if entry and entry.size <= min(LARGEST, budget) and entry.sha256 not in digests:
+                digests.add(entry.sha256)
+                budget -= entry.size
+        fetch_contents(scanned, digests, scratch)
 
     def _paths(self) -> Iterator[str]:
         fixed = {_STATUS, *_RELEASES, _ENVIRON, f"{self.prefix}/pyvenv.cfg"}
         for path in self.tree:
-            ours = path.startswith(_SOURCES) and path.endswith(".json")
-            if path in fixed or ours or (path.endswith(_TOLD) and path.startswith(tuple(self.sites))):
+            is_source = path.startswith(_SOURCES) and path.endswith(".json")
+            if path in fixed or is_source or (path.endswith(_TOLD) and path.startswith(tuple(self.sites))):
                 yield path
 
     def _file(self, path: str) -> TarEntry | None:
@@ -79,16 +79,16 @@ class _Read:
         entry = self._file(path)
         if entry is None:
             return None
-        found = self._scratch / entry.sha256
-        return found.read_bytes() if found.is_file() else None
+        file = self._scratch / entry.sha256
+        return file.read_bytes() if file.is_file() else None
 
     def object(self, path: str) -> Mapping[str, Any]:
         """Return a JSON object of the image, {} if missing."""
         try:
-            found = json.loads(self(path) or b"{}")
+            value = json.loads(self(path) or b"{}")
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return value if isinstance(value, dict) else {}
 
 
 def from_image(opened: OciImage, scratch: Path) -> Environment:
@@ -145,9 +145,9 @@ def _sites(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
     """
     above = re.escape(f"{prefix}/" if prefix else "")
     pattern = re.compile(rf"({above}(?:local/)?lib(?:64)?/python3(?:\.\d+)?/(?:site|dist)-packages/)[^/]")
-    found = {match[1] for path in tree if "-packages/" in path and (match := pattern.match(path))}
+    sites = {match[1] for path in tree if "-packages/" in path and (match := pattern.match(path))}
     # In the order of Debian's sys.path; a malicious image may have thousands.
-    return sorted(found, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
+    return sorted(sites, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
 
 
 def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]) -> None:
@@ -158,18 +158,18 @@ def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, s
         match = _INFO.fullmatch(name)
         if match is None:
             continue
-        said = _metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
-        named = project(said.get("name") or match["project"])
+        metadata = _metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
+        named = project(metadata.get("name") or match["project"])
         record = read.object(f"{info}/direct_url.json")
         origin, sha256 = of_record(record)
-        version = said.get("version") or match["version"]
+        version = metadata.get("version") or match["version"]
         gathered.add("python", named, {"version": version, "origin": origin, "sha256": sha256})
         vcs = record.get("vcs_info")
         if isinstance(vcs, dict) and isinstance(vcs.get("commit_id"), str):
             gathered.add("source", named, {"commit": vcs["commit_id"]})
     folder = f"{read.prefix}/conda-meta/".lstrip("/")
-    listed = [path[len(folder) :] for path in read.tree if path.startswith(folder) and path.endswith(".json")]
-    packages = [found for name in sorted(listed) if (found := conda.package(name))]
+    names = [path[len(folder) :] for path in read.tree if path.startswith(folder) and path.endswith(".json")]
+    packages = [package for name in sorted(names) if (package := conda.package(name))]
     if packages:
         conda.add(gathered, packages)
     version = _version(read, variables, packages)
@@ -180,14 +180,14 @@ def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, s
 
 def _infos(read: _Read) -> Iterator[str]:
     """Yield the .dist-info and .egg-info paths, in Python's path order."""
-    seen: dict[str, dict[str, None]] = {site: {} for site in read.sites}
+    infos: dict[str, dict[str, None]] = {site: {} for site in read.sites}
     for path in read.tree:
         if "-info" in path:
             for site in read.sites:
                 if path.startswith(site):
-                    seen[site][path[: len(site)] + path[len(site) :].partition("/")[0]] = None
-    for found in seen.values():
-        yield from found
+                    infos[site][path[: len(site)] + path[len(site) :].partition("/")[0]] = None
+    for paths in infos.values():
+        yield from paths
 
 
 def _metadata(content: bytes) -> dict[str, str]:
@@ -195,14 +195,14 @@ def _metadata(content: bytes) -> dict[str, str]:
 
     Its head ends at the first empty line.
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in content[:HEAD].splitlines():
         key, colon, value = line.decode("utf-8", "replace").partition(":")
         if not line.strip():
             break
         if colon and key.lower() in ("name", "version"):
-            found.setdefault(key.lower(), value.strip())
-    return found
+            fields.setdefault(key.lower(), value.strip())
+    return fields
 
 
 def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.CondaBuild]) -> str:
@@ -217,8 +217,8 @@ def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.Con
             return package.version
     if read.prefix == "usr/local" and _FULL.fullmatch(variables.get("PYTHON_VERSION", "")):
         return variables["PYTHON_VERSION"]  # of Docker's official images
-    found = sorted({match[1] for site in read.sites if (match := re.search(r"python(3\.\d+)/", site))})
-    return found[0] if len(found) == 1 else ""
+    versions = sorted({match[1] for site in read.sites if (match := re.search(r"python(3\.\d+)/", site))})
+    return versions[0] if len(versions) == 1 else ""
 
 
 def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
@@ -236,8 +236,8 @@ def _sources(gathered: EnvironmentBuilder, read: _Read) -> None:
     """Add the sources that our own images declare."""
     gathered.begin("source")
     for path in sorted(path for path in read.tree if path.startswith(_SOURCES) and path.endswith(".json")):
-        said = read.object(path)
-        name, commit, tree = said.get("name"), said.get("commit"), said.get("tree")
+        record = read.object(path)
+        name, commit, tree = record.get("name"), record.get("commit"), record.get("tree")
         if name and isinstance(name, str) and isinstance(commit, str) and isinstance(tree, str):
             installed = project(name) in gathered.known.get("python", {})
             kind, shown = ("source", project(name)) if installed else ("job", name)

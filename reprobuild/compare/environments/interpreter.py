@@ -40,6 +40,6 @@ def _named(packed: PackedInterpreter) -> str:
 
     The version is added if the build does not begin with it.
     """
-    told = packed.build.partition(" ")[0] == packed.version
-    build = packed.build if told else f"{packed.version}, {packed.build}"
+    has_version = packed.build.partition(" ")[0] == packed.version
+    build = packed.build if has_version else f"{packed.version}, {packed.build}"
     return secrets.redact(f"{build}, installed in {packed.prefix}")

@@ -37,14 +37,14 @@ def from_lock(path: Path, name: str) -> Environment:
     """
     lock, gathered = read_lock(path), EnvironmentBuilder()
     version = lock.interpreter.version
-    told: Aspects = {
+    facts: Aspects = {
         "version": version,
         "series": series(version),
         "implementation": "CPython",
     }  # no other implementation is locked
     if lock.interpreter.kind == "captured" and lock.interpreter.file:
-        told["sha256"] = lock.interpreter.file.sha256
-    gathered.add("interpreter", "python", told)
+        facts["sha256"] = lock.interpreter.file.sha256
+    gathered.add("interpreter", "python", facts)
     _distributions(gathered, lock)
     image, over = lock.base.image, {deb.name for deb in lock.base.packages}
     below = [package for package in image.packages if package.name not in over] if image else []
@@ -57,10 +57,10 @@ def from_lock(path: Path, name: str) -> Environment:
     settings = {setting.name: setting.value for setting in lock.environment}
     gathered.variables({**static_variables(lock), **settings}.items())
     gathered.add("release", "system", {"distribution": lock.base.distribution, "codename": lock.base.release})
-    for what, value in rest(lock).items():
-        gathered.add("recipe", what, {"value": value})
-    for what, value in realised(lock).items():
-        gathered.add("realised", what, {"value": value})
+    for description, value in rest(lock).items():
+        gathered.add("recipe", description, {"value": value})
+    for description, value in realised(lock).items():
+        gathered.add("realised", description, {"value": value})
     return Environment(
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
@@ -81,7 +81,10 @@ def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
         else:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
     if lock.conda:
-        packages = ((conda.CondaBuild(one.name, one.version, one.build), one.file) for one in lock.conda)
+        packages = (
+            (conda.CondaBuild(package.name, package.version, package.build), package.file)
+            for package in lock.conda
+        )
         conda.add(gathered, (conda.hashed(it, file.filename, sha256=file.sha256) for it, file in packages))
     for sdist in lock.sdists:
         facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}

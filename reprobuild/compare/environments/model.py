@@ -209,11 +209,11 @@ class EnvironmentBuilder:
         The sha256 is that of the package's file. Foreign packages are named as dpkg names them; the native
         architecture is that of most packages.
         """
-        listed = list(rows)
+        packages = list(rows)
         self.begin("system")
-        counts = Counter(row[2] for row in listed)
-        native = max(counts.keys() - _ANY, key=lambda found: (counts[found], found), default="")
-        for name, version, architecture, sha256 in listed:
+        counts = Counter(row[2] for row in packages)
+        native = max(counts.keys() - _ANY, key=lambda candidate: (counts[candidate], candidate), default="")
+        for name, version, architecture, sha256 in packages:
             foreign = architecture not in (*_ANY, native)
             shown = f"{name}:{architecture}" if foreign else name
             self.add("system", shown, {"version": version, "sha256": sha256})
@@ -240,37 +240,37 @@ def series(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def equal(kind: Kind, aspect: Aspect, one: str, other: str) -> bool:
+def equal(kind: Kind, aspect: Aspect, first: str, second: str) -> bool:
     """Return whether two statements are the same.
 
     Python versions are compared by PEP 440.
     """
-    if one == other:
+    if first == second:
         return True
     if aspect == "sha256":
-        return not set(one.split(" ")).isdisjoint(other.split(" "))
+        return not set(first.split(" ")).isdisjoint(second.split(" "))
     if aspect == "channel":
-        return _common_channel(one, other)
+        return _common_channel(first, second)
     if kind not in ("python", "interpreter") or aspect != "version":
         return False
-    versions = _parsed(one), _parsed(other)
+    versions = _parsed(first), _parsed(second)
     return versions[0] is not None and versions[0] == versions[1]
 
 
 @cache
-def _common_channel(one: str, other: str) -> bool:
-    here, there = one.split(" "), other.split(" ")
-    return len(here) * len(there) <= _MOST_CHANNELS and any(
-        same_channel(a, b) for a, b in product(here, there)
+def _common_channel(first: str, second: str) -> bool:
+    first_channels, second_channels = first.split(" "), second.split(" ")
+    return len(first_channels) * len(second_channels) <= _MOST_CHANNELS and any(
+        same_channel(a, b) for a, b in product(first_channels, second_channels)
     )
 
 
-def another_build(one: str, other: str) -> bool:
+def another_build(first: str, second: str) -> bool:
     """Return whether two versions differ only in their local part.
 
     An example is 2.13.0 and 2.13.0+cpu.
     """
-    versions = _parsed(one), _parsed(other)
+    versions = _parsed(first), _parsed(second)
     if versions[0] is None or versions[1] is None:
         return False
     return versions[0] != versions[1] and Version(versions[0].public) == Version(versions[1].public)
@@ -286,23 +286,23 @@ def _parsed(text: str) -> Version | None:
 _LISTS = re.compile(r"LD_PRELOAD|LD_AUDIT|LOADEDMODULES|_LMFILES_|processor flags|loaded libraries|.*PATH")
 
 
-def entries(name: str, one: str, other: str) -> tuple[list[str], list[str]] | None:
+def entries(name: str, first: str, second: str) -> tuple[list[str], list[str]] | None:
     """Return the entries unique to either list, or None.
 
     None means that the values are not lists.
 
     Args:
         name: of a variable or of a fact of the machine.
-        one: entries between colons, or between blanks if there is no colon.
-        other: likewise.
+        first: entries between colons, or between blanks if there is no colon.
+        second: likewise.
     """
-    if not (_LISTS.fullmatch(name) or (":/" in one and ":/" in other)):
+    if not (_LISTS.fullmatch(name) or (":/" in first and ":/" in second)):
         return None
-    here, there = list(_split(one)), list(_split(other))
-    if len(here) < 2 and len(there) < 2:
+    first_entries, second_entries = list(_split(first)), list(_split(second))
+    if len(first_entries) < 2 and len(second_entries) < 2:
         return None
-    in_one, in_other = set(here), set(there)
-    return [e for e in here if e not in in_other], [e for e in there if e not in in_one]
+    in_first, in_second = set(first_entries), set(second_entries)
+    return [e for e in first_entries if e not in in_second], [e for e in second_entries if e not in in_first]
 
 
 def _split(text: str) -> Iterator[str]:

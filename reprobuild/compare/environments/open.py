@@ -36,13 +36,13 @@ class Running(Struct, frozen=True, kw_only=True):
 
 
 def compare(
-    one: str, other: str, running: Running, env: Mapping[str, str], say: Callable[[str], None]
+    first: str, second: str, running: Running, env: Mapping[str, str], say: Callable[[str], None]
 ) -> EnvironmentComparison:
     """Compare two environments.
 
     Args:
-        one: a path, the name of an image of the engine, or `here`.
-        other: likewise.
+        first: a path, the name of an image of the engine, or `here`.
+        second: likewise.
         running: the meaning of `here`.
         env: the user's environment, for the engine's address and PATH.
         say: called with each step.
@@ -55,13 +55,13 @@ def compare(
     """
     with tempfile.TemporaryDirectory(prefix="reprobuild-compare-") as folder:
         sides = []
-        for index, name in enumerate((one, other)):
+        for index, name in enumerate((first, second)):
             scratch = Path(folder) / str(index)
             scratch.mkdir()
             sides.append(open_side(name, scratch, running, env, say))
     if not sides[0].known.keys() & sides[1].known.keys():
         raise InconclusiveError(
-            f"nothing is known of both: {one} ({sides[0].form}) and {other} ({sides[1].form})",
+            f"nothing is known of both: {first} ({sides[0].form}) and {second} ({sides[1].form})",
             hint="take a whole snapshot with `reprobuild capture`",
         )
     return compare_sides(sides[0], sides[1])
@@ -111,12 +111,12 @@ def _is_text(path: Path) -> bool:
 
 
 def _here(running: Running, folder: Path) -> Environment:
-    said: list[bytes] = []
+    output: list[bytes] = []
     code = capture(
-        running.python, folder, env=running.env, sink=lambda stream, data: said.append(data), as_json=False
+        running.python, folder, env=running.env, sink=lambda stream, data: output.append(data), as_json=False
     )
     if code:
-        lines = b"".join(said).decode("utf-8", "replace").strip().splitlines()
+        lines = b"".join(output).decode("utf-8", "replace").strip().splitlines()
         raise SnapshotError(
             f"the running environment could not be captured: {lines[-1] if lines else f'exit code {code}'}",
             hint="`reprobuild capture -o DIR` tells more; compare with DIR",

@@ -34,21 +34,21 @@ def of_record(record: Mapping[str, Any]) -> tuple[str, str]:
     url, archive = record.get("url"), record.get("archive_info")
     if not isinstance(archive, dict) or not isinstance(url, str) or len(url) > LONGEST_ROW:
         return "", ""
-    found = read_origin(url, editable=False)
-    if found is None or found.kind != "archive":
+    url_origin = read_origin(url, editable=False)
+    if url_origin is None or url_origin.kind != "archive":
         return "", ""  # a path of a conda build
     hashes = archive.get("hashes")
-    told = hashes.get("sha256") if isinstance(hashes, dict) else archive.get("hash")
-    sha256 = str(told).removeprefix("sha256=")
-    origin = of_address(found.url) if found.url else of_file(found.path or "")
+    digest = hashes.get("sha256") if isinstance(hashes, dict) else archive.get("hash")
+    sha256 = str(digest).removeprefix("sha256=")
+    origin = of_address(url_origin.url) if url_origin.url else of_file(url_origin.path or "")
     return origin, sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else ""
 
 
-def one_name(one: str, other: str) -> bool:
+def one_name(first: str, second: str) -> bool:
     """Return whether two origins are files with one name.
 
     Such files in two places may be one file.
     """
-    return all(origin.startswith(_FILE) for origin in (one, other)) and (
-        one.rpartition("/")[2] == other.rpartition("/")[2]
+    return all(origin.startswith(_FILE) for origin in (first, second)) and (
+        first.rpartition("/")[2] == second.rpartition("/")[2]
     )

@@ -40,12 +40,12 @@ def _by_kind() -> dict[Kind, tuple[tuple[int, RankingRule, re.Pattern[str] | Non
 
     Each rule has one pattern for its names.
     """
-    found: dict[Kind, list[tuple[int, RankingRule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
+    rules: dict[Kind, list[tuple[int, RankingRule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
     for rank, rule in enumerate(table(), 1):
         pattern = re.compile("|".join(f"(?:{name})" for name in rule.names)) if rule.names else None
         for kind in rule.kinds:
-            found[kind].append((rank, rule, pattern))
-    return {kind: tuple(rows) for kind, rows in found.items()}
+            rules[kind].append((rank, rule, pattern))
+    return {kind: tuple(rows) for kind, rows in rules.items()}
 
 
 def rank(kind: Kind, name: str) -> tuple[int, RankingRule]:

@@ -28,7 +28,7 @@ def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mappi
     if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
         gathered.begin("source")
     add_commits(gathered, snapshot)
-    whole = {one.name for one in snapshot.captured.repositories} if snapshot.captured else set()
+    whole = {repository.name for repository in snapshot.captured.repositories} if snapshot.captured else set()
     for patch in snapshot.patches:
         if patch.name not in whole:
             digest = hashlib.sha256(patch.content).hexdigest()
@@ -49,52 +49,56 @@ def _repositories(
     A work tree inside another one is a part of it.
     """
     gathered.begin("job")
-    for one in captured.repositories:
-        _left_out(gathered, one)
-        inside = sorted((_line(child, one), child) for child in _inside(captured, one))
-        proofs = tuple(evidence(it, snapshot, bundles) for it in (one, *(child for _, child in inside)))
+    for repository in captured.repositories:
+        _left_out(gathered, repository)
+        inside = sorted((_line(child, repository), child) for child in _inside(captured, repository))
+        proofs = tuple(
+            evidence(part, snapshot, bundles) for part in (repository, *(child for _, child in inside))
+        )
         if not proofs[0].stated:
-            gathered.doubt("source" if one.distributions else "job", OTHER_BUNDLE, one.name, "hidden")
-        clean = one.diff.file is None and one.diff.reason == "done"
+            gathered.doubt(
+                "source" if repository.distributions else "job", OTHER_BUNDLE, repository.name, "hidden"
+            )
+        clean = repository.diff.file is None and repository.diff.reason == "done"
         inner = [line for line, _ in inside]
         aspects: dict[Aspect, str | None] = {
             "changes": NONE if clean and not inner else None,
         }
         if inner:  # a lock has the tree of all together, and only git can compute that
-            together = "\n".join([one.worktree, *inner]).encode()
+            together = "\n".join([repository.worktree, *inner]).encode()
             aspects["trees"] = f"sha256:{hashlib.sha256(together).hexdigest()}"
         else:
-            aspects["tree"] = one.worktree
-        for owner in map(project, one.distributions):
+            aspects["tree"] = repository.worktree
+        for owner in map(project, repository.distributions):
             gathered.add("source", owner, aspects)
             gathered.evidence["source", owner] = proofs
-            if one.head:  # the freeze has the newest commit of a remote, and a lock names that one
-                gathered.known["source"][owner].setdefault("commit", one.head)
-        if not one.distributions and one.parent is None:
-            gathered.add("job", one.name, {**aspects, "commit": one.head})
-            gathered.evidence["job", one.name] = proofs
+            if repository.head:  # the freeze has the newest commit of a remote, and a lock names that one
+                gathered.known["source"][owner].setdefault("commit", repository.head)
+        if not repository.distributions and repository.parent is None:
+            gathered.add("job", repository.name, {**aspects, "commit": repository.head})
+            gathered.evidence["job", repository.name] = proofs
 
 
-def _left_out(gathered: EnvironmentBuilder, one: CapturedRepository) -> None:
+def _left_out(gathered: EnvironmentBuilder, repository: CapturedRepository) -> None:
     """Add the files that are in no tree and diff.
 
     Their content may differ without any other sign.
     """
-    kind: Kind = "source" if one.distributions else "job"
-    for file in one.left_out:
-        gathered.doubt(kind, LEFT_OUT, f"{one.name}/{file.path}", "hidden")
-    if one.left_out_count > len(one.left_out):
-        more = one.left_out_count - len(one.left_out)
-        gathered.doubt(kind, LEFT_OUT, f"{one.name}: {more} more, which are not named", "hidden")
+    kind: Kind = "source" if repository.distributions else "job"
+    for file in repository.left_out:
+        gathered.doubt(kind, LEFT_OUT, f"{repository.name}/{file.path}", "hidden")
+    if repository.left_out_count > len(repository.left_out):
+        more = repository.left_out_count - len(repository.left_out)
+        gathered.doubt(kind, LEFT_OUT, f"{repository.name}: {more} more, which are not named", "hidden")
 
 
-def _inside(captured: CaptureFacts, one: CapturedRepository) -> Iterator[CapturedRepository]:
+def _inside(captured: CaptureFacts, repository: CapturedRepository) -> Iterator[CapturedRepository]:
     """Yield each repository inside another, at any depth, once."""
-    waiting, seen = [one.name], {one.name}
+    waiting, names = [repository.name], {repository.name}
     while waiting:
         for child in captured.inside(waiting.pop()):
-            if child.name not in seen:
-                seen.add(child.name)
+            if child.name not in names:
+                names.add(child.name)
                 waiting.append(child.name)
                 yield child
 

@@ -163,16 +163,16 @@ def _conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedM
     for package in snapshot.conda:
         if package.channel == PYPI:
             gathered.add("python", project(package.name), {"version": package.version})
-    others = [one for one in snapshot.conda if one.channel != PYPI]
+    others = [line for line in snapshot.conda if line.channel != PYPI]
     if others:
-        built = (
-            (conda.CondaBuild(one.name, one.version, one.build or "", channel=channels(one)), one)
-            for one in others
+        builds = (
+            (conda.CondaBuild(line.name, line.version, line.build or "", channel=channels(line)), line)
+            for line in others
         )
         # Without an address, the line is the name of the file.
         files = (
-            conda.hashed(it, one.url or one.text.partition("#")[0], md5=one.md5, sha256=one.sha256)
-            for it, one in built
+            conda.hashed(build, line.url or line.text.partition("#")[0], md5=line.md5, sha256=line.sha256)
+            for build, line in builds
         )
         conda.add(gathered, files)
 
@@ -181,10 +181,10 @@ def _captured(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
     """Add the facts that only `capture.json` states."""
     if captured.python:
         python = captured.python
-        told: Aspects = {"version": python.version, "series": series(python.version)}
+        facts: Aspects = {"version": python.version, "series": series(python.version)}
         if python.implementation:
-            told["implementation"] = python.implementation
-        gathered.add("interpreter", "python", told)
+            facts["implementation"] = python.implementation
+        gathered.add("interpreter", "python", facts)
         _add(gathered, "machine", "libc", python.libc)
     if captured.gpu or captured.without("gpu"):
         gathered.begin("gpu")
@@ -268,8 +268,8 @@ def _gpu(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
     for path, version in gpu.headers.items():
         if known := _HEADERS.get(path.rpartition("/")[2]):
             versions.setdefault(known, set()).add(version)
-    for name, found in versions.items():
-        yield name, ", ".join(sorted(found))
+    for name, values in versions.items():
+        yield name, ", ".join(sorted(values))
     if gpu.torch:
         yield "CUDA of torch", gpu.torch.get("cuda", "")
     yield "loaded libraries", ":".join(sorted({path.rpartition("/")[2] for path in gpu.libraries}))

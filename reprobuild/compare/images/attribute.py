@@ -96,7 +96,7 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
             conda.update(dict.fromkeys((path, *_linked(content)), ("conda", _CONDA.sub(r"\1", path))))
         elif path.startswith(_INFO):
             name = _named(path[len(_INFO) : -len(".list")], names)
-            paths.update((found, ("system", name)) for found in _listed(content, tree))
+            paths.update((file, ("system", name)) for file in _listed(content, tree))
         else:
             paths.update(_recorded(path, content))
     paths.update(
@@ -122,15 +122,15 @@ def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
     The names are {NAME:ARCHITECTURE: name}. A foreign package has its architecture in its name; dpkg itself
     is never foreign.
     """
-    found: dict[tuple[str, str], str] = {}
+    packages: dict[tuple[str, str], str] = {}
     for stanza in status.decode("utf-8", "replace").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
         if "Package" in fields and "Version" in fields:
-            found[fields["Package"], fields.get("Architecture", "")] = fields["Version"]
-    native = next((architecture for name, architecture in found if name == "dpkg"), "")
+            packages[fields["Package"], fields.get("Architecture", "")] = fields["Version"]
+    native = next((architecture for name, architecture in packages if name == "dpkg"), "")
     names: dict[str, str] = {}
     versions: dict[Input, str] = {}
-    for (name, architecture), version in found.items():
+    for (name, architecture), version in packages.items():
         key = dpkg_name(name, architecture, native) if native else name
         names[f"{name}:{architecture}"] = key
         names.setdefault(name, key)
@@ -240,17 +240,17 @@ def _told(path: str, lock: Lock | None) -> list[Input]:
 
 def folder_owners(origins: Origins) -> dict[str, Input]:
     """Return the single input of each directory's files, or `NONE`."""
-    found: dict[str, Input] = {}
+    owners: dict[str, Input] = {}
     for path, owner in origins.paths.items():
         above = path.rpartition("/")[0]
         while above:
-            former = found.setdefault(above, owner)
+            former = owners.setdefault(above, owner)
             if former != owner:
                 if former == NONE:
                     break  # and so are all its parents
-                found[above] = NONE
+                owners[above] = NONE
             above = above.rpartition("/")[0]
-    return found
+    return owners
 
 
 class Cause(Struct, frozen=True, kw_only=True):
@@ -287,10 +287,12 @@ def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input,
         changed: the differences between the inputs of two images.
         same: the versions of inputs that are equal.
     """
-    found = []
+    causes = []
     for item, files in counts.items():
-        one, other = changed.get(item, (same.get(item, ""),) * 2)
+        first, second = changed.get(item, (same.get(item, ""),) * 2)
         explains = "yes" if item in changed else "unknown" if item == NONE else "no"
-        found.append(Cause(kind=item[0], name=item[1], one=one, other=other, explains=explains, files=files))
+        causes.append(
+            Cause(kind=item[0], name=item[1], one=first, other=second, explains=explains, files=files)
+        )
     order = ("unknown", "no", "yes")
-    return sorted(found, key=lambda c: (order.index(c.explains), -c.files, c.kind, c.name))
+    return sorted(causes, key=lambda c: (order.index(c.explains), -c.files, c.kind, c.name))

@@ -57,20 +57,20 @@ class ChangeKind(Struct, frozen=True):
     detail: str = ""
 
 
-def classify(path: str, one: bytes, other: bytes, source: Source = "absent") -> ChangeKind:
+def classify(path: str, first: bytes, second: bytes, source: Source = "absent") -> ChangeKind:
     """Return the kind of a difference.
 
     Args:
         path: in the image, without a leading slash.
-        one: a content.
-        other: another content.
+        first: a content.
+        second: another content.
         source: for a compiled module, the comparison of its source in both images.
     """
-    found = _by_content(path, one, other, source)
+    change = _by_content(path, first, second, source)
     place = _by_place(path)
-    if place and (found is None or found.kind in ("time", "order", "content")):
-        return ChangeKind(place, found.detail if found else "")
-    return found or ChangeKind("content")
+    if place and (change is None or change.kind in ("time", "order", "content")):
+        return ChangeKind(place, change.detail if change else "")
+    return change or ChangeKind("content")
 
 
 def classify_unread(path: str) -> ChangeKind:
@@ -85,43 +85,43 @@ def _by_place(path: str) -> str:
     return "log" if LOGS.match(path) else "cache" if CACHES.match(path) else ""
 
 
-def _by_content(path: str, one: bytes, other: bytes, source: Source) -> ChangeKind | None:
+def _by_content(path: str, first: bytes, second: bytes, source: Source) -> ChangeKind | None:
     if path.endswith(".pyc"):
-        return _bytecode(one, other, source)
+        return _bytecode(first, second, source)
     for look in (_identity, _shadow):
-        found = look(path, one, other)
-        if found:
-            return found
-    return _look(one, other, DEEPEST)
+        change = look(path, first, second)
+        if change:
+            return change
+    return _look(first, second, DEEPEST)
 
 
-def _look(one: bytes, other: bytes, depth: int) -> ChangeKind | None:
+def _look(first: bytes, second: bytes, depth: int) -> ChangeKind | None:
     """Return the kind of two contents, or inner contents."""
-    for kind, evidence in file_formats.differences(one, other):
+    for kind, evidence in file_formats.differences(first, second):
         if kind != "inner":
             return ChangeKind(kind, evidence)
         inner = _look(evidence[0], evidence[1], depth - 1) if depth else None
         return ChangeKind(inner.kind, f"inside, {inner.detail}") if inner else None
-    return _plain(one, other)
+    return _plain(first, second)
 
 
-def _plain(one: bytes, other: bytes) -> ChangeKind | None:
+def _plain(first: bytes, second: bytes) -> ChangeKind | None:
     """Return the kind of two contents without a special format."""
-    if len(one) == len(other) and file_formats.without_build_ids(one) == file_formats.without_build_ids(
-        other
+    if len(first) == len(second) and file_formats.without_build_ids(first) == file_formats.without_build_ids(
+        second
     ):
         return ChangeKind("build-id", "only the build id in the ELF note differs")
-    few = max(side.count(b"\n") for side in (one, other)) < MOST_LINES
-    ends = one.removesuffix(b"\n") == other.removesuffix(b"\n")  # only the last end of line is extra
-    alike = few and not ends and abs(len(one) - len(other)) < 2
-    if alike and _lines(one, masked=False) == _lines(other, masked=False):
+    few = max(side.count(b"\n") for side in (first, second)) < MOST_LINES
+    ends = first.removesuffix(b"\n") == second.removesuffix(b"\n")  # only the last end of line is extra
+    alike = few and not ends and abs(len(first) - len(second)) < 2
+    if alike and _lines(first, masked=False) == _lines(second, masked=False):
         return ChangeKind("order", "the same lines in another order")
-    if _in_time(one, other) and _masked(one) == _masked(other):
-        return ChangeKind("time", f"only dates and times differ, the first: {_first_time(one, other)}")
-    text = few and not ends and max(len(one), len(other)) < LARGEST_TEXT and b"\0" not in one
-    if text and _lines(one, masked=True) == _lines(other, masked=True):
+    if _in_time(first, second) and _masked(first) == _masked(second):
+        return ChangeKind("time", f"only dates and times differ, the first: {_first_time(first, second)}")
+    text = few and not ends and max(len(first), len(second)) < LARGEST_TEXT and b"\0" not in first
+    if text and _lines(first, masked=True) == _lines(second, masked=True):
         return ChangeKind("time", "only dates, times and the order of lines differ")
-    if _same_json(one, other):
+    if _same_json(first, second):
         return ChangeKind("order", "the same JSON, its keys in another order or with other spaces")
     return None
 
@@ -149,61 +149,61 @@ def _masked(content: bytes) -> bytes:
     return digest.digest()
 
 
-def _in_time(one: bytes, other: bytes) -> bool:
+def _in_time(first: bytes, second: bytes) -> bool:
     """Return whether the first difference is at dates or times.
 
     It is a quick check that the first differing byte is in or just after one on both sides.
     """
-    at = first_difference(one, other)
+    at = first_difference(first, second)
     return all(
         any(match.start() <= at <= match.end() for match in TIMES.finditer(side, max(at - 64, 0), at + 64))
-        for side in (one, other)
+        for side in (first, second)
     )
 
 
-def _first_time(one: bytes, other: bytes) -> str:
-    for here, there in zip(TIMES.finditer(one), TIMES.finditer(other), strict=False):
-        if here[0] != there[0]:
-            return f"{here[0].decode('ascii')} and {there[0].decode('ascii')}"
+def _first_time(first: bytes, second: bytes) -> str:
+    for first_match, second_match in zip(TIMES.finditer(first), TIMES.finditer(second), strict=False):
+        if first_match[0] != second_match[0]:
+            return f"{first_match[0].decode('ascii')} and {second_match[0].decode('ascii')}"
     return "none"
 
 
-def _same_json(one: bytes, other: bytes) -> bool:
+def _same_json(first: bytes, second: bytes) -> bool:
     if (
-        max(len(one), len(other)) > LARGEST_JSON
-        or one[:1] not in (b"{", b"[")
-        or other[:1] not in (b"{", b"[")
+        max(len(first), len(second)) > LARGEST_JSON
+        or first[:1] not in (b"{", b"[")
+        or second[:1] not in (b"{", b"[")
     ):
         return False
     try:
-        return bool(json.loads(one) == json.loads(other))
+        return bool(json.loads(first) == json.loads(second))
     except (ValueError, RecursionError):
         return False
 
 
-def _identity(path: str, one: bytes, other: bytes) -> ChangeKind | None:
+def _identity(path: str, first: bytes, second: bytes) -> ChangeKind | None:
     """Return the kind of a machine's random identity, or None."""
     if path in ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid"):
-        random = all(re.fullmatch(rb"([0-9a-f]{32}|uninitialized)?\n?", side) for side in (one, other))
+        random = all(re.fullmatch(rb"([0-9a-f]{32}|uninitialized)?\n?", side) for side in (first, second))
         return ChangeKind("identity", "an id that is drawn at random for each machine") if random else None
     keys = (b"-----BEGIN ", b"ssh-", b"ecdsa-")
     if (
         re.fullmatch(r"etc/ssh/ssh_host_\w+_key(\.pub)?", path)
-        and one.startswith(keys)
-        and other.startswith(keys)
+        and first.startswith(keys)
+        and second.startswith(keys)
     ):
         return ChangeKind("identity", "a key of the SSH server, drawn at random for each machine")
     return None
 
 
-def _shadow(path: str, one: bytes, other: bytes) -> ChangeKind | None:
+def _shadow(path: str, first: bytes, second: bytes) -> ChangeKind | None:
     """Return "time" if only the third field of shadow(5) differs.
 
     That is the day of the last change.
     """
     if path not in ("etc/shadow", "etc/shadow-"):
         return None
-    rows = [[line.split(b":") for line in side.splitlines()] for side in (one, other)]
+    rows = [[line.split(b":") for line in side.splitlines()] for side in (first, second)]
     if len(rows[0]) != len(rows[1]) or any(len(row) != 9 for side in rows for row in side):
         return None
     if any(a[:2] + a[3:] != b[:2] + b[3:] for a, b in zip(*rows, strict=True)):
@@ -211,8 +211,8 @@ def _shadow(path: str, one: bytes, other: bytes) -> ChangeKind | None:
     days = next((a[2], b[2]) for a, b in zip(*rows, strict=True) if a[2] != b[2])
     if not all(re.fullmatch(rb"\d{0,6}", day) for day in days):
         return None
-    said = " and ".join(day.decode() for day in days)
-    return ChangeKind("time", f"only the days of the last change of passwords differ, the first: {said}")
+    text = " and ".join(day.decode() for day in days)
+    return ChangeKind("time", f"only the days of the last change of passwords differ, the first: {text}")
 
 
 def source_of(path: str) -> str:
@@ -229,24 +229,24 @@ def source_of(path: str) -> str:
     return f"{path[:-1]}"
 
 
-def _bytecode(one: bytes, other: bytes, source: Source) -> ChangeKind:
+def _bytecode(first: bytes, second: bytes, source: Source) -> ChangeKind:
     """Return the difference of two compiled modules.
 
     PEP 552 describes the header.
     """
     if source == "different":
         return ChangeKind("content", "compiled from another source")
-    words = list(_header(one, other))
-    if one[16:] != other[16:]:
-        words.append(_code(one[16:], other[16:]))
+    words = list(_header(first, second))
+    if first[16:] != second[16:]:
+        words.append(_code(first[16:], second[16:]))
     tail = ", its source is in no image" if source == "absent" else ", from the same source"
     return ChangeKind("bytecode", "; ".join(words) + tail)
 
 
-def _header(one: bytes, other: bytes) -> Iterator[str]:
+def _header(first: bytes, second: bytes) -> Iterator[str]:
     sides = [
         [int.from_bytes(side[start : start + 4], "little") for start in (0, 4, 8, 12)]
-        for side in (one, other)
+        for side in (first, second)
     ]
     (magic, flags, *rest), (magic_, flags_, *rest_) = sides
     if magic != magic_:
@@ -267,24 +267,24 @@ def _header(one: bytes, other: bytes) -> Iterator[str]:
 _MODES = {0: "time and size", 1: "nothing (unchecked hash)", 3: "hash"}
 
 
-def _code(one: bytes, other: bytes) -> str:
+def _code(first: bytes, second: bytes) -> str:
     """Return the difference of two codes, without execution.
 
     It may be the file name in the code.
     """
-    names = [re.search(rb"[\x21-\x7e]{1,512}\.py(?![a-z])", side) for side in (one, other)]
+    names = [re.search(rb"[\x21-\x7e]{1,512}\.py(?![a-z])", side) for side in (first, second)]
     if names[0] and names[1] and names[0][0] != names[1][0]:
-        said = [match[0].decode("ascii")[-100:] for match in names if match]
-        return f"compiled under another name, {said[0]} and {said[1]}"
-    return f"other code, from byte {first_difference(one, other) + 16}"
+        texts = [match[0].decode("ascii")[-100:] for match in names if match]
+        return f"compiled under another name, {texts[0]} and {texts[1]}"
+    return f"other code, from byte {first_difference(first, second) + 16}"
 
 
-def first_difference(one: bytes, other: bytes) -> int:
+def first_difference(first: bytes, second: bytes) -> int:
     """Return the offset of the first byte that differs."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(first), len(second))
     while low < high:  # equal up to `low`, and not equal up to `high` or at its end
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if first[low:middle] == second[low:middle]:
             low = middle
         else:
             high = middle - 1

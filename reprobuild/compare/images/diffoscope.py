@@ -46,17 +46,17 @@ def look_deeper(
         env: PATH is taken from it.
         say: called with each step.
     """
-    asked = list(islice(_shown(pair, files, contents), FILES))
-    if not asked:
+    inputs = list(islice(_shown(pair, files, contents), FILES))
+    if not inputs:
         return [], []
     if proc.which("diffoscope", env) is None:
         return [], [ABSENT]
-    found, notes = [], []
-    for path, one, other in asked:
+    results, notes = [], []
+    for path, first, second in inputs:
         say(f"diffoscope on {'/' + path!r}, at most {SECONDS} s")
         target = contents / "diffoscope.txt"
         target.unlink(missing_ok=True)
-        argv = ["diffoscope", "--text", str(target), "--text-color", "never", str(one), str(other)]
+        argv = ["diffoscope", "--text", str(target), "--text-color", "never", str(first), str(second)]
         clean = {"PATH": env.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": str(contents)}
         try:
             with contextlib.suppress(proc.ProcessFailedError):  # it exits 1 if files differ
@@ -65,14 +65,14 @@ def look_deeper(
         except EngineError as err:
             notes.append(f"diffoscope on {path!r}: {err}")
             continue
-        said = "\n".join(lines[:LINES]).replace(str(one), "one").replace(str(other), "other")
-        kept = [secrets.redact(line) for line in said.splitlines()]
-        if len(lines) > len(kept):
-            kept.append(f"... and {len(lines) - len(kept)} lines more")
-        if not kept:
+        text = "\n".join(lines[:LINES]).replace(str(first), "one").replace(str(second), "other")
+        excerpt = [secrets.redact(line) for line in text.splitlines()]
+        if len(lines) > len(excerpt):
+            excerpt.append(f"... and {len(lines) - len(excerpt)} lines more")
+        if not excerpt:
             notes.append(f"diffoscope said nothing of {path!r}")
-        found += [DiffoscopeResult(path=path, text="\n".join(kept))] if kept else []
-    return found, notes
+        results += [DiffoscopeResult(path=path, text="\n".join(excerpt))] if excerpt else []
+    return results, notes
 
 
 def _shown(
@@ -80,10 +80,10 @@ def _shown(
 ) -> Iterator[tuple[str, Path, Path]]:  # fmt: skip
     """Yield path and contents of files that may be shown."""
     for file in files:
-        one, other = contents / file.one, contents / file.other
-        if file.kind != "content" or not one.is_file() or not other.is_file():
+        first, second = contents / file.one, contents / file.other
+        if file.kind != "content" or not first.is_file() or not second.is_file():
             continue
         entries = [scanned.tree[file.path] for scanned in pair]
-        both = (one.read_bytes(), other.read_bytes())
+        both = (first.read_bytes(), second.read_bytes())
         if not quotable(file.path, entries[0], entries[1], both):
-            yield file.path, one, other
+            yield file.path, first, second

@@ -17,9 +17,9 @@ PRIVATE = frozenset(
 )
 
 
-def quotable(path: str, one: TarEntry, other: TarEntry, contents: tuple[bytes, bytes]) -> str:
+def quotable(path: str, first: TarEntry, second: TarEntry, contents: tuple[bytes, bytes]) -> str:
     """Return "" if two contents may be quoted, else the reason."""
-    if not one.mode & other.mode & 0o004:
+    if not first.mode & second.mode & 0o004:
         return "not everybody may read it"
     if path.rpartition("/")[2] in PRIVATE:
         return "files of this name hold secrets"
@@ -29,23 +29,23 @@ def quotable(path: str, one: TarEntry, other: TarEntry, contents: tuple[bytes, b
     return f"it holds what looks like a secret ({', '.join(rules)})" if rules else ""
 
 
-def excerpt(one: bytes, other: bytes, *, quote: bool) -> str:
+def excerpt(first: bytes, second: bytes, *, quote: bool) -> str:
     """Return the first difference of two contents.
 
     It is the line with both texts, or the byte; without texts if not `quote`.
     """
-    at = first_difference(one, other)
-    lines = [_line(side, at) for side in (one, other)]
-    number = one.count(b"\n", 0, at) + 1
-    if lines[0] is None or lines[1] is None or not _text(one) or not _text(other):
-        return f"from byte {at} of {len(one)} and {len(other)}"
+    at = first_difference(first, second)
+    lines = [_line(side, at) for side in (first, second)]
+    number = first.count(b"\n", 0, at) + 1
+    if lines[0] is None or lines[1] is None or not _text(first) or not _text(second):
+        return f"from byte {at} of {len(first)} and {len(second)}"
     if not quote:
         return f"from line {number}"
     texts = [secrets.redact(line) for line in lines if line is not None]
     if texts[0] == texts[1]:
         return f"line {number} differs in what looks like a secret or in its end"
-    said = _shortened(texts[0], texts[1])
-    return f"line {number}: {said[0]!r} and {said[1]!r}"
+    parts = _shortened(texts[0], texts[1])
+    return f"line {number}: {parts[0]!r} and {parts[1]!r}"
 
 
 def _text(content: bytes) -> bool:
@@ -65,10 +65,11 @@ def _line(content: bytes, at: int) -> str | None:
         return None
 
 
-def _shortened(one: str, other: str) -> tuple[str, str]:
+def _shortened(first: str, second: str) -> tuple[str, str]:
     """Return the parts of two lines around their first difference."""
     same = next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
     )
     start = max(0, same - SHOWN // 3)
 
@@ -76,4 +77,4 @@ def _shortened(one: str, other: str) -> tuple[str, str]:
         part = line[start : start + SHOWN]
         return f"{'…' if start else ''}{part}{'…' if len(line) > start + SHOWN else ''}"
 
-    return cut(one), cut(other)
+    return cut(first), cut(second)

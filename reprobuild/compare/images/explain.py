@@ -94,13 +94,13 @@ class ImageDiff(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> ImageDiff:
+def explain(first: str, second: str, env: Mapping[str, str], say: Say) -> ImageDiff:
     """Compare two images.
 
     Args:
-        one: a path of an output directory, a layout, an archive, a SIF or a squashfs, or the name of an image
+        first: a path of an output directory, a layout, an archive, a SIF or a squashfs, or the name of an image
             of the engine.
-        other: likewise.
+        second: likewise.
         env: the user's environment, for the engine's address and PATH.
         say: called with each step.
 
@@ -112,7 +112,7 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> ImageDiff
     with tempfile.TemporaryDirectory(prefix="reprobuild-diff-") as folder:
         scratch, known = Path(folder), Known()
         sides: list[Scanned] = []
-        for index, name in enumerate((one, other)):
+        for index, name in enumerate((first, second)):
             place = scratch / str(index)
             place.mkdir()
             image = open_image(name, place, env, say)
@@ -200,17 +200,17 @@ def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
     One lock may be of both.
     """
     labels = [scanned.image.runtime.labels.get(LABEL, "") for scanned in pair]
-    found: dict[str, Lock] = {}
+    locks: dict[str, Lock] = {}
     notes = []
     for scanned, label in zip(pair, labels, strict=True):
         path = Path(scanned.image.name) / LOCK
         if scanned.image.form != "output directory" or not path.is_file():
             continue
         lock = read_lock(path)
-        found[f"sha256:{lock.digest}"] = lock
+        locks[f"sha256:{lock.digest}"] = lock
         if label != f"sha256:{lock.digest}":
             notes.append(f"{path} is not the lock of the image beside it, and was not used for it")
-    return [found.get(str(label)) for label in labels], notes
+    return [locks.get(str(label)) for label in labels], notes
 
 
 # --- kinds -----------------------------------------------------------------------------------
@@ -225,32 +225,32 @@ def _with_kinds(
     needed = {entry.sha256 for both in read.values() for entry in both}
     for scanned in pair:  # the records of inputs are in the same layers, so one more pass is enough for both
         fetch_contents(scanned, needed | wanted(scanned.tree, LARGEST), contents)
-    found = []
+    changes = []
     for file in files:
         if file.kind != "content":
-            found.append(file)
+            changes.append(file)
         elif file.path in read:
-            found.append(_looked_into(pair, file, contents))
+            changes.append(_looked_into(pair, file, contents))
         else:
             kind = classify_unread(file.path).kind
-            found.append(msgspec.structs.replace(file, kind=kind, detail=left_out[file.path]))
+            changes.append(msgspec.structs.replace(file, kind=kind, detail=left_out[file.path]))
     notes = [f"{len(left_out)} files were not looked into, as each says"] if left_out else []
-    return found, notes
+    return changes, notes
 
 
 def _looked_into(pair: Pair, file: FileChange, contents: Path) -> FileChange:
-    one, other = ((contents / digest).read_bytes() for digest in (file.one, file.other))
+    first, second = ((contents / digest).read_bytes() for digest in (file.one, file.other))
     source = source_of(file.path)
     sources = [scanned.tree.get(source) if source else None for scanned in pair]
     state: Source = "absent" if not all(sources) else "different"
     if sources[0] and sources[1] and sources[0].sha256 == sources[1].sha256:
         state = "same"
-    finding = classify(file.path, one, other, state)
+    finding = classify(file.path, first, second, state)
     detail = secrets.redact(finding.detail)
     if finding.kind in ("content", "order", "log", "cache"):
         entries = [scanned.tree[file.path] for scanned in pair]
-        reason = quotable(file.path, entries[0], entries[1], (one, other))
-        where = excerpt(one, other, quote=not reason)
+        reason = quotable(file.path, entries[0], entries[1], (first, second))
+        where = excerpt(first, second, quote=not reason)
         detail = "; ".join(part for part in (detail, where, reason and f"not quoted: {reason}") if part)
     return msgspec.structs.replace(file, kind=finding.kind, detail=detail)
 
@@ -272,16 +272,16 @@ def _with_culprits(
         origins.append(read_origins(scanned.tree, read, lock))
     changed, same = _inputs(origins, locks)
     folders = [folder_owners(side) for side in origins]
-    found = []
+    changes = []
     for file in files:
         known = [item for side in reversed(origins) for item in candidates(file.path, side)]
         entries = [scanned.tree.get(file.path) for scanned in pair]
         if all(entry is None or entry.type == "directory" for entry in entries):
             known = [o for side in folders if (o := side.get(file.path, NONE)) != NONE] + known
-        found.append(msgspec.structs.replace(file, culprit=choose(known, changed)))
-    counts = Counter({(f.path, f.culprit) for f in found})
+        changes.append(msgspec.structs.replace(file, culprit=choose(known, changed)))
+    counts = Counter({(f.path, f.culprit) for f in changes})
     by_input = Counter(culprit for _, culprit in counts)
-    return found, culprits(by_input, changed, same)
+    return changes, culprits(by_input, changed, same)
 
 
 def _inputs(
@@ -291,9 +291,11 @@ def _inputs(
 
     A differing input has both values.
     """
-    one, other = (side.versions for side in origins)
-    same = {item: version for item, version in one.items() if other.get(item) == version}
-    versions = {item: (one.get(item, ""), other.get(item, "")) for item in {*one, *other} if item not in same}
+    first, second = (side.versions for side in origins)
+    same = {item: version for item, version in first.items() if second.get(item) == version}
+    versions = {
+        item: (first.get(item, ""), second.get(item, "")) for item in {*first, *second} if item not in same
+    }
     if locks[0] is None or locks[1] is None:
         return versions, same
     changed = {_named(c): (c.one or "", c.other or "") for c in compare_locks(locks[0], locks[1])}

@@ -30,28 +30,28 @@ _BUILD_ID = re.compile(
 Row = tuple[str, str, str]  # name, the fields that must be equal, time
 
 
-def differences(one: bytes, other: bytes) -> Iterator[tuple[str, Any]]:
+def differences(first: bytes, second: bytes) -> Iterator[tuple[str, Any]]:
     """Yield at most one (kind, evidence) for two contents.
 
     It is "time" or "order" with words, or "inner" with two decompressed contents. There is none if the two
     have no known format, or differ in more than times and order.
     """
     for mark, look in _FORMATS:
-        if one.startswith(mark) and other.startswith(mark):
+        if first.startswith(mark) and second.startswith(mark):
             try:
-                found = look(one, other)
+                difference = look(first, second)
             except (*UNREADABLE, IndexError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError):
-                found = None  # damaged, encrypted, or only similar to the format
-            if found:
-                yield found
+                difference = None  # damaged, encrypted, or only similar to the format
+            if difference:
+                yield difference
             return
-    if one[257:262] == other[257:262] == b"ustar":
+    if first[257:262] == second[257:262] == b"ustar":
         try:
-            found = _rows("members of the tar", _tar(one), _tar(other))
+            difference = _rows("members of the tar", _tar(first), _tar(second))
         except (*UNREADABLE, BuildError):
-            found = None
-        if found:
-            yield found
+            difference = None
+        if difference:
+            yield difference
 
 
 def without_build_ids(content: bytes) -> bytes:
@@ -70,29 +70,29 @@ def without_build_ids(content: bytes) -> bytes:
     return digest.digest()
 
 
-def _rows(what: str, one: list[Row], other: list[Row]) -> tuple[str, str] | None:
+def _rows(subject: str, first: list[Row], second: list[Row]) -> tuple[str, str] | None:
     """Return the difference of two member lists, or None.
 
     It is reported only if they are the same except for times, or for their order.
     """
-    same = [[row[:2] for row in side] for side in (one, other)]
+    same = [[row[:2] for row in side] for side in (first, second)]
     if sorted(same[0]) != sorted(same[1]):
         return None
-    times = sorted(one) != sorted(other)
+    times = sorted(first) != sorted(second)
     if same[0] != same[1]:
-        return "order", f"the {what} in another order{', with other times' if times else ''}"
+        return "order", f"the {subject} in another order{', with other times' if times else ''}"
     if times:
-        first = next((a, b) for a, b in zip(one, other, strict=True) if a != b)
-        return "time", f"the times of {what}, the first: {first[0][2]} and {first[1][2]}"
+        pair = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
+        return "time", f"the times of {subject}, the first: {pair[0][2]} and {pair[1][2]}"
     return None
 
 
-def _gzip(one: bytes, other: bytes) -> tuple[str, Any] | None:
-    inner = [_inflate(side) for side in (one, other)]
+def _gzip(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    inner = [_inflate(side) for side in (first, second)]
     if inner[0] != inner[1]:
         return "inner", (inner[0], inner[1])
-    times = [int.from_bytes(side[4:8], "little") for side in (one, other)]
-    if one[:4] + one[8:] == other[:4] + other[8:]:
+    times = [int.from_bytes(side[4:8], "little") for side in (first, second)]
+    if first[:4] + first[8:] == second[:4] + second[8:]:
         return "time", f"the time in the gzip header, {times[0]} and {times[1]}"
     return None
 
@@ -105,23 +105,23 @@ def _inflate(content: bytes) -> bytes:
     return inflated
 
 
-def _zip(one: bytes, other: bytes) -> tuple[str, Any] | None:
-    return _rows("members of the zip", _zip_rows(one), _zip_rows(other))
+def _zip(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    return _rows("members of the zip", _zip_rows(first), _zip_rows(second))
 
 
 def _zip_rows(content: bytes) -> list[Row]:
     rows: list[Row] = []
-    left = LARGEST
+    budget = LARGEST
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        listed = archive.infolist()
-        if len(listed) > MOST_MEMBERS:
+        infos = archive.infolist()
+        if len(infos) > MOST_MEMBERS:
             raise ValueError("too many members")
-        for info in listed:
+        for info in infos:
             digest = hashlib.sha256()
             with archive.open(info) as stream:
-                while chunk := stream.read(min(1 << 20, left + 1)):
-                    left -= len(chunk)
-                    if left < 0:
+                while chunk := stream.read(min(1 << 20, budget + 1)):
+                    budget -= len(chunk)
+                    if budget < 0:
                         raise ValueError("too large")
                     digest.update(chunk)
             fixed = f"{digest.hexdigest()} {info.external_attr} {info.compress_type} {info.comment!r}"
@@ -139,8 +139,8 @@ def _tar(content: bytes) -> list[Row]:
     return rows
 
 
-def _ar(one: bytes, other: bytes) -> tuple[str, Any] | None:
-    return _rows("members of the static library", _ar_rows(one), _ar_rows(other))
+def _ar(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    return _rows("members of the static library", _ar_rows(first), _ar_rows(second))
 
 
 def _ar_rows(content: bytes) -> list[Row]:
@@ -161,8 +161,8 @@ def _ar_rows(content: bytes) -> list[Row]:
     return rows
 
 
-def _keystore(one: bytes, other: bytes) -> tuple[str, Any] | None:
-    sides = [_certificates(side) for side in (one, other)]
+def _keystore(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    sides = [_certificates(side) for side in (first, second)]
     return _rows("certificates of the Java key store", sides[0], sides[1])
 
 

@@ -182,21 +182,23 @@ def scan(image: OciImage, known: Known) -> Scanned:
         BuildError: a layer is damaged, differs from the image's statements, or leads out of the image.
     """
     layers, packing = [], []
-    allowance, seen = Allowance(packed_size(image)), dict[PackedLayer, LayerPacking]()
+    allowance, by_layer = Allowance(packed_size(image)), dict[PackedLayer, LayerPacking]()
     for index, layer in enumerate(image.layers):
         origin = f"layer {index + 1} of {image.name}"
-        found = known.get(layer.diff_id)
-        if found is None:
+        members = known.get(layer.diff_id)
+        if members is None:
             with open_layer(image, index, allowance) as (stream, packed):
-                found = [_member(info, content) for info, content in layer_members(stream, origin, allowance)]
-            known[layer.diff_id] = found
+                members = [
+                    _member(info, content) for info, content in layer_members(stream, origin, allowance)
+                ]
+            known[layer.diff_id] = members
         else:
-            packed = seen.get(layer) or verify_layer(image, index, allowance)
-            for member in found:
+            packed = by_layer.get(layer) or verify_layer(image, index, allowance)
+            for member in members:
                 allowance.take_member(len(member.entry.path) + len(member.entry.target), origin)
-        seen[layer] = packed
+        by_layer[layer] = packed
         packing.append(packed)
-        layers.append(found)
+        layers.append(members)
     tree = merge((member.entry for member in layer) for layer in layers)
     return Scanned(
         image=image, layers=layers, packing=packing, tree=tree, times=_times(layers, tree),
@@ -244,7 +246,7 @@ def _times(layers: list[list[LayerMember]], tree: Tree) -> dict[str, int]:
     return {path: times[path] for path in tree if path in times}
 
 
-def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
+def fetch_contents(scanned: Scanned, digests: Set[str], folder: Path) -> None:
     """Write the contents with a wanted sha256 into a directory.
 
     Each is named by its sha256, and existing files are kept. Layers without any of them are not read, and
@@ -254,7 +256,7 @@ def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
         BuildError: a layer has been damaged since, or a file cannot be written.
     """
     for index, layer in enumerate(scanned.layers):
-        missing = {member.entry.sha256 for member in layer} & wanted
+        missing = {member.entry.sha256 for member in layer} & digests
         missing = {digest for digest in missing if not (folder / digest).exists()}
         if not missing:
             continue
@@ -295,17 +297,17 @@ def chosen(
         largest: of one content, in bytes.
         most: of all contents together, in bytes.
     """
-    found: dict[str, tuple[TarEntry, TarEntry]] = {}
+    selection: dict[str, tuple[TarEntry, TarEntry]] = {}
     left_out: dict[str, str] = {}
-    total, seen = 0, set[str]()
-    for path, (one, other) in sorted(pairs.items(), key=lambda item: max(e.size for e in item[1])):
-        size = sum(entry.size for entry in (one, other) if entry.sha256 not in seen)
-        if max(one.size, other.size) > largest:
-            left_out[path] = f"too large to be looked into: {one.size} and {other.size} bytes"
+    total, digests = 0, set[str]()
+    for path, (first, second) in sorted(pairs.items(), key=lambda item: max(e.size for e in item[1])):
+        size = sum(entry.size for entry in (first, second) if entry.sha256 not in digests)
+        if max(first.size, second.size) > largest:
+            left_out[path] = f"too large to be looked into: {first.size} and {second.size} bytes"
         elif total + size > most:
             left_out[path] = f"not looked into: {most} bytes of other files were"
         else:
             total += size
-            seen |= {one.sha256, other.sha256}
-            found[path] = (one, other)
-    return found, left_out
+            digests |= {first.sha256, second.sha256}
+            selection[path] = (first, second)
+    return selection, left_out

@@ -52,39 +52,41 @@ class FileChange(Struct, frozen=True, kw_only=True):
     culprit: tuple[str, str] = ("", "")
 
 
-def compare_trees(one: Tree, other: Tree) -> list[FileChange]:
+def compare_trees(first: Tree, second: Tree) -> list[FileChange]:
     """Return every difference of two merged trees, by path.
 
     Contents have the kind "content" for now.
     """
-    found: list[FileChange] = []
-    for path in sorted({*one, *other}):
-        here, there = one.get(path), other.get(path)
-        if here is None or there is None:
-            present = here or there
+    changes: list[FileChange] = []
+    for path in sorted({*first, *second}):
+        first_entry, second_entry = first.get(path), second.get(path)
+        if first_entry is None or second_entry is None:
+            present = first_entry or second_entry
             assert present is not None
-            kind, said = ("added" if here is None else "removed"), describe(present)
-            sides = ("", said) if here is None else (said, "")
-            found.append(FileChange(path=path, kind=kind, one=sides[0], other=sides[1]))
-        elif here.type != there.type:
-            found.append(FileChange(path=path, kind="type", one=describe(here), other=describe(there)))
+            kind, description = ("added" if first_entry is None else "removed"), describe(present)
+            sides = ("", description) if first_entry is None else (description, "")
+            changes.append(FileChange(path=path, kind=kind, one=sides[0], other=sides[1]))
+        elif first_entry.type != second_entry.type:
+            changes.append(
+                FileChange(path=path, kind="type", one=describe(first_entry), other=describe(second_entry))
+            )
         else:
-            found += _fields(here, there)
-    return found
+            changes += _fields(first_entry, second_entry)
+    return changes
 
 
-def _fields(one: TarEntry, other: TarEntry) -> Iterator[FileChange]:
+def _fields(first: TarEntry, second: TarEntry) -> Iterator[FileChange]:
     values = (
-        ("mode", f"{one.mode:04o}", f"{other.mode:04o}"),
-        ("owner", f"{one.uid}:{one.gid}", f"{other.uid}:{other.gid}"),
-        ("link", *((one.target, other.target) if one.type == "symlink" else ("", ""))),
-        ("attributes", _attributes(one), _attributes(other)),
-        ("device", *(_device(entry) if entry.type in ("char", "block") else "" for entry in (one, other))),
-        ("content", one.sha256, other.sha256),
+        ("mode", f"{first.mode:04o}", f"{second.mode:04o}"),
+        ("owner", f"{first.uid}:{first.gid}", f"{second.uid}:{second.gid}"),
+        ("link", *((first.target, second.target) if first.type == "symlink" else ("", ""))),
+        ("attributes", _attributes(first), _attributes(second)),
+        ("device", *(_device(entry) if entry.type in ("char", "block") else "" for entry in (first, second))),
+        ("content", first.sha256, second.sha256),
     )
-    for kind, here, there in values:
-        if here != there:
-            yield FileChange(path=one.path, kind=kind, one=here, other=there)
+    for kind, first_value, second_value in values:
+        if first_value != second_value:
+            yield FileChange(path=first.path, kind=kind, one=first_value, other=second_value)
 
 
 def _attributes(entry: TarEntry) -> str:
@@ -107,19 +109,19 @@ def describe(entry: TarEntry) -> str:
     return f"{entry.type}{more}, {entry.mode:04o}{owner}{', ' + _attributes(entry) if entry.xattrs else ''}"
 
 
-def compare_runtime(one: RuntimeConfig, other: RuntimeConfig) -> list[Change]:
+def compare_runtime(first: RuntimeConfig, second: RuntimeConfig) -> list[Change]:
     """Return the runtime differences of two configurations.
 
     Variables are named, and secrets are left out.
     """
-    here, there = one.digest_part(), other.digest_part()
-    settings, others = here.pop("Env"), there.pop("Env")
-    found = list(_changes("runtime", _variables(settings), _variables(others), _variable))
-    if settings != others and not found:  # the same names and last values, so one has a name twice
+    first_part, second_part = first.digest_part(), second.digest_part()
+    settings, others = first_part.pop("Env"), second_part.pop("Env")
+    changes = list(_changes("runtime", _variables(settings), _variables(others), _variable))
+    if settings != others and not changes:  # the same names and last values, so one has a name twice
         counts = [f"{len(side)} settings" for side in (settings, others)]
-        found.append(Change(kind="runtime", name="Env, repeated names", one=counts[0], other=counts[1]))
-    plain = ({key: _text(value) for key, value in side.items()} for side in (here, there))
-    return [*found, *_changes("runtime", *plain)]
+        changes.append(Change(kind="runtime", name="Env, repeated names", one=counts[0], other=counts[1]))
+    plain = ({key: _text(value) for key, value in side.items()} for side in (first_part, second_part))
+    return [*changes, *_changes("runtime", *plain)]
 
 
 def _variables(settings: Sequence[str]) -> dict[str, str]:
@@ -140,58 +142,62 @@ def _quoted(name: str, value: str) -> str:
 
 
 def _changes(
-    kind: str, one: Mapping[str, str], other: Mapping[str, str], say: Any = _quoted
+    kind: str, first: Mapping[str, str], second: Mapping[str, str], say: Any = _quoted
 ) -> Iterator[Change]:
-    for name in sorted({*one, *other}):
-        here, there = one.get(name), other.get(name)
-        if here != there:
-            said = [None if value is None else say(name, value) for value in (here, there)]
-            yield Change(kind=kind, name=name, one=said[0], other=said[1])
+    for name in sorted({*first, *second}):
+        first_value, second_value = first.get(name), second.get(name)
+        if first_value != second_value:
+            texts = [None if value is None else say(name, value) for value in (first_value, second_value)]
+            yield Change(kind=kind, name=name, one=texts[0], other=texts[1])
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
+def compare_documents(first: Scanned, second: Scanned) -> list[Change]:
     """Return the differences of labels and other JSON values.
 
     The runtime part is left out.
     """
-    here, there = one.image, other.image
-    found = [*_changes("label", here.runtime.labels, there.runtime.labels, _label), *_spelled(here, there)]
-    if bool(here.config_digest) == bool(there.config_digest):
-        rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (here, there)]
-        found += _changes("config", rests[0], rests[1])
+    first_image, second_image = first.image, second.image
+    changes = [
+        *_changes("label", first_image.runtime.labels, second_image.runtime.labels, _label),
+        *_spelled(first_image, second_image),
+    ]
+    if bool(first_image.config_digest) == bool(second_image.config_digest):
+        rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (first_image, second_image)]
+        changes += _changes("config", rests[0], rests[1])
     else:
         forms = [
-            image.form if image.config_digest else f"{image.form}, without one" for image in (here, there)
+            image.form if image.config_digest else f"{image.form}, without one"
+            for image in (first_image, second_image)
         ]
-        found.append(Change(kind="config", name="form", one=forms[0], other=forms[1]))
-    runs = compare_runtime(here.runtime, there.runtime)
-    if not found and not runs and here.config_digest != there.config_digest:
+        changes.append(Change(kind="config", name="form", one=forms[0], other=forms[1]))
+    runs = compare_runtime(first_image.runtime, second_image.runtime)
+    if not changes and not runs and first_image.config_digest != second_image.config_digest:
         words = ("one spelling", "another: spaces, the order of keys, or a value that says nothing")
-        found.append(Change(kind="config", name="bytes", one=words[0], other=words[1]))
-    if ("manifest" in here.documents) != ("manifest" in there.documents):
+        changes.append(Change(kind="config", name="bytes", one=words[0], other=words[1]))
+    if ("manifest" in first_image.documents) != ("manifest" in second_image.documents):
         forms = [
             image.form if "manifest" in image.documents else f"{image.form}, without one"
-            for image in (here, there)
+            for image in (first_image, second_image)
         ]
-        return [*found, Change(kind="manifest", name="form", one=forms[0], other=forms[1])]
+        return [*changes, Change(kind="manifest", name="form", one=forms[0], other=forms[1])]
     for role in ("manifest", "index"):
-        values = [dict(_leaves(image.documents.get(role))) for image in (here, there)]
-        found += _changes(role, values[0], values[1])
-    return found
+        values = [dict(_leaves(image.documents.get(role))) for image in (first_image, second_image)]
+        changes += _changes(role, values[0], values[1])
+    return changes
 
 
-def _spelled(one: OciImage, other: OciImage) -> Iterator[Change]:
+def _spelled(first: OciImage, second: OciImage) -> Iterator[Change]:
     """Yield runtime settings with equal meaning but another form.
 
     An example is variables in another order.
     """
-    parts = [image.runtime.digest_part() for image in (one, other)]
+    parts = [image.runtime.digest_part() for image in (first, second)]
     for key in sorted(RUNTIME):
-        if parts[0][key] == parts[1][key] and one.config.get(key) != other.config.get(key):
+        if parts[0][key] == parts[1][key] and first.config.get(key) != second.config.get(key):
             yield Change(
                 kind="config", name=f"/config/{key}", one="the same", other="in another order or form"
             )
@@ -201,8 +207,8 @@ def _rest(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration without the parts compared by name."""
     config = document.get("config") or {}
     named = {*read_runtime_config(config).digest_part(), "Labels"}
-    left = {key: value for key, value in config.items() if key not in named}
-    return {**document, "config": left}
+    remainder = {key: value for key, value in config.items() if key not in named}
+    return {**document, "config": remainder}
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -220,46 +226,46 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
         yield place, _text(value)
 
 
-def compare_packing(one: Scanned, other: Scanned) -> list[Change]:
+def compare_packing(first: Scanned, second: Scanned) -> list[Change]:
     """Return the differences in how two images pack their files.
 
     They concern layers, times, order and compression.
     """
-    found = [*_times(one, other)]
-    if len(one.layers) != len(other.layers):
-        counts = [f"{len(side.layers)} layers" for side in (one, other)]
-        found.append(Change(kind="layers", name="number", one=counts[0], other=counts[1]))
-    for index in range(min(len(one.layers), len(other.layers))):
+    changes = [*_times(first, second)]
+    if len(first.layers) != len(second.layers):
+        counts = [f"{len(side.layers)} layers" for side in (first, second)]
+        changes.append(Change(kind="layers", name="number", one=counts[0], other=counts[1]))
+    for index in range(min(len(first.layers), len(second.layers))):
         name = f"layer {index + 1}"
-        here, there = one.image.layers[index], other.image.layers[index]
-        if here.diff_id != there.diff_id:
-            found += _layer(name, one.layers[index], other.layers[index])
-        elif here.digest != there.digest and here.digest and there.digest:
-            ways = [f"{p.method}, {p.size} bytes" for p in (one.packing[index], other.packing[index])]
-            found.append(Change(kind="compression", name=name, one=ways[0], other=ways[1]))
-    return found
+        first_layer, second_layer = first.image.layers[index], second.image.layers[index]
+        if first_layer.diff_id != second_layer.diff_id:
+            changes += _layer(name, first.layers[index], second.layers[index])
+        elif first_layer.digest != second_layer.digest and first_layer.digest and second_layer.digest:
+            texts = [f"{p.method}, {p.size} bytes" for p in (first.packing[index], second.packing[index])]
+            changes.append(Change(kind="compression", name=name, one=texts[0], other=texts[1]))
+    return changes
 
 
-def _layer(name: str, one: Sequence[LayerMember], other: Sequence[LayerMember]) -> Iterator[Change]:
+def _layer(name: str, first: Sequence[LayerMember], second: Sequence[LayerMember]) -> Iterator[Change]:
     """Yield the differences of two layers at one position.
 
     They are detailed if the layers hold the same paths.
     """
-    paths = [[member.entry.path for member in side] for side in (one, other)]
+    paths = [[member.entry.path for member in side] for side in (first, second)]
     if sorted(paths[0]) != sorted(paths[1]):
         sizes = [f"{len(side)} members" for side in paths]
         yield Change(kind="layers", name=f"{name}, other paths", one=sizes[0], other=sizes[1])
         return
     if paths[0] != paths[1]:
-        first = next(index for index, pair in enumerate(zip(*paths, strict=True)) if pair[0] != pair[1])
+        position = next(index for index, pair in enumerate(zip(*paths, strict=True)) if pair[0] != pair[1])
         yield Change(
             kind="order",
-            name=f"{name}, from member {first + 1}",
-            one=paths[0][first],
-            other=paths[1][first],
+            name=f"{name}, from member {position + 1}",
+            one=paths[0][position],
+            other=paths[1][position],
         )
-    here = {member.entry.path: member for member in one}
-    pairs = [(here[member.entry.path], member) for member in other]
+    by_path = {member.entry.path: member for member in first}
+    pairs = [(by_path[member.entry.path], member) for member in second]
     owners = [(a.owner, b.owner) for a, b in pairs if a.owner != b.owner]
     if owners:
         yield Change(
@@ -276,12 +282,12 @@ def _layer(name: str, one: Sequence[LayerMember], other: Sequence[LayerMember]) 
         yield Change(kind="layers", name=name, one=words[0], other=words[1])
 
 
-def _times(one: Scanned, other: Scanned) -> Iterator[Change]:
-    paths = [path for path in one.times if one.times[path] != other.times.get(path, one.times[path])]
+def _times(first: Scanned, second: Scanned) -> Iterator[Change]:
+    paths = [path for path in first.times if first.times[path] != second.times.get(path, first.times[path])]
     if paths:
-        said = [moment(side.times[paths[0]]) for side in (one, other)]
+        moments = [moment(side.times[paths[0]]) for side in (first, second)]
         name = f"{len(paths)} paths, the first /{paths[0]}"
-        yield Change(kind="times", name=name, one=said[0], other=said[1])
+        yield Change(kind="times", name=name, one=moments[0], other=moments[1])
 
 
 def moment(time: int) -> str:
@@ -297,10 +303,10 @@ def moment(time: int) -> str:
     return whole.strftime("%Y-%m-%dT%H:%M:%S") + (f".{part}" if part else "") + "Z"
 
 
-def level(one: Scanned, other: Scanned) -> Level:
+def level(first: Scanned, second: Scanned) -> Level:
     """Return the highest level at which two images are equal."""
-    if one.image.manifest and one.image.manifest == other.image.manifest:
+    if first.image.manifest and first.image.manifest == second.image.manifest:
         return "manifest"
-    if one.image.config_digest and one.image.config_digest == other.image.config_digest:
+    if first.image.config_digest and first.image.config_digest == second.image.config_digest:
         return "config"
-    return "tree" if one.digest == other.digest else "different"
+    return "tree" if first.digest == second.digest else "different"

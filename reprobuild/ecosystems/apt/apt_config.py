@@ -136,16 +136,16 @@ def configured_index(
     if not re.fullmatch(r"[^\"\n;{}]+", str(folder)):
         raise LockError(f"apt cannot use the directory {folder}", hint="choose a store with a plainer path")
     env = {**env, "LC_ALL": "C"}
-    own = folder.absolute() / "-".join((codename, *architectures))
-    own.mkdir(parents=True, exist_ok=True)
+    directory = folder.absolute() / "-".join((codename, *architectures))
+    directory.mkdir(parents=True, exist_ok=True)
     configured = configured_targets(env, (architecture,))
-    wanted = [target for target in configured if target.belongs(codename)]
+    targets = [target for target in configured if target.belongs(codename)]
     # The release of a moving name is known only once its Release file is there.
-    wanted = wanted or [target for target in configured if _MOVING.fullmatch(target.release)]
-    found = _fetched(wanted, codename, env, own, architectures) if wanted else []
-    if not found:
+    targets = targets or [target for target in configured if _MOVING.fullmatch(target.release)]
+    files = _fetched(targets, codename, env, directory, architectures) if targets else []
+    if not files:
         raise LockError(f"apt of this machine has no source for {distribution}/{codename}", hint=_HINT)
-    return SystemIndex(distribution, codename, found, architecture)
+    return SystemIndex(distribution, codename, files, architecture)
 
 
 def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> tuple[str, ...]:
@@ -161,16 +161,22 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
     if not which("apt-get", env):
         return ()
     env = {**env, "LC_ALL": "C"}
-    own = (architecture,)
-    targets = [*configured_targets(env, own), *configured_targets(env, own, fetched=True)]
+    architectures = (architecture,)
+    targets = [*configured_targets(env, architectures), *configured_targets(env, architectures, fetched=True)]
     names = (
-        name.partition("/")[0].partition("-")[0] for one in targets for name in (one.release, one.codename)
+        name.partition("/")[0].partition("-")[0]
+        for target in targets
+        for name in (target.release, target.codename)
     )
     return tuple(dict.fromkeys(name for name in names if name and not _MOVING.fullmatch(name)))
 
 
 def _fetched(
-    wanted: list[AptTarget], codename: str, env: Mapping[str, str], folder: Path, architectures: Sequence[str]
+    targets: list[AptTarget],
+    codename: str,
+    env: Mapping[str, str],
+    folder: Path,
+    architectures: Sequence[str],
 ) -> list[PackagesFile]:
     """Fetch the lists of sources, and return the release's.
 
@@ -180,7 +186,7 @@ def _fetched(
     with os.fdopen(number, "w") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
         try:
-            private = _update(wanted, env, folder, architectures)
+            private = _update(targets, env, folder, architectures)
             return [
                 PackagesFile(
                     uri=without_credentials(target.uri),
@@ -225,7 +231,7 @@ def configured_targets(
 
 
 def _update(
-    wanted: list[AptTarget], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
+    targets: list[AptTarget], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> dict[str, str]:
     """Run `apt-get update` for some targets; return the environment.
 
@@ -241,14 +247,14 @@ def _update(
         missing=LockError,
         timeout=_ANSWER_SECONDS,
     )
-    kept = [line for line in settings.decode(errors="replace").splitlines() if _KEEP.fullmatch(line)]
+    lines = [line for line in settings.decode(errors="replace").splitlines() if _KEEP.fullmatch(line)]
     config, sources = folder / _CONFIG, folder / _SOURCES
-    own = _SETTINGS.format(
+    additions = _SETTINGS.format(
         folder=folder, sources=_SOURCES, architecture=architectures[0],
         architectures=" ".join(f'"{name}";' for name in architectures),
     )  # fmt: skip
-    _write_private(config, "\n".join(kept) + own)
-    _write_private(sources, source_list(wanted, architectures))
+    _write_private(config, "\n".join(lines) + additions)
+    _write_private(sources, source_list(targets, architectures))
     private = {**env, "APT_CONFIG": str(config)}
     try:
         run(
@@ -270,13 +276,13 @@ def _write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def source_list(wanted: list[AptTarget], architectures: Sequence[str]) -> str:
+def source_list(targets: list[AptTarget], architectures: Sequence[str]) -> str:
     """Return a deb822 source list of exactly the wanted suites.
 
     It has exactly the wanted components, too.
     """
     components: dict[tuple[str, str, str], list[str]] = {}
-    for target in wanted:
+    for target in targets:
         components.setdefault((target.uri, target.release, target.entry), []).append(target.component)
     stanzas = []
     for (uri, release, entry), names in components.items():
@@ -303,6 +309,6 @@ def _options(entry: str) -> dict[str, str]:
         fields = paragraphs[int(number) - 1] if int(number) <= len(paragraphs) else {}
         return {known: fields[known] for known in _OPTIONS.values() if known in fields}
     line = (text.splitlines()[int(number) - 1 : int(number)] or [""])[0]
-    found = re.match(r"\s*deb\s+\[([^\]]*)\]", line)
-    pairs = re.findall(r"([a-zA-Z-]+)=(\S+)", found[1]) if found else []
+    match = re.match(r"\s*deb\s+\[([^\]]*)\]", line)
+    pairs = re.findall(r"([a-zA-Z-]+)=(\S+)", match[1]) if match else []
     return {_OPTIONS[key.lower()]: value.replace(",", " ") for key, value in pairs if key.lower() in _OPTIONS}

@@ -26,5 +26,7 @@ def serves(qualifier: str, wanting: str, offered: str, multi_arch: str, native: 
         return True
     if qualifier == "any":
         return multi_arch == "allowed"
-    wanted = qualifier or wanting
-    return (native if wanted in ("all", "native") else wanted) == (native if offered == "all" else offered)
+    architecture = qualifier or wanting
+    return (native if architecture in ("all", "native") else architecture) == (
+        native if offered == "all" else offered
+    )

@@ -62,7 +62,10 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def archives_of(
-    distribution: str, codename: str, services: Mapping[str, Service], given: Iterable[ArchiveDecision] = ()
+    distribution: str,
+    codename: str,
+    services: Mapping[str, Service],
+    decisions: Iterable[ArchiveDecision] = (),
 ) -> tuple[AptArchive, ...]:
     """Return the archives of a release.
 
@@ -70,14 +73,14 @@ def archives_of(
         distribution: `debian` or `ubuntu`; for others only the given archives are known.
         codename: of the release.
         services: the addresses of the dated copies.
-        given: the override `archives`.
+        decisions: the override `archives`.
 
     Raises:
         LockError: a given archive has no address and is not a PPA, its address has a login, or its key is
             missing or not a fingerprint.
     """
-    own = [_archive(one, services[one.service], codename) for one in _known(distribution)]
-    return (*own, *(_given(one, codename, services) for one in given))
+    archives = [_archive(entry, services[entry.service], codename) for entry in _known(distribution)]
+    return (*archives, *(_given(decision, codename, services) for decision in decisions))
 
 
 def present_archives(
@@ -94,14 +97,20 @@ def present_archives(
         architecture: Debian's name of it.
     """
     return tuple(
-        _archive(one, services[one.ports if one.ports and architecture not in _PC else one.present], codename)
-        for one in _known(distribution)
+        _archive(
+            entry,
+            services[entry.ports if entry.ports and architecture not in _PC else entry.present],
+            codename,
+        )
+        for entry in _known(distribution)
     )
 
 
 def _known(distribution: str) -> list[_Known]:
     text = files("reprobuild.ecosystems.apt").joinpath("archives.toml").read_bytes()
-    return [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
+    return [
+        entry for entry in msgspec.toml.decode(text, type=_File).archive if entry.distribution == distribution
+    ]
 
 
 def _archive(known: _Known, service: Service, codename: str) -> AptArchive:
@@ -115,8 +124,8 @@ def _archive(known: _Known, service: Service, codename: str) -> AptArchive:
 
 def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
     """Return the PPAs in the captured machine's apt lists."""
-    found = {f"ppa:{match[1]}/{match[2]}" for one in lists if (match := _PPA_LIST.match(one.file))}
-    return tuple(ArchiveDecision(url=url) for url in sorted(found) if _PPA.fullmatch(url))
+    urls = {f"ppa:{match[1]}/{match[2]}" for apt_list in lists if (match := _PPA_LIST.match(apt_list.file))}
+    return tuple(ArchiveDecision(url=url) for url in sorted(urls) if _PPA.fullmatch(url))
 
 
 def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> AptArchive:

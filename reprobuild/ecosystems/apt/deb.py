@@ -78,7 +78,7 @@ class _Member:
         return data
 
 
-def _member(stream: IO[bytes], wanted: str) -> _Member:
+def _member(stream: IO[bytes], name: str) -> _Member:
     """Return a part of a package, as dpkg does.
 
     The members must have the order of deb(5): `debian-binary`, `control.tar`, `data.tar`; members whose name
@@ -93,12 +93,12 @@ def _member(stream: IO[bytes], wanted: str) -> _Member:
             member = _next_member(stream)
         if member.name != part and not (part != "debian-binary" and member.name.startswith(f"{part}.")):
             raise ValueError(f"{member.name!r} stands in the place of {part}")
-        if part == wanted:
+        if part == name:
             return member
         if part == "debian-binary" and member.read(2) != b"2.":
             raise ValueError("its format is not 2.0")
         _skip(stream, member)
-    raise AssertionError(wanted)
+    raise AssertionError(name)
 
 
 def _next_member(stream: IO[bytes]) -> _Member:

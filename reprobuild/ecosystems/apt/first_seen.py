@@ -59,13 +59,13 @@ class FirstSeen:
                 f"{url} answered something else: {err}",
                 hint="try again later, or give the files with `--deb`",
             ) from None
-        found = {
+        times = {
             time
             for files in list(answer.fileinfo.values())[:_MOST]
             for file in files[:_MOST]
             if (time := _seconds(file.first_seen)) is not None
         }
-        return tuple(sorted(found))
+        return tuple(sorted(times))
 
 
 def _seconds(text: str) -> int | None:

@@ -55,9 +55,9 @@ class Candidate(Struct, frozen=True, kw_only=True):
         if relation.name == self.name:
             return relation.allows(self.version)
         return any(
-            given.name == relation.name
-            and (not relation.operator or (given.operator == "=" and relation.allows(given.version)))
-            for given in self.provides
+            provision.name == relation.name
+            and (not relation.operator or (provision.operator == "=" and relation.allows(provision.version)))
+            for provision in self.provides
         )
 
 
@@ -111,13 +111,13 @@ class SystemIndex:
         files.
         """
         former = {id(file): file for stanzas in self._stanzas.values() for file, _ in stanzas}
-        kept = {
+        by_id = {
             number: structs.replace(file, automatic=False) if over else file
             for number, file in former.items()
         }
         more = SystemIndex(self.distribution, self.release, (), self.architecture)
         more._stanzas = {
-            key: [(kept[id(file)], stanza) for file, stanza in stanzas]
+            key: [(by_id[id(file)], stanza) for file, stanza in stanzas]
             for key, stanzas in self._stanzas.items()
         }
         more._essential = set(self._essential)
@@ -133,17 +133,17 @@ class SystemIndex:
         They are those of the first file that has it.
         """
         for file, stanza in self._stanzas.get(candidate.key, ()):
-            found = _candidate(file, stanza, self.architecture)
-            if (found.version, found.architecture) == (candidate.version, candidate.architecture):
+            entry = _candidate(file, stanza, self.architecture)
+            if (entry.version, entry.architecture) == (candidate.version, candidate.architecture):
                 return ((without_credentials(file.uri), stanza),)
         return ()
 
     def _read(self, file: PackagesFile) -> None:
         for stanza in file.content.split(b"\n\n"):
-            found = _FIRST.search(stanza)
-            if not found:
+            match = _FIRST.search(stanza)
+            if not match:
                 continue
-            key = name = found[1].decode(errors="replace")
+            key = name = match[1].decode(errors="replace")
             of = _ARCHITECTURE.search(stanza)
             architecture = of[1].decode(errors="replace") if of else self.architecture
             if architecture not in (self.architecture, "all"):
@@ -153,8 +153,8 @@ class SystemIndex:
                 self._essential.add(name)
             self._stanzas.setdefault(key, []).append((file, stanza))
             if line := _PROVIDES.search(stanza):
-                for given in _WORD.findall(line[1]):
-                    self._provided.setdefault(given.decode(), set()).add(key)
+                for word in _WORD.findall(line[1]):
+                    self._provided.setdefault(word.decode(), set()).add(key)
 
     @property
     def label(self) -> str:
@@ -177,20 +177,20 @@ class SystemIndex:
         Raises:
             LockError: a stanza is damaged.
         """
-        found: dict[str, Candidate] = {}
+        by_version: dict[str, Candidate] = {}
         for file, stanza in self._stanzas.get(key, ()):
             candidate = _candidate(file, stanza, self.architecture)
-            known = found.get(candidate.version)
+            known = by_version.get(candidate.version)
             if known is None:
-                found[candidate.version] = candidate
+                by_version[candidate.version] = candidate
             elif candidate.automatic and not known.automatic:
-                found[candidate.version] = structs.replace(known, automatic=True)
-        return tuple(sorted(found.values(), key=lambda c: Version(c.version), reverse=True))
+                by_version[candidate.version] = structs.replace(known, automatic=True)
+        return tuple(sorted(by_version.values(), key=lambda c: Version(c.version), reverse=True))
 
     def providers(self, name: str) -> tuple[str, ...]:
         """Return the providers of a name, by priority and name."""
-        found = [(c.rank, c.key) for by in self._provided.get(name, ()) for c in self.versions(by)[:1]]
-        return tuple(provider for _, provider in sorted(found))
+        ranking = [(c.rank, c.key) for by in self._provided.get(name, ()) for c in self.versions(by)[:1]]
+        return tuple(provider for _, provider in sorted(ranking))
 
     def serves(self, relation: Relation, wanting: str, offered: Candidate) -> bool:
         """Return whether a package fulfils a dependency on this system.

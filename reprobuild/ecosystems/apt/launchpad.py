@@ -70,25 +70,25 @@ class Launchpad:
             NotFoundError: there is no such archive. FetchError: it cannot be reached, or its answer is wrong.
         """
         series = quote(f"{self._url}/ubuntu/{codename}/{architecture}", safe="")
-        asked = (
+        query = (
             f"{self._url}/{_path(ppa)}?ws.op=getPublishedBinaries&binary_name={quote(name, safe='')}"
             f"&version={quote(version, safe='')}&exact_match=true&distro_arch_series={series}"
         )
-        found: dict[str, Artefact] = {}
-        entries = self._ask(asked, _Publications).entries[:_MOST]
-        for publication in (self._read(entry, _Publication, asked) for entry in entries):
+        artefacts: dict[str, Artefact] = {}
+        entries = self._ask(query, _Publications).entries[:_MOST]
+        for publication in (self._read(entry, _Publication, query) for entry in entries):
             if not publication.self_link.startswith(f"{self._url}/"):
-                raise FetchError(f"{asked} leads to {publication.self_link}", hint=_HINT)
+                raise FetchError(f"{query} leads to {publication.self_link}", hint=_HINT)
             files = f"{publication.self_link}?ws.op=binaryFileUrls&include_meta=true"
             for entry in self._ask(files, list[msgspec.Raw]):
                 with contextlib.suppress(msgspec.ValidationError):  # an odd file must not hide the others
                     file = msgspec.json.decode(entry, type=_File)
                     filename = msgspec.convert(file.url.rpartition("/")[2], FileName)
                     if filename.endswith(".deb"):
-                        found[file.sha256] = Artefact(
+                        artefacts[file.sha256] = Artefact(
                             filename=filename, sha256=file.sha256, size=file.size, url=file.url
                         )
-        return tuple(found.values())
+        return tuple(artefacts.values())
 
     def fingerprint(self, ppa: str) -> str:
         """Return the fingerprint of a PPA's key, or "".

@@ -79,15 +79,15 @@ class AptKeyring:
             if self._fetch is None:
                 break
             try:
-                found = {cert.fingerprint: cert for cert in Cert.split_bytes(self._fetch(fingerprint))}
+                certificates = {cert.fingerprint: cert for cert in Cert.split_bytes(self._fetch(fingerprint))}
             except FetchError as err:
                 self._trouble.append(str(err))
                 break
             except Exception as err:  # as above
                 self._trouble.append(f"what was sent as the key {fingerprint} is none: {err}")
                 continue
-            if fingerprint in found:
-                self._certificates[fingerprint] = found[fingerprint]
+            if fingerprint in certificates:
+                self._certificates[fingerprint] = certificates[fingerprint]
             else:
                 self._trouble.append(f"another key was sent for {fingerprint}")
         return len(self._certificates) > before

@@ -98,21 +98,21 @@ class ArchiveIndexes:
             FetchError: it cannot be reached, or its answer is not signed, damaged, or of another suite.
         """
         url = archive.url.replace("{time}", identifier(time)) if time is not None else archive.url
-        found = [
+        releases = [
             (pocket, release)
             for pocket in (*archive.pockets, *archive.unasked)
             if (release := self._release(archive, url, pocket, time)) is not None
         ]
-        if not found:
+        if not releases:
             raise NotFoundError(
                 f"{without_credentials(url)} has none of {', '.join(archive.pockets)}",
                 hint="it did not exist then, or is not the archive of that release",
             )
         return tuple(
-            listed for pocket, release in found for listed in self._listed(archive, url, pocket, release)
+            index for pocket, release in releases for index in self._listed(archive, url, pocket, release)
         )
 
-    def read(self, listed: ListedPackagesFile) -> PackagesFile:
+    def read(self, index: ListedPackagesFile) -> PackagesFile:
         """Return an index, fetched and checked if it is missing.
 
         The store keeps it.
@@ -120,16 +120,16 @@ class ArchiveIndexes:
         Raises:
             FetchError: it is not available, or differs from the signed one.
         """
-        where = without_credentials(listed.address)
-        if not self._store.has(listed.sha256):
-            name = listed.address.rpartition("/")[2]
-            file = Artefact(filename=name, sha256=listed.sha256, size=listed.size, url=listed.address)
+        where = without_credentials(index.address)
+        if not self._store.has(index.sha256):
+            name = index.address.rpartition("/")[2]
+            file = Artefact(filename=name, sha256=index.sha256, size=index.size, url=index.address)
             fetch([file], self._store, self._net)
-        data = read_plain(self._store.verified(listed.sha256, where), _LARGEST)
-        content = unpack(data, listed.packed, listed.plain_size, where)
-        if listed.plain_sha256 and hashlib.sha256(content).hexdigest() != listed.plain_sha256:
+        data = read_plain(self._store.verified(index.sha256, where), _LARGEST)
+        content = unpack(data, index.packed, index.plain_size, where)
+        if index.plain_sha256 and hashlib.sha256(content).hexdigest() != index.plain_sha256:
             raise FetchError(f"{where} unpacks to something else than its signed index says", hint=_DAMAGED)
-        return PackagesFile(uri=without_credentials(listed.uri), content=content, automatic=listed.automatic)
+        return PackagesFile(uri=without_credentials(index.uri), content=content, automatic=index.automatic)
 
     def _release(self, archive: AptArchive, url: str, pocket: str, time: int | None) -> SignedRelease | None:
         """Return the signed text of a suite, or None.

@@ -81,14 +81,14 @@ class ChannelResolver:
         """
         if not url.lower().startswith("file:"):
             return False
-        own = (
+        addresses = (
             *self._channels.addresses,
             self._public.partition("{name}")[0],
             self._defaults.partition("{name}")[0],
         )
         return not any(
-            url == one or (url.startswith(f"{one}/") and not _WINDING.search(url[len(one) + 1 :]))
-            for one in (address.rstrip("/") for address in own if address)
+            url == prefix or (url.startswith(f"{prefix}/") and not _WINDING.search(url[len(prefix) + 1 :]))
+            for prefix in (address.rstrip("/") for address in addresses if address)
         )
 
     def _places(self, captured: str) -> list[Channel]:
@@ -97,7 +97,7 @@ class ChannelResolver:
         if several is None and name == "defaults":
             several = ("pkgs/main", "pkgs/r")
         if several is not None:
-            return [place for one in several if one != name for place in self._places(one)]
+            return [place for member in several if member != name for place in self._places(member)]
         urls = dict.fromkeys(url for main in self._addresses(name) for url in self._mirrored(main, name))
         return [Channel(name, url) for url in urls]
 
@@ -119,11 +119,11 @@ class ChannelResolver:
 
     def _mirrored(self, url: str, name: str) -> Iterator[str]:
         """Yield the mirrors that replace an address, else the address."""
-        found = False
+        has_mirror = False
         for key, several in self._channels.mirrors.items():
             if key == name or url == key or url.startswith(f"{key}/"):
                 rest = "" if key == name else url.removeprefix(key)
                 yield from (mirror + rest for mirror in several)
-                found = found or bool(several)
-        if not found:
+                has_mirror = has_mirror or bool(several)
+        if not has_mirror:
             yield url

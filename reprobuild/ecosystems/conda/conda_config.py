@@ -45,8 +45,13 @@ class Channels(Struct, frozen=True, kw_only=True):
     def addresses(self) -> tuple[str, ...]:
         """Every configured address; of mirrors, the replacements."""
         several = (*self.multi.values(), *self.mirrors.values())
-        named = (*self.order, self.alias, *self.custom.values(), *(one for more in several for one in more))
-        return tuple(one for one in named if "://" in one)
+        named = (
+            *self.order,
+            self.alias,
+            *self.custom.values(),
+            *(channel for more in several for channel in more),
+        )
+        return tuple(channel for channel in named if "://" in channel)
 
 
 def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: Path = Path("/")) -> Channels:
@@ -60,13 +65,13 @@ def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: P
     Raises:
         LockError: conda could not read a file.
     """
-    found = _Found(env)
+    configuration = _Found(env)
     for path in _files(env, system):
-        found.take(_yaml(path))
-    found.variables()
+        configuration.take(_yaml(path))
+    configuration.variables()
     for path in _rattler_files(env, system):
-        found.rattler(_toml(path))
-    return found.channels(decided)
+        configuration.rattler(_toml(path))
+    return configuration.channels(decided)
 
 
 class _Found:
@@ -87,8 +92,8 @@ class _Found:
 
     def take(self, settings: Mapping[str, Any]) -> None:
         """Add a file of conda or mamba."""
-        for name, kept in self.lists.items():
-            self.lists[name] = list(dict.fromkeys((*_texts(settings.get(name)), *kept)))
+        for name, values in self.lists.items():
+            self.lists[name] = list(dict.fromkeys((*_texts(settings.get(name)), *values)))
         self.alias = str(settings.get("channel_alias") or self.alias)
         self.custom |= {name: str(url) for name, url in _table(settings, "custom_channels").items()}
         for name, several in _table(settings, "custom_multichannels").items():
@@ -99,8 +104,8 @@ class _Found:
     def variables(self) -> None:
         """Add the settings in environment variables."""
         names = {"CONDA_CHANNELS": "channels", "CONDA_DEFAULT_CHANNELS": "default_channels"}
-        given = {setting: self._env.get(name, "") for name, setting in names.items()}
-        self.take({setting: text.replace(",", " ").split() for setting, text in given.items()})
+        texts = {setting: self._env.get(name, "") for name, setting in names.items()}
+        self.take({setting: text.replace(",", " ").split() for setting, text in texts.items()})
         self.alias = self._env.get("CONDA_CHANNEL_ALIAS") or self.alias
 
     def rattler(self, settings: Mapping[str, Any]) -> None:
@@ -150,8 +155,8 @@ def _files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
     if env.get("CONDA_EXE"):
         roots.append(str(Path(env["CONDA_EXE"]).parent.parent))
     folders += [Path(root) for root in roots if root]
-    own = [Path(env["XDG_CONFIG_HOME"]) / "conda"] if env.get("XDG_CONFIG_HOME") else []
-    folders += [*own, *([home / ".config/conda", home / ".conda", home] if home else [])]
+    xdg_folders = [Path(env["XDG_CONFIG_HOME"]) / "conda"] if env.get("XDG_CONFIG_HOME") else []
+    folders += [*xdg_folders, *([home / ".config/conda", home / ".conda", home] if home else [])]
     folders += [Path(env["CONDA_PREFIX"])] if env.get("CONDA_PREFIX") else []
     names = (".condarc", "condarc", "condarc.d", ".mambarc")
     paths = [folder / name for folder in folders for name in names]
@@ -165,9 +170,9 @@ def _files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
 
 def _rattler_files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
     home = Path(env.get("HOME") or "/nonexistent")
-    own = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    config_home = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     for tool in ("rattler", "pixi"):
-        for path in (system / "etc" / tool, own / tool, home / f".{tool}"):
+        for path in (system / "etc" / tool, config_home / tool, home / f".{tool}"):
             if (path / "config.toml").is_file():
                 yield path / "config.toml"
 
@@ -203,9 +208,9 @@ def _read(path: Path) -> str:
 
 def _texts(value: object) -> list[str]:
     several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return [str(one) for one in several if one]
+    return [str(item) for item in several if item]
 
 
 def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = settings.get(name)
-    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}

@@ -58,22 +58,22 @@ def link(
     Raises:
         BuildError: rattler fails.
     """
-    ordered = sorted(packages, key=lambda one: one.package.file.filename)
+    ordered = sorted(packages, key=lambda item: item.package.file.filename)
     job = {
         "packages": [
             {
-                "filename": one.package.file.filename, "name": one.index.name, "version": one.index.version,
-                "build": one.index.build, "build_number": one.index.build_number, "subdir": one.package.subdir,
-                "noarch": one.index.kind, "depends": list(one.index.depends),
+                "filename": item.package.file.filename, "name": item.index.name, "version": item.index.version,
+                "build": item.index.build, "build_number": item.index.build_number, "subdir": item.package.subdir,
+                "noarch": item.index.kind, "depends": list(item.index.depends),
             }
-            for one in ordered
+            for item in ordered
         ],
         "prefix": str(prefix), "target": target, "cache": str(cache), "platform": platform,
     }  # fmt: skip
     ask({"link": job}, scratch, "link the packages of conda")
     (prefix / "CACHEDIR.TAG").unlink()  # for backup programs
     shutil.rmtree(prefix / "__clobbers__", ignore_errors=True)  # files that another package's files replaced
-    records = {one.package.file.filename: one for one in ordered}
+    records = {item.package.file.filename: item for item in ordered}
     for path in sorted((prefix / "conda-meta").glob("*.json")):
         written = json.loads(read_plain(path, _LARGEST_RECORD))
         path.unlink()
@@ -108,19 +108,19 @@ def record(written: dict[str, Any], package: CondaPackage) -> bytes:
 
     Files that another package's file replaces are not among its files.
     """
-    kept = {key: value for key, value in written.items() if key not in _MACHINE}
-    kept |= {
+    fields = {key: value for key, value in written.items() if key not in _MACHINE}
+    fields |= {
         "url": package.file.url, "channel": package.channel, "fn": package.file.filename,
         "sha256": package.file.sha256, "size": package.file.size,
         "files": sorted(path for path in written["files"] if not path.startswith("__clobbers__/")),
         # conda requires the field; 1 means hard links, its own default.
         "link": {"source": "", "type": 1},
     }  # fmt: skip
-    kept["paths_data"] = {
+    fields["paths_data"] = {
         "paths_version": 1,
         "paths": sorted(
             (row for row in written["paths_data"]["paths"] if not row["_path"].startswith("__clobbers__/")),
             key=lambda row: str(row["_path"]),
         ),
     }
-    return json.dumps(kept, indent=2, sort_keys=True).encode() + b"\n"
+    return json.dumps(fields, indent=2, sort_keys=True).encode() + b"\n"

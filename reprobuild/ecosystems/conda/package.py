@@ -129,17 +129,17 @@ def read_facts(path: Path, filename: str) -> Facts:
         BuildError: it is damaged, malicious, or another package.
     """
     origin = f"the package {filename}"
-    found = read_info(path, filename, ("index.json", "paths.json", "files"))
-    index = decode(found, "index.json", IndexJson, origin)
+    documents = read_info(path, filename, ("index.json", "paths.json", "files"))
+    index = decode(documents, "index.json", IndexJson, origin)
     if (index.name, index.version, index.build) != split_filename(filename):
         raise BuildError(
             f"{origin} holds {index.name} {index.version} {index.build}",
             hint="its channel is broken, or hostile",
         )
-    if "paths.json" in found:
-        names = [row.path for row in decode(found, "paths.json", Paths, origin).paths]
+    if "paths.json" in documents:
+        names = [row.path for row in decode(documents, "paths.json", Paths, origin).paths]
     else:
-        names = lines_of(found, "files", origin)
+        names = lines_of(documents, "files", origin)
     matches = [match for name in names if (match := _DISTRIBUTION.fullmatch(name))]
     scripts = {match["kind"] for name in names if (match := _SCRIPT.fullmatch(name))}
     return Facts(
@@ -156,33 +156,33 @@ def activated_variables(path: Path, filename: str, facts: Facts) -> set[str]:
     Raises:
         BuildError: the archive is damaged or malicious.
     """
-    found: set[str] = set()
+    variables: set[str] = set()
     origin = f"the package {filename}"
     if not any(_ACTIVATE.fullmatch(name) for name in facts.paths):
-        return found
+        return variables
     with opened(path, filename) as tars_:
         for tar in tars_:
             for info in checked(tar, origin, path.stat().st_size):
                 if _ACTIVATE.fullmatch(info.name) and info.isreg():
-                    found |= set(_EXPORT.findall(_small(tar, info, origin).decode(errors="replace")))
-    return found
+                    variables |= set(_EXPORT.findall(_small(tar, info, origin).decode(errors="replace")))
+    return variables
 
 
-def decode(found: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
+def decode(documents: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
     """Return a document of `info/`.
 
     Raises:
         BuildError: it is absent, or not in conda's format.
     """
-    if name not in found:
+    if name not in documents:
         raise BuildError(f"{origin} has no info/{name}", hint=HOSTILE)
     try:
-        return msgspec.json.decode(found[name], type=kind)
+        return msgspec.json.decode(documents[name], type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise BuildError(f"{origin}: info/{name}: {err}", hint=HOSTILE) from None
 
 
-def lines_of(found: dict[str, bytes], name: str, origin: str) -> list[str]:
+def lines_of(documents: dict[str, bytes], name: str, origin: str) -> list[str]:
     """Return the lines of a text of `info/`.
 
     The result is empty if the text is absent.
@@ -191,7 +191,7 @@ def lines_of(found: dict[str, bytes], name: str, origin: str) -> list[str]:
         BuildError: it is not UTF-8, unlike all texts of conda.
     """
     try:
-        return found.get(name, b"").decode().splitlines()
+        return documents.get(name, b"").decode().splitlines()
     except UnicodeDecodeError:
         raise BuildError(f"{origin}: info/{name} has a name that is not UTF-8", hint=HOSTILE) from None
 
@@ -202,17 +202,17 @@ def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, by
     Raises:
         BuildError: the archive is damaged or malicious.
     """
-    found: dict[str, bytes] = {}
+    documents: dict[str, bytes] = {}
     origin = f"the package {filename}"
     with opened(path, filename, only_info=True) as tars_:
         for tar in tars_:
             for info in checked(tar, origin, path.stat().st_size):
                 name = info.name.removeprefix("info/")
                 if name in names and name != info.name:
-                    found[name] = _small(tar, info, origin)
-                if found.keys() >= _ENOUGH:  # the rest may be gigabytes
-                    return found
-    return found
+                    documents[name] = _small(tar, info, origin)
+                if documents.keys() >= _ENOUGH:  # the rest may be gigabytes
+                    return documents
+    return documents
 
 
 def _small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
@@ -249,14 +249,14 @@ def _streams(path: Path, filename: str, origin: str, *, only_info: bool) -> Iter
             yield iter([cast("IO[bytes]", stream)])
         return
     stem = filename.removesuffix(".conda")
-    wanted = [f"info-{stem}.tar.zst"] + ([] if only_info else [f"pkg-{stem}.tar.zst"])
+    names = [f"info-{stem}.tar.zst"] + ([] if only_info else [f"pkg-{stem}.tar.zst"])
     with zips.open_zip(path, origin) as (archive, members):
-        missing = next((name for name in wanted if name not in members), None)
+        missing = next((name for name in names if name not in members), None)
         if missing:
             raise BuildError(f"{origin} has no {missing}", hint=HOSTILE)
         yield (
             cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(archive.open(members[name])))
-            for name in wanted
+            for name in names
         )
 
 

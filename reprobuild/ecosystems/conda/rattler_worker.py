@@ -46,8 +46,8 @@ def link(packages: list[dict[str, Any]], prefix: str, target: str, cache: str, p
     import rattler
 
     records = []
-    for one in packages:
-        facts = {**one, "build": rattler.BuildString(one["build"])}
+    for package in packages:
+        facts = {**package, "build": rattler.BuildString(package["build"])}
         filename = facts.pop("filename")
         record = rattler.PackageRecord(**facts)
         records.append(rattler.RepoDataRecord(record, filename, f"{NOWHERE}{filename}", NOWHERE))
@@ -68,16 +68,16 @@ def find(file: str, channel: str, subdir: str, names: list[str]) -> list[dict[st
     """
     import rattler
 
-    found = []
+    records = []
     with rattler.SparseRepoData(rattler.Channel(channel), subdir, file) as opened:
         both = rattler.PackageFormatSelection.BOTH
         for name in names:
             for record in opened.load_records(rattler.PackageName(name), both):
-                found.append(
+                records.append(
                     {
                         "filename": record.file_name, "version": str(record.version), "build": str(record.build),
                         "sha256": record.sha256.hex() if record.sha256 else "",
                         "md5": record.md5.hex() if record.md5 else "", "size": record.size or 0,
                     }
                 )  # fmt: skip
-    return found
+    return records

@@ -86,12 +86,12 @@ class Repodata:
             try:
                 answer = ask({"find": job}, self._folder, f"read the packages of {url}")
                 entries = msgspec.convert(answer, type=list[dict[Key, Text | int]])
-                records = [one for entry in entries if (one := _listed(entry))]
+                records = [record for entry in entries if (record := _listed(entry))]
             except (BuildError, msgspec.ValidationError) as err:
                 raise FetchError(f"{url} is not a channel's list of packages: {err}", hint=_HINT) from None
         for name in missing:
-            mine = [one for one in records if (split_filename(one.filename) or ("",))[0] == name]
-            self._found[url, name] = tuple(sorted(mine, key=lambda one: one.filename))
+            matches = [record for record in records if (split_filename(record.filename) or ("",))[0] == name]
+            self._found[url, name] = tuple(sorted(matches, key=lambda record: record.filename))
 
     def of(self, channel: str, subdir: str, name: str) -> tuple[RepodataEntry, ...]:
         """Return the packages of one name in a channel.

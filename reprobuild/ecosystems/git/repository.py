@@ -202,13 +202,13 @@ class GitRepository:
         out = self._git(*words, purpose="list a tree", most=room.size if room else LISTING)
         if room:
             room.take(out, above)
-        found = []
+        blobs = []
         for row in out.split(b"\0")[:-1]:
             head, _, path = row.partition(b"\t")
             mode, kind, oid = head.decode().split(" ")
             if kind != "tree":
-                found.append(Blob(mode=mode, id=oid, path=above + path.decode("utf-8", "surrogateescape")))
-        return sorted(found, key=lambda blob: blob.path)
+                blobs.append(Blob(mode=mode, id=oid, path=above + path.decode("utf-8", "surrogateescape")))
+        return sorted(blobs, key=lambda blob: blob.path)
 
     def sized(self, blobs: Sequence[Blob]) -> list[Blob]:
         """Return blobs with their sizes.
@@ -281,13 +281,13 @@ class GitRepository:
                 "rev-parse", "--verify", "--quiet", f"{blob}^{{blob}}", purpose="look for a blob"
             )
             words = ("log", "--all", "--format=%H", f"--find-object={full.decode().strip()}", "--", path)
-            found = self._git(*words, purpose="look for a blob").decode().split()
+            commits = self._git(*words, purpose="look for a blob").decode().split()
         except proc.ProcessFailedError:
             return None
         # The log also has the commits that removed the blob.
-        for commit in found:
+        for commit in commits:
             rows = self.blobs(commit)
-            if any(one.path == path and one.id.startswith(blob) for one in rows):
+            if any(row.path == path and row.id.startswith(blob) for row in rows):
                 return commit
         return None
 
@@ -298,15 +298,15 @@ class GitRepository:
         """
         words = ("rev-list", "--all", "--date-order", f"--max-count={_COMMITS}")
         commits = self._git(*words, purpose="list the commits").decode().split()
-        wanted = [(path, blob) for path, blob in blobs.items() if "\n" not in path][:_PATHS]
-        rows = [f"{commit}:{path}\n" for commit in commits for path, _ in wanted]
+        pairs = [(path, blob) for path, blob in blobs.items() if "\n" not in path][:_PATHS]
+        rows = [f"{commit}:{path}\n" for commit in commits for path, _ in pairs]
         request = "".join(rows).encode("utf-8", "surrogateescape")
-        said = self._git("cat-file", "--batch-check=%(objectname)", purpose="look for blobs", stdin=request)
-        ids = said.decode("utf-8", "surrogateescape").split("\n")
+        output = self._git("cat-file", "--batch-check=%(objectname)", purpose="look for blobs", stdin=request)
+        ids = output.decode("utf-8", "surrogateescape").split("\n")
         fits = []
         for number, commit in enumerate(commits):
-            found = ids[number * len(wanted) : (number + 1) * len(wanted)]
-            if wanted and all(id_.startswith(blob) for id_, (_, blob) in zip(found, wanted, strict=True)):
+            objects = ids[number * len(pairs) : (number + 1) * len(pairs)]
+            if pairs and all(id_.startswith(blob) for id_, (_, blob) in zip(objects, pairs, strict=True)):
                 fits.append(commit)
         return fits
 

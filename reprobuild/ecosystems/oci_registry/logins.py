@@ -94,14 +94,14 @@ class Logins:
         with self._alone:
             login = self._login(*place)
             if scheme.lower() == "basic":
-                given = _basic(login) if login else None
+                authorization = _basic(login) if login else None
             elif scheme.lower() == "bearer":
-                given = f"Bearer {self._token(url, place, _fields(rest), login, net)}"
+                authorization = f"Bearer {self._token(url, place, _fields(rest), login, net)}"
             else:
-                given = None
-            if given is not None:
-                self._known[place] = given
-        return given
+                authorization = None
+            if authorization is not None:
+                self._known[place] = authorization
+        return authorization
 
     def remedy(self, url: str) -> str:
         """Return the remedy for a registry that refuses access."""
@@ -110,10 +110,10 @@ class Logins:
             return ""
         host = self._named(place[0])
         word = shlex.quote(host)
-        found = self._login(*place)
-        if found:
+        login = self._login(*place)
+        if login:
             return (
-                f"the login of {found.file} for {host} is wrong, or may not read this: `docker login {word}`"
+                f"the login of {login.file} for {host} is wrong, or may not read this: `docker login {word}`"
             )
         return f"no login for {host} was found; give one with `docker login {word}` or `podman login {word}`"
 
@@ -131,15 +131,15 @@ class Logins:
                 hint="the registry must name its token server by an https address",
             )
         query = {key: fields[key] for key in ("service",) if key in fields}
-        found = _SERVED.fullmatch(urllib.parse.urlsplit(url).path)
-        actions = "pull" if found and not found["sent"] else "pull,push"
+        match = _SERVED.fullmatch(urllib.parse.urlsplit(url).path)
+        actions = "pull" if match and not match["sent"] else "pull,push"
         query["scope"] = fields.get("scope") or f"repository:{place[1]}:{actions}"
         if login:
             quoted = (urllib.parse.quote(word, safe="") for word in (login.user, login.password))
             host = f"{':'.join(quoted)}@{host}"
-        asked = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
+        address = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
         try:
-            page = net.page(asked, accept="application/json", most=_LARGEST_TOKEN, alone=True)
+            page = net.page(address, accept="application/json", most=_LARGEST_TOKEN, alone=True)
             answer = msgspec.json.decode(page.content, type=_Answer)
             token = answer.token or answer.access_token
         except CrossHostRedirectError:
@@ -163,8 +163,8 @@ class Logins:
         safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
         if not safe or {".", ".."} & set(urllib.parse.unquote(parts.path).split("/")):
             return None
-        if found := _SERVED.fullmatch(parts.path):
-            return parts.netloc, found["name"]
+        if match := _SERVED.fullmatch(parts.path):
+            return parts.netloc, match["name"]
         answered = (place for place in list(self._known) if place[0] == parts.netloc)
         above = [place for place in answered if parts.path.startswith(f"/v2/{place[1]}/")]
         return max(above, key=lambda place: len(place[1]), default=None)
@@ -178,8 +178,8 @@ class Logins:
         It is from the first file that has one, and the closest in it.
         """
         for file in login_files(self._env):
-            if file.is_file() and (found := self._of_file(file, self._named(host), name)):
-                return found
+            if file.is_file() and (login := self._of_file(file, self._named(host), name)):
+                return login
         return None
 
     def _of_file(self, file: Path, host: str, name: str) -> Login | None:
@@ -187,7 +187,7 @@ class Logins:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a missing helper; that is an error below
                 config = _Logins.load_config(str(file), None, credstore_env=proc.absolute_path(self._env))
-                found = _closest(config, host, name)
+                entry = _closest(config, host, name)
         except docker.errors.DockerException as err:
             raise FetchError(
                 f"the login for {host} cannot be had from {file}: {_words(err)}",
@@ -198,9 +198,9 @@ class Logins:
                 f"{file} is not a file of logins",
                 hint="mend or remove it, or log in again with `docker login`",
             ) from None
-        if not found:
+        if not entry:
             return None
-        user, password = (found.get(key) or found.get(key.title()) for key in ("username", "password"))
+        user, password = (entry.get(key) or entry.get(key.title()) for key in ("username", "password"))
         if not isinstance(user, str) or not isinstance(password, str):
             raise FetchError(
                 f"{file} holds an identity token for {host}, and no password",
@@ -248,12 +248,12 @@ def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[st
         if config.auths.get(key):
             entry: Mapping[str, object] = config.auths[key]
             return entry
-    ours = re.compile(rf"(https?://)?{re.escape(host)}(/v[12]/?)?")
+    pattern = re.compile(rf"(https?://)?{re.escape(host)}(/v[12]/?)?")
     config["auths"] = {
-        key: entry for key, entry in config.auths.items() if ours.fullmatch(key) or "docker.io" in key
+        key: entry for key, entry in config.auths.items() if pattern.fullmatch(key) or "docker.io" in key
     }
-    found: Mapping[str, object] | None = config.resolve_authconfig(host)
-    return found
+    host_entry: Mapping[str, object] | None = config.resolve_authconfig(host)
+    return host_entry
 
 
 def _words(err: Exception) -> str:

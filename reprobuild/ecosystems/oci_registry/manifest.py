@@ -153,19 +153,19 @@ class _Source:
         self.reference, self._net, self._store = reference, net, store
         self._root = f"{reference.root(hub)}/v2/{reference.name}"
 
-    def manifest(self, wanted: str) -> tuple[str, bytes]:
+    def manifest(self, identifier: str) -> tuple[str, bytes]:
         """Return a manifest's digest and bytes, by tag or digest."""
         try:
-            page = self._net.page(f"{self._root}/manifests/{wanted}", accept=_ACCEPT, most=LARGEST_JSON)
+            page = self._net.page(f"{self._root}/manifests/{identifier}", accept=_ACCEPT, most=LARGEST_JSON)
         except NotFoundError:
             raise NotFoundError(
-                f"{self.reference.host} has no {self.reference.name} with {wanted}",
+                f"{self.reference.host} has no {self.reference.name} with {identifier}",
                 hint="it may have been removed; name a tag or a digest that is there, or take the lock and the store "
                 "of a run that has it",
             ) from None
         digest = f"sha256:{self._store.add(page.content)}"
-        if ":" in wanted and digest != wanted:
-            raise self._lie(wanted, digest)
+        if ":" in identifier and digest != identifier:
+            raise self._lie(identifier, digest)
         return digest, page.content
 
     def kind(self, content: bytes) -> str:
@@ -189,28 +189,28 @@ class _Source:
         """Fetch an image's configuration, and return its used fields."""
         artefact = self.artefact(stated, "configuration", LARGEST_JSON)
         content = self._net.page(artefact.url, most=LARGEST_JSON).content
-        found = hashlib.sha256(content).hexdigest()
-        if found != artefact.sha256:
-            raise self._lie(stated.digest, f"sha256:{found}")
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 != artefact.sha256:
+            raise self._lie(stated.digest, f"sha256:{sha256}")
         self._store.add(content)
         return _decoded(content, _Config, self.reference)
 
-    def artefact(self, stated: _Descriptor, what: str, largest: int) -> ImageBlob:
+    def artefact(self, stated: _Descriptor, role: str, largest: int) -> ImageBlob:
         """Return a blob for the lock.
 
         Its address contains image and digest, and no login.
         """
         digest = _checked(stated, self.reference, largest)
         return ImageBlob(
-            filename=f"{self.reference.name}, {what} {digest[7:19]}",
+            filename=f"{self.reference.name}, {role} {digest[7:19]}",
             sha256=digest[7:],
             size=stated.size,
             url=f"{self._root}/blobs/{digest}",
         )
 
-    def _lie(self, wanted: str, found: str) -> FetchError:
+    def _lie(self, identifier: str, digest: str) -> FetchError:
         return FetchError(
-            f"{self.reference.host} gives other bytes for {self.reference.name}@{wanted}: {found}",
+            f"{self.reference.host} gives other bytes for {self.reference.name}@{identifier}: {digest}",
             hint=OTHER,
         )
 

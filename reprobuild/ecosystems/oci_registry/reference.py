@@ -67,14 +67,14 @@ def is_image(base: str) -> bool:
     return any(sign in base for sign in ":@.")
 
 
-def parse_reference(text: str, what: str = "base") -> Reference:
+def parse_reference(text: str, argument: str = "base") -> Reference:
     """Return the reference in a text.
 
     Without a host it means Docker's own registry.
 
     Args:
         text: the user's text.
-        what: the name of the override or the argument, for messages.
+        argument: the name of the override or the argument, for messages.
 
     Raises:
         UsageError: it is not valid, has neither tag nor digest, or holds a login, which is not repeated.
@@ -82,7 +82,7 @@ def parse_reference(text: str, what: str = "base") -> Reference:
     rest = text.removeprefix(_PREFIX)
     rest, at, digest = rest.partition("@")
     if (at and not DIGEST.fullmatch(digest)) or "://" in rest:
-        raise UsageError(f"`{what}` holds a login, a scheme or a broken digest", hint=_LOGIN)
+        raise UsageError(f"`{argument}` holds a login, a scheme or a broken digest", hint=_LOGIN)
     head, slash, tail = rest.partition("/")
     if not slash or not (any(sign in head for sign in ".:[") or head == "localhost"):
         head, tail = _HUB, rest
@@ -91,9 +91,9 @@ def parse_reference(text: str, what: str = "base") -> Reference:
         head, name = _HUB, name if "/" in name else f"library/{name}"
     whole = _HOST.fullmatch(head) and _NAME.fullmatch(name) and len(name) <= _LONGEST
     if not whole or (colon and not _TAG.fullmatch(tag)):
-        raise UsageError(f"`{what}: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
+        raise UsageError(f"`{argument}: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
     if not tag and not digest:
-        raise UsageError(f"`{what}: {text}` tells neither a tag nor a digest", hint=_HINT)
+        raise UsageError(f"`{argument}: {text}` tells neither a tag nor a digest", hint=_HINT)
     return Reference(host=head, name=name, tag=tag, digest=digest)
 
 

@@ -115,23 +115,23 @@ class OciRepository:
                 raise
         return True
 
-    def put_manifest(self, content: bytes, media_type: str, wanted: str) -> Response:
+    def put_manifest(self, content: bytes, media_type: str, identifier: str) -> Response:
         """Send a manifest under a tag or digest ("Pushing Manifests")."""
         return self._net.send(
-            "PUT", f"{self._root}/manifests/{wanted}", good=(201,), headers={"Content-Type": media_type},
+            "PUT", f"{self._root}/manifests/{identifier}", good=(201,), headers={"Content-Type": media_type},
             body=Body(io.BytesIO(content), 0, len(content)),
         )  # fmt: skip
 
-    def manifest(self, wanted: str, media_type: str = MANIFEST) -> bytes:
+    def manifest(self, identifier: str, media_type: str = MANIFEST) -> bytes:
         """Return a manifest by tag or digest.
 
         Raises:
             NotFoundError: there is none. DistributionError: its bytes have another digest.
         """
-        url = f"{self._root}/manifests/{wanted}"
+        url = f"{self._root}/manifests/{identifier}"
         content = self._net.page(url, accept=media_type, most=LARGEST_JSON).content
-        if ":" in wanted:
-            self._check(content, wanted)
+        if ":" in identifier:
+            self._check(content, identifier)
         return content
 
     def blob(self, stated: Descriptor, most: int) -> bytes:
@@ -160,7 +160,7 @@ class OciRepository:
             DistributionError: the list has no end, leads elsewhere, or is not valid.
         """
         first = url = f"{self._root}/referrers/{digest}"
-        found: list[Descriptor] = []
+        descriptors: list[Descriptor] = []
         for _ in range(MOST_PAGES):
             answer = self._net.send(
                 "GET", url, good=(200, *_NO_LIST), headers={"Accept": INDEX}, most=LARGEST_JSON
@@ -169,9 +169,9 @@ class OciRepository:
                 if url != first:
                     raise self._lie("breaks off a list")
                 return Referrers(found=self._described(self._listed(digest)), api=False)
-            found += self._described(self._read(answer.content))
+            descriptors += self._described(self._read(answer.content))
             if not answer.following:
-                return Referrers(found=tuple(found), api=True)
+                return Referrers(found=tuple(descriptors), api=True)
             url = _joined(url, answer.following)
             if url.partition("?")[0] != first:
                 raise self._lie("leads elsewhere for the rest of a list")
@@ -183,8 +183,8 @@ class OciRepository:
         Entries of others stay. Two concurrent writers may lose each other's entries; another push adds them.
         """
         before = self._listed(digest)  # unchanged: it may have fields that are not read here
-        known = {one.digest for one in self._described(before)}
-        new = [one for one in added if one.digest not in known]
+        known = {descriptor.digest for descriptor in self._described(before)}
+        new = [descriptor for descriptor in added if descriptor.digest not in known]
         if new:
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*before, *new]}
             self.put_manifest(msgspec.json.encode(index), INDEX, _tag(digest))
@@ -198,27 +198,27 @@ class OciRepository:
     def _read(self, content: bytes) -> tuple[msgspec.Raw, ...]:
         """Return the raw entries of a list."""
         try:
-            found = msgspec.json.decode(content, type=_Index).manifests
+            entries = msgspec.json.decode(content, type=_Index).manifests
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise self._lie("gives a list that is none") from None
-        if len(found) > MOST_REFERRERS:
-            raise self._lie(f"lists {len(found)} things that belong to one image")
-        return found
+        if len(entries) > MOST_REFERRERS:
+            raise self._lie(f"lists {len(entries)} things that belong to one image")
+        return entries
 
     def _described(self, entries: tuple[msgspec.Raw, ...]) -> tuple[Descriptor, ...]:
         """Return the usable entries of a list.
 
         An invalid digest would become part of an address.
         """
-        found = []
-        for one in entries:
+        descriptors = []
+        for entry in entries:
             try:
-                found.append(msgspec.json.decode(one, type=Descriptor))
+                descriptors.append(msgspec.json.decode(entry, type=Descriptor))
             except msgspec.ValidationError:  # another form, or an unknown kind of digest
                 continue
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 raise self._lie("gives a list that is none") from None
-        return tuple(found)
+        return tuple(descriptors)
 
     def _is_there(self, url: str) -> bool:
         try:
@@ -228,12 +228,12 @@ class OciRepository:
         return True
 
     def _check(self, content: bytes, digest: str) -> None:
-        found = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        if found != digest:
-            raise self._lie(f"gives other bytes for {digest}: {found}")
+        actual = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        if actual != digest:
+            raise self._lie(f"gives other bytes for {digest}: {actual}")
 
-    def _lie(self, what: str) -> DistributionError:
-        return DistributionError(f"{self.reference.host} {what} ({self.reference.name})", hint=OTHER)
+    def _lie(self, predicate: str) -> DistributionError:
+        return DistributionError(f"{self.reference.host} {predicate} ({self.reference.name})", hint=OTHER)
 
 
 def _with_digest(place: str, digest: str) -> str:

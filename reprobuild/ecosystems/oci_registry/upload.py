@@ -78,8 +78,8 @@ class Upload:
             answer = self._net.send("GET", self._place, good=(204, 200))
         except NotFoundError:
             return 0
-        found = _RANGE.fullmatch(answer.headers.get("range", ""))
-        have = int(found[1]) + 1 if found and found[1] != "0" else 0  # `0-0` means no byte or one byte
+        match = _RANGE.fullmatch(answer.headers.get("range", ""))
+        have = int(match[1]) + 1 if match and match[1] != "0" else 0  # `0-0` means no byte or one byte
         if have > self._size:
             return 0
         self._place = self._led(answer) if "location" in answer.headers else self._place

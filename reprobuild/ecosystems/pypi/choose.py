@@ -45,44 +45,44 @@ def choose(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) 
         target: the environment that it must fit.
     """
     for place, offer in enumerate(offers):
-        found = choose_wheel(offer.files, target) or choose_sdist(offer.files, target)
-        if found is None:
+        file = choose_wheel(offer.files, target) or choose_sdist(offer.files, target)
+        if file is None:
             continue
         after = offers[place + 1 :]
-        clash, unsure = _compared(found, [*offers[:place], *after], files)
+        clash, unsure = _compared(file, [*offers[:place], *after], files)
         return ChosenFile(
-            file=found, place=offer.index, passed=tuple(one for one in offers[:place] if one.known),
-            later=_others(found, after, target), rival=_rival(found, offer.index, after, target),
+            file=file, place=offer.index, passed=tuple(offer for offer in offers[:place] if offer.known),
+            later=_others(file, after, target), rival=_rival(file, offer.index, after, target),
             clash=clash, unsure=unsure,
         )  # fmt: skip
     return None
 
 
 def _others(
-    found: IndexDistribution, offers: Iterable[IndexOffer], target: WheelTarget
+    file: IndexDistribution, offers: Iterable[IndexOffer], target: WheelTarget
 ) -> tuple[IndexDistribution, ...]:
     """Return the best files of offers that have another name.
 
     It has at most one file of each offer.
     """
     best = (
-        choose_wheel(one.files, target) or (None if found.tags else choose_sdist(one.files, target))
-        for one in offers
+        choose_wheel(offer.files, target) or (None if file.tags else choose_sdist(offer.files, target))
+        for offer in offers
     )
-    return tuple(item for item in best if item and item.filename != found.filename)
+    return tuple(item for item in best if item and item.filename != file.filename)
 
 
 def _rival(
-    found: IndexDistribution, place: PackageIndex, offers: Iterable[IndexOffer], target: WheelTarget
+    file: IndexDistribution, place: PackageIndex, offers: Iterable[IndexOffer], target: WheelTarget
 ) -> IndexDistribution | None:
     """Return the file that pip would prefer, or None.
 
     uv takes the first of its own indexes, and rules are ours, so pip does not compare these.
     """
-    asked = [one for one in offers if not (place.uv or one.index.uv or one.index.ruled)]
-    others = [item for item in _others(found, asked, target) if item.tags]
+    candidates = [offer for offer in offers if not (place.uv or offer.index.uv or offer.index.ruled)]
+    others = [item for item in _others(file, candidates, target) if item.tags]
     best = max(others, key=lambda item: _merit(item, target), default=None)  # the first of equals
-    return best if best and (not found.tags or _merit(best, target) > _merit(found, target)) else None
+    return best if best and (not file.tags or _merit(best, target) > _merit(file, target)) else None
 
 
 def _compared(
@@ -101,10 +101,10 @@ def _compared_with(
 ) -> tuple[IndexDistribution | None, tuple[IndexDistribution, ...]]:
     unsure = []
     for item in named:
-        mine, other = files.facts_of(chosen), files.facts_of(item)
-        if differing(mine, other):
+        chosen_facts, item_facts = files.facts_of(chosen), files.facts_of(item)
+        if differing(chosen_facts, item_facts):
             return item, ()
-        if mine.keys() & other.keys() <= {"size"}:
+        if chosen_facts.keys() & item_facts.keys() <= {"size"}:
             unsure.append(item)
     return None, tuple(unsure)
 
@@ -115,8 +115,8 @@ def having(offer: IndexOffer, hashes: Collection[str], files: FileLists) -> Inde
     Files without a published sha256 stay, too.
     """
     known = ((item, files.hash_of(item)) for item in offer.files)
-    kept = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
-    return msgspec.structs.replace(offer, files=kept)
+    items = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
+    return msgspec.structs.replace(offer, files=items)
 
 
 def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
@@ -131,24 +131,24 @@ def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
     return msgspec.structs.replace(choice, file=file, clash=clash, unsure=unsure)
 
 
-def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+def differing(first: Mapping[str, str], second: Mapping[str, str]) -> str | None:
     """Return the name of the first differing fact, or None.
 
     If both files have a sha256, only that counts.
     """
-    both = [name for name in mine if name in other]
+    both = [name for name in first if name in second]
     counting = ["sha256"] if "sha256" in both else both
-    return next((name for name in counting if mine[name] != other[name]), None)
+    return next((name for name in counting if first[name] != second[name]), None)
 
 
-def choose_wheel(found: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
+def choose_wheel(files: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
     """Return pip's wheel among files of one version, or None.
 
     The order is: first index, not yanked, best tag, newest build.
     """
     rank = target.ranks()
     fitting = (
-        item for item in found
+        item for item in files
         if not item.tags.isdisjoint(rank) and python_fits(item.requires_python, target.python)
     )  # fmt: skip
     return max(fitting, key=lambda item: (-item.rank, _merit(item, target)), default=None)
@@ -160,12 +160,12 @@ def _merit(wheel: IndexDistribution, target: WheelTarget) -> tuple[bool, int, tu
     return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
 
 
-def choose_sdist(found: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
+def choose_sdist(files: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
     """Return the source distribution of one version, or None.
 
     The order is: not yanked, `.tar.gz` before `.zip` (PEP 625).
     """
-    fitting = [item for item in found if not item.tags and python_fits(item.requires_python, target.python)]
+    fitting = [item for item in files if not item.tags and python_fits(item.requires_python, target.python)]
     return min(
         fitting, default=None,
         key=lambda item: (item.yanked is not None, not item.filename.endswith(".tar.gz"), item.filename),
@@ -191,10 +191,10 @@ def newest(name: str, specifier: str, files: FileLists, target: WheelTarget) -> 
         specifier: the versions allowed, as in a requirement; empty for any.
     """
     allowed = SpecifierSet(specifier)
-    found = files.releases(name)
-    versions = {item.version for item in found if is_valid(item.version) and item.yanked is None}
+    items = files.releases(name)
+    versions = {item.version for item in items if is_valid(item.version) and item.yanked is None}
     for version in allowed.filter(sorted(versions, key=Version, reverse=True)):
-        wheel = choose_wheel([item for item in found if item.version == version], target)
+        wheel = choose_wheel([item for item in items if item.version == version], target)
         if wheel:
             return version, files.artefact(wheel)
     return None

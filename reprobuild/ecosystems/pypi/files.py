@@ -115,13 +115,13 @@ class FileLists:
 
         The list is that of a project.
         """
-        found = []
+        errors = []
         for index in self._places:
             try:
                 self._pages.files(index, canonicalize_name(name), name)
             except NoListError as err:
-                found.append(err)
-        return found
+                errors.append(err)
+        return errors
 
     def offers(self, name: str, version: str) -> list[IndexOffer]:
         """Return each index's offer of one version, by preference.
@@ -148,8 +148,8 @@ class FileLists:
         its lines are refused when they are resolved.
         """
         try:
-            found = [item for offer in self.offers(name, version) for item in offer.files]
-            return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
+            items = [item for offer in self.offers(name, version) for item in offer.files]
+            return items or [item for offer in self.elsewhere(name, version) for item in offer.files]
         except NoListError:
             return []
 
@@ -160,13 +160,13 @@ class FileLists:
         same name by someone else.
         """
         project = canonicalize_name(name)
-        found: list[IndexDistribution] = []
+        items: list[IndexDistribution] = []
         for rank, index in enumerate(self._asked(project)):
-            here = self._all(index, project, rank)
-            found += here
-            if here and not index.links:
+            batch = self._all(index, project, rank)
+            items += batch
+            if batch and not index.links:
                 break
-        return found
+        return items
 
     def versions(self, name: str, version: str) -> list[str]:
         """Return every version of a project on any index.
@@ -193,8 +193,8 @@ class FileLists:
         HTTP 403 of these indexes was taken as an empty answer.
         """
         project = canonicalize_name(name)
-        asked = [*self._asked(project), *self._led(project, version)]
-        places = sorted(url for one in asked if (url := self._pages.refused(one, project)))
+        indexes = [*self._asked(project), *self._led(project, version)]
+        places = sorted(url for index in indexes if (url := self._pages.refused(index, project)))
         return (
             f"; {', '.join(places)} answered HTTP 403: nothing is there, or access is refused"
             if places
@@ -209,8 +209,8 @@ class FileLists:
         return (decided,) if decided else self._places
 
     def _offer(self, index: PackageIndex, project: str, version: str, rank: int) -> IndexOffer:
-        found, known = self._read(index, project, rank, _needle(version))
-        same = [item for item in found if same_version(item.version, version)]
+        items, known = self._read(index, project, rank, _needle(version))
+        same = [item for item in items if same_version(item.version, version)]
         if known and not same:  # a file name may spell the version differently
             same = [item for item in self._all(index, project, rank) if same_version(item.version, version)]
         return IndexOffer(index=index, files=tuple(same), known=known)
@@ -222,13 +222,15 @@ class FileLists:
         self, index: PackageIndex, project: str, rank: int, needle: str
     ) -> tuple[list[IndexDistribution], bool]:
         if not index.links:
-            listed, known = self._pages.files(index, project, needle)
-            return [item for one in listed if (item := self._described(project, one, index.url, rank))], known
-        mine = self._of_links(index, project)
-        listed = [one for one in mine if needle in one.filename]
-        found = [item for one in listed if (item := self._described(project, one, index.url, rank))]
+            files, known = self._pages.files(index, project, needle)
+            return [
+                item for file in files if (item := self._described(project, file, index.url, rank))
+            ], known
+        link_files = self._of_links(index, project)
+        files = [file for file in link_files if needle in file.filename]
+        items = [item for file in files if (item := self._described(project, file, index.url, rank))]
         # A file name may spell the version differently.
-        return found, bool(found) or any(_distribution(project, one, index.url, rank) for one in mine)
+        return items, bool(items) or any(_distribution(project, file, index.url, rank) for file in link_files)
 
     def _of_links(self, index: PackageIndex, project: str) -> list[ListedFile]:
         """Return a link page's files that may fit a project.
@@ -236,16 +238,16 @@ class FileLists:
         It is a quick filter: parsing a name takes a hundred times as long.
         """
         if index.url not in self._links:
-            listed, _ = self._pages.files(index, project, "")
-            self._links[index.url] = [(canonicalize_name(one.filename), one) for one in listed]
-        return [one for name, one in self._links[index.url] if name.startswith(project)]
+            files, _ = self._pages.files(index, project, "")
+            self._links[index.url] = [(canonicalize_name(file.filename), file) for file in files]
+        return [file for name, file in self._links[index.url] if name.startswith(project)]
 
-    def _described(self, project: str, listed: ListedFile, index: str, rank: int) -> IndexDistribution | None:
+    def _described(self, project: str, file: ListedFile, index: str, rank: int) -> IndexDistribution | None:
         """Return a file's description without a signature in its address.
 
         This run keeps the signature.
         """
-        item = _distribution(project, listed, index, rank)
+        item = _distribution(project, file, index, rank)
         return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
 
     def artefact(self, item: IndexDistribution) -> Artefact:
@@ -304,31 +306,31 @@ def at_address(name: str, filename: str, url: str, sha256: str) -> IndexDistribu
 
     None means that its name is not the project's.
     """
-    listed = ListedFile(filename=filename, url=url, hashes={"sha256": sha256})
-    return _distribution(canonicalize_name(name), listed, "its own address", 0)
+    file = ListedFile(filename=filename, url=url, hashes={"sha256": sha256})
+    return _distribution(canonicalize_name(name), file, "its own address", 0)
 
 
-def _distribution(project: str, listed: ListedFile, index: str, rank: int) -> IndexDistribution | None:
+def _distribution(project: str, file: ListedFile, index: str, rank: int) -> IndexDistribution | None:
     """Return a file's description, or None for a foreign name."""
     if not is_valid(
-        listed.filename, FileName
+        file.filename, FileName
     ):  # `%2F` in an address, or a wrong page; a build tag matches any text
         return None
     tags: frozenset[Tag] = frozenset()
     build: tuple[int, str] | None = None
     try:
-        if listed.filename.endswith(".whl"):
-            name, version, raw_build, tags = parse_wheel_filename(listed.filename)
+        if file.filename.endswith(".whl"):
+            name, version, raw_build, tags = parse_wheel_filename(file.filename)
             build = raw_build if raw_build else None
         else:
-            name, version = parse_sdist_filename(listed.filename)
+            name, version = parse_sdist_filename(file.filename)
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
         return None
     if canonicalize_name(name) != project:
         return None
     return IndexDistribution(
-        filename=listed.filename, version=str(version),
-        url=split_credentials(urllib.parse.urldefrag(listed.url).url)[0], sha256=listed.hashes.get("sha256"),
-        size=listed.size, rank=rank, index=index, tags=tags, build=build, requires_python=listed.requires_python,
-        yanked=listed.yanked, hashes=listed.hashes,
+        filename=file.filename, version=str(version),
+        url=split_credentials(urllib.parse.urldefrag(file.url).url)[0], sha256=file.hashes.get("sha256"),
+        size=file.size, rank=rank, index=index, tags=tags, build=build, requires_python=file.requires_python,
+        yanked=file.yanked, hashes=file.hashes,
     )  # fmt: skip

@@ -83,9 +83,9 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Packag
     Raises:
         LockError: pip does not answer, or a file of uv cannot be read.
     """
-    with asking or Asking(env) as asked:
+    with asking or Asking(env) as query:
         uv = read_uv(env)
-        default, pip = asked.answer()
+        default, pip = query.answer()
     no_index = pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on") or uv.no_index
     simple: list[str] = []
     if not no_index:
@@ -112,7 +112,7 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Packag
         flat=_clean(uv.flat, credentials, tokens),
         credentials=credentials,
         tokens=tokens,
-        remarks=tuple(_KEYRING.format(tool=tool) for tool, told in keyrings.items() if told),
+        remarks=tuple(_KEYRING.format(tool=tool) for tool, active in keyrings.items() if active),
     )
 
 
@@ -130,7 +130,7 @@ def decided_indexes(
     """
     credentials: Credentials = {}
     tokens: dict[str, str] = {}
-    found = {}
+    indexes = {}
     for name, place in decided.items():
         whole = known.named.get(place, place)
         local = Path(whole).expanduser()
@@ -142,30 +142,32 @@ def decided_indexes(
             )
         (url,) = _clean([as_url(whole)], credentials, tokens)
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
-        pages = {one.rstrip("/") for one in (*known.find_links, *known.flat)}
+        pages = {page.rstrip("/") for page in (*known.find_links, *known.flat)}
         links = files or url.rstrip("/") in pages or url.endswith((".html", ".htm"))
-        found[name] = PackageIndex(url if links else url.rstrip("/"), links=links)
-    return found, credentials, tokens
+        indexes[name] = PackageIndex(url if links else url.rstrip("/"), links=links)
+    return indexes, credentials, tokens
 
 
 def _roots(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
-    return tuple(one.rstrip("/") for one in _clean((as_root(place) for place in places), credentials, tokens))
+    return tuple(
+        address.rstrip("/") for address in _clean((as_root(place) for place in places), credentials, tokens)
+    )
 
 
 def _clean(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
     """Return unique addresses without logins; collect logins and tokens."""
-    found = []
+    addresses = []
     for place in places:
-        whole, own = split_credentials(as_url(place))
+        whole, login = split_credentials(as_url(place))
         clean = told_address(whole)
         if clean != whole:
             path, _, query = whole.partition("?")
             secret = f"?{query}" if query else ""
             tokens[clean.rstrip("/")] = path.rstrip("/") + secret
-        if own:
-            credentials[clean.rstrip("/")] = own
-        found.append(clean)
-    return tuple(dict.fromkeys(found))
+        if login:
+            credentials[clean.rstrip("/")] = login
+        addresses.append(clean)
+    return tuple(dict.fromkeys(addresses))
 
 
 def as_root(place: str) -> str:

@@ -75,11 +75,11 @@ class PageMemory:
 
         A page whose links hold a login, a token or a query is not kept.
         """
-        if fresh <= 0 or any(_may_tell(one.url) for one in files):
+        if fresh <= 0 or any(_may_tell(file.url) for file in files):
             return
         with self._guard:
-            kept = CachedPage(until=self._now + fresh, some=some, files=tuple(files))
-            self._all()[f"{url} {needle}"], self._new = kept, True
+            page = CachedPage(until=self._now + fresh, some=some, files=tuple(files))
+            self._all()[f"{url} {needle}"], self._new = page, True
 
     def save(self) -> None:
         """Write new records to the store."""
@@ -94,5 +94,5 @@ class PageMemory:
                 read = msgspec.convert(self._store.recall(_KEY) or {}, dict[Key, CachedPage])
             except msgspec.ValidationError:  # of another version, or damaged
                 read = {}
-            self._known = {key: kept for key, kept in read.items() if kept.until > self._now}
+            self._known = {key: page for key, page in read.items() if page.until > self._now}
         return self._known

@@ -32,15 +32,15 @@ def read_anchors(text: str) -> list[dict[str, str]]:
 
 def _attributes(rest: str) -> dict[str, str]:
     """Return the attributes at the beginning of a text."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     place = 0
     while match := _ATTRIBUTE.match(rest, place):
         value = match[2] or match[3] or match[4] or ""
         if "&" in value:
             value = _ENTITY.sub(lambda entity: html.unescape(entity[0]), value)
-        found.setdefault(match[1].lower(), value)
+        attributes.setdefault(match[1].lower(), value)
         place = match.end()
-    return found
+    return attributes
 
 
 def check_list(text: str) -> None:

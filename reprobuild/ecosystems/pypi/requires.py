@@ -62,22 +62,24 @@ def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) ->
     markers = environment_of(target.python, target.machine)
     waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
     holding: dict[str, list[_One]] = {name: [] for name in waiting}
-    asked: dict[str, set[str]] = {name: {""} for name in waiting}
+    extras: dict[str, set[str]] = {name: {""} for name in waiting}
     unseen: dict[str, set[str]] = {name: {""} for name in waiting}
     turns = list(waiting)
     while turns:  # extras require further ones
         name = turns.pop()
         new, unseen[name] = unseen[name], set()
-        met = {one for one in waiting[name] if one.holds(new, markers)}
-        waiting[name] = [one for one in waiting[name] if one not in met]
+        met = {requirement for requirement in waiting[name] if requirement.holds(new, markers)}
+        waiting[name] = [requirement for requirement in waiting[name] if requirement not in met]
         holding[name] += met
-        for one in met:
-            if one.project in asked and not one.extras <= asked[one.project]:
-                unseen[one.project] |= one.extras - asked[one.project]
-                asked[one.project] |= one.extras
-                turns.append(one.project)
+        for requirement in met:
+            if requirement.project in extras and not requirement.extras <= extras[requirement.project]:
+                unseen[requirement.project] |= requirement.extras - extras[requirement.project]
+                extras[requirement.project] |= requirement.extras
+                turns.append(requirement.project)
     return tuple(
-        msgspec.structs.replace(wheel, requires=tuple(sorted({one.text for one in holding[wheel.name]})))
+        msgspec.structs.replace(
+            wheel, requires=tuple(sorted({requirement.text for requirement in holding[wheel.name]}))
+        )
         for wheel in wheels
     )
 
@@ -95,9 +97,9 @@ def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
     try:
         return msgspec.convert(store.recall(key), type=_Texts)
     except msgspec.ValidationError:  # not there yet, or damaged
-        found = _read(file, store)
-        store.remember(key, found)
-        return found
+        texts = _read(file, store)
+        store.remember(key, texts)
+        return texts
 
 
 def environment_of(python: str, machine: str) -> Mapping[str, str]:
@@ -131,12 +133,12 @@ def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") 
 def _read(file: Artefact, store: Store) -> tuple[str, ...]:
     origin = file.filename
     with zips.open_zip(store.verified(file.sha256, origin), origin) as (archive, members):
-        found = [name for name in members if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
+        names = [name for name in members if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
         try:
-            texts = [zips.read_text(archive, members[name], origin) for name in found[:1]]
+            texts = [zips.read_text(archive, members[name], origin) for name in names[:1]]
             raw = read_metadata(texts[0], origin).get("requires_dist", []) if texts else []
         except zips.UNREADABLE as err:
-            raise BuildError(f"{origin} is damaged at {found[0]}: {err}", hint=HOSTILE) from None
+            raise BuildError(f"{origin} is damaged at {names[0]}: {err}", hint=HOSTILE) from None
     if len(raw) > MOST:
         raise BuildError(f"{origin} has {len(raw)} requirements, and at most {MOST} are read", hint=HOSTILE)
     return tuple(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in raw)
@@ -152,17 +154,17 @@ class _One:
         self.project, self.extras, self._marker = "", frozenset[str](), None
         self._names: frozenset[str] = frozenset()
         try:
-            found = Requirement(written)
+            requirement = Requirement(written)
         except UNREADABLE:
             self.text = shown(written)
             return
-        self.text = _text(found)
-        self.project = str(canonicalize_name(found.name))
-        self.extras = frozenset(str(canonicalize_name(extra)) for extra in found.extras)
-        self._marker = found.marker
+        self.text = _text(requirement)
+        self.project = str(canonicalize_name(requirement.name))
+        self.extras = frozenset(str(canonicalize_name(extra)) for extra in requirement.extras)
+        self._marker = requirement.marker
         # Only an extra that a marker names can change its result.
         self._names = frozenset(
-            str(canonicalize_name(name)) for name in _QUOTED.findall(str(found.marker or ""))
+            str(canonicalize_name(name)) for name in _QUOTED.findall(str(requirement.marker or ""))
         )
 
     def holds(self, extras: AbstractSet[str], markers: Mapping[str, str]) -> bool:

@@ -58,8 +58,8 @@ class NoListError(FetchError):
         place: the address of the place.
     """
 
-    def __init__(self, what: str, *, hint: str, place: str) -> None:
-        super().__init__(what, hint=hint)
+    def __init__(self, message: str, *, hint: str, place: str) -> None:
+        super().__init__(message, hint=hint)
         self.place = place
 
 
@@ -100,8 +100,8 @@ class Pages:
         try:
             return self._files(index, project, needle)
         except UnreachedError as err:
-            what = str(err).replace(address, index.url, 1)
-            self._lost[index.url] = FetchError(what, hint=_way_on(index) or err.hint)
+            message = str(err).replace(address, index.url, 1)
+            self._lost[index.url] = FetchError(message, hint=_way_on(index) or err.hint)
             raise _no_list(index, self._lost[index.url]) from None
         except FetchError as err:
             if self._net.offline:
@@ -111,23 +111,23 @@ class Pages:
 
     def _files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
         if index.links:
-            listed = self._of_links(index)
-            return [item for item in listed if needle in item.filename], bool(listed)
+            files = self._of_links(index)
+            return [item for item in files if needle in item.filename], bool(files)
         url = _address(index, project)
-        if self._memory and (kept := self._memory.get(url, needle)):
-            return list(kept.files), kept.some
+        if self._memory and (cached_page := self._memory.get(url, needle)):
+            return list(cached_page.files), cached_page.some
         page = self._page(index, url, project)
         if page is None:
             return [], False
         try:
-            found, some = _read_project(page, project, needle)
+            matches, some = _read_project(page, project, needle)
         except _BAD as err:
             raise FetchError(
                 f"{index.url} does not answer as a Simple API: {err}", hint="check pip's index-url"
             ) from None
         if self._memory:
-            self._memory.put(url, needle, page.fresh, found, some=some)
-        return found, some
+            self._memory.put(url, needle, page.fresh, matches, some=some)
+        return matches, some
 
     def refused(self, index: PackageIndex, project: str) -> str | None:
         """Return a project's address if it answered 403, else None.
@@ -143,7 +143,7 @@ class Pages:
             self._memory.save()
 
     def _is_silent(self, index: PackageIndex) -> bool:
-        return index.ruled or any(one.fullmatch(index.url.rstrip("/")) for one in self._silent)
+        return index.ruled or any(pattern.fullmatch(index.url.rstrip("/")) for pattern in self._silent)
 
     def _page(self, index: PackageIndex, url: str, project: str) -> Page | None:
         if url not in self._pages:
@@ -153,8 +153,8 @@ class Pages:
                 self._pages[url] = None
             except AccessDeniedError as err:
                 if not isinstance(err, ForbiddenError) or not self._is_silent(index):
-                    what = f"the index {index.url} gives no list of the files of {project}: {err}"
-                    raise FetchError(what, hint=f"{_LOGIN} {project}=URL") from None
+                    message = f"the index {index.url} gives no list of the files of {project}: {err}"
+                    raise FetchError(message, hint=f"{_LOGIN} {project}=URL") from None
                 self._pages[url] = None
                 self._refused.add(url)
         return self._pages[url]
@@ -168,8 +168,8 @@ class Pages:
         place = index.url
         if place.startswith("file:") and local_path(place).is_dir():
             paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
-            found = (_listed(filename=path.name, url=path.as_uri()) for path in paths)
-            return [item for item in found if item is not None]
+            files = (_listed(filename=path.name, url=path.as_uri()) for path in paths)
+            return [item for item in files if item is not None]
         try:
             page = self._net.page(place, accept="text/html", most=LARGEST)
         except NotFoundError:
@@ -184,7 +184,7 @@ class Pages:
             for anchor in read_anchors(page.content.decode(errors="replace"))
             if (url := joined(page.url, anchor.get("href", ""))) and anchor.get("href")
         ]
-        found = (
+        files = (
             _listed(
                 filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
                 hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
@@ -192,7 +192,7 @@ class Pages:
             )
             for url, anchor in anchors
         )  # fmt: skip
-        return [item for item in found if item is not None]
+        return [item for item in files if item is not None]
 
 
 def _no_list(index: PackageIndex, err: FetchError) -> NoListError:
@@ -281,7 +281,7 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFil
             raise simple.UnsupportedMIMEType(media)
         read = _decoded(page.content)
         version, some = read.meta.api_version, bool(read.files)
-        found = [_of_json(page.url, file) for file in read.files if needle in file.filename]
+        files = [_of_json(page.url, file) for file in read.files if needle in file.filename]
     else:
         text = page.content.decode()
         check_list(text)
@@ -294,10 +294,10 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFil
             warnings.simplefilter("ignore", simple.APIVersionWarning)
             details = simple.parse_project_details(head + text, media, project)
         version = str(details.get("meta", {}).get("api-version", "1.0"))
-        found = [_of_html(page.url, dict(file)) for file in details["files"] if needle in file["filename"]]
+        files = [_of_html(page.url, dict(file)) for file in details["files"] if needle in file["filename"]]
     if version.partition(".")[0] != "1":
         raise simple.UnsupportedAPIVersion(version)
-    return [item for item in found if item is not None], some
+    return [item for item in files if item is not None], some
 
 
 def _of_json(page: str, file: _File) -> ListedFile | None:

@@ -81,9 +81,9 @@ def read_uv(env: Mapping[str, str]) -> UvIndexes:
         for layer in layers
         for url in (
             *(
-                _with_login(one, env).url
-                for one in layer.indexes
-                if not one.default and not one.explicit and one.format != _FLAT
+                _with_login(index, env).url
+                for index in layer.indexes
+                if not index.default and not index.explicit and index.format != _FLAT
             ),
             *layer.extra,
         )

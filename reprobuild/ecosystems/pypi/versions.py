@@ -9,15 +9,15 @@ from packaging.version import InvalidVersion, Version
 _NEAR = 2  # on each side
 
 
-def same_version(found: str, captured: str) -> bool:
+def same_version(first: str, second: str) -> bool:
     """Return whether two versions are equal by PEP 440.
 
     Invalid versions are compared as text.
     """
-    if found == captured:
+    if first == second:
         return True
     try:
-        return Version(found) == Version(captured)
+        return Version(first) == Version(second)
     except InvalidVersion:
         return False
 

@@ -27,12 +27,12 @@ LARGEST = 4 << 30
 _PIECE = 1 << 20
 
 
-def damaged(one: CapturedRepository, what: str) -> SnapshotError:
+def damaged(repository: CapturedRepository, reason: str) -> SnapshotError:
     """Return the error for a damaged captured repository."""
-    return SnapshotError(f"the captured repository {one.name}: {escaped(what)}", hint=DAMAGED)
+    return SnapshotError(f"the captured repository {repository.name}: {escaped(reason)}", hint=DAMAGED)
 
 
-def read_pack(one: CapturedRepository, folder: Path) -> bytes:
+def read_pack(repository: CapturedRepository, folder: Path) -> bytes:
     """Return the pack of a repository's bundle, or b"".
 
     It is empty if a remote had all objects.
@@ -43,48 +43,48 @@ def read_pack(one: CapturedRepository, folder: Path) -> bytes:
     Raises:
         SnapshotError: no bundle could be written, or it is not the one that capture.json describes.
     """
-    bundle = one.bundle
+    bundle = repository.bundle
     if bundle is None:
         return b""
     if bundle.file is None:
         raise SnapshotError(
-            f"the changes of {one.name} were not captured ({escaped(bundle.reason)})",
+            f"the changes of {repository.name} were not captured ({escaped(bundle.reason)})",
             hint="capture it again; `capture.json` says which budget was too small",
         )
     path = folder / bundle.file
     if path.is_symlink() or not path.is_file():
-        raise damaged(one, f"{bundle.file} is missing or no file")
-    prerequisites = b"".join(f"-{oid}\n".encode() for oid in one.prerequisites)
+        raise damaged(repository, f"{bundle.file} is missing or no file")
+    prerequisites = b"".join(f"-{oid}\n".encode() for oid in repository.prerequisites)
     refs = b"".join(f"{oid} refs/reprobuild/{ref}\n".encode() for ref, oid in sorted(bundle.refs.items()))
-    header = _HEADERS[one.object_format] + prerequisites + refs + b"\n"
+    header = _HEADERS[repository.object_format] + prerequisites + refs + b"\n"
     with open_plain(path, links=False)[0] as stream:
-        data = _checked(one, bundle, stream)
+        data = _checked(repository, bundle, stream)
     if not data.startswith(header + b"PACK"):
-        raise damaged(one, f"{bundle.file} holds other refs or prerequisites than capture.json says")
-    if one.head is not None and bundle.refs.get("head") != one.head:
-        raise damaged(one, f"{bundle.file} holds another HEAD than capture.json says")
+        raise damaged(repository, f"{bundle.file} holds other refs or prerequisites than capture.json says")
+    if repository.head is not None and bundle.refs.get("head") != repository.head:
+        raise damaged(repository, f"{bundle.file} holds another HEAD than capture.json says")
     pack = data[len(header) :]
     try:
-        check_pack(pack, _ID_SIZES[one.object_format])
+        check_pack(pack, _ID_SIZES[repository.object_format])
     except ValueError as err:
-        raise damaged(one, f"{bundle.file}: {err}") from None
+        raise damaged(repository, f"{bundle.file}: {err}") from None
     return pack
 
 
-def _checked(one: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
+def _checked(repository: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
     """Return the content of the bundle that capture.json describes.
 
     Another bundle is not read into memory.
     """
     size = os.fstat(stream.fileno()).st_size
     if size > LARGEST:
-        raise damaged(one, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
+        raise damaged(repository, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
     digest = hashlib.sha256()
     if stream.read(len(_MAGIC)) == _MAGIC:
         stream.seek(0)
         while piece := stream.read(_PIECE):
             digest.update(piece)
     if digest.hexdigest() != bundle.sha256:
-        raise damaged(one, f"{bundle.file} is not the file that was written")
+        raise damaged(repository, f"{bundle.file} is not the file that was written")
     stream.seek(0)
     return stream.read(size)

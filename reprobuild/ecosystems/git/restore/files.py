@@ -55,7 +55,7 @@ class WorkTree(Protocol):
     ) -> bytes:
         """Return the output of git in the work tree."""
 
-    def refused(self, what: str) -> SnapshotError:
+    def refused(self, reason: str) -> SnapshotError:
         """Return the error that names the repository."""
 
 

@@ -51,11 +51,13 @@ def restore_folder(
         raise _without_capture(read_snapshot(snapshot), snapshot, name, target)
     captured = read_captured(snapshot)
     _check_known(captured, origins)
-    with private_folder(target.parent, f"{PREFIX}{target.name}.") as own:
-        part = own / "new"
-        made = restore(captured.repositories, name, snapshot, part, env, origins, remotes=remotes)
+    with private_folder(target.parent, f"{PREFIX}{target.name}.") as scratch:
+        part = scratch / "new"
+        work_trees = restore(captured.repositories, name, snapshot, part, env, origins, remotes=remotes)
         _move(part, target)
-    return captured, tuple(replace(one, folder=target / one.folder.relative_to(part)) for one in made)
+    return captured, tuple(
+        replace(work_tree, folder=target / work_tree.folder.relative_to(part)) for work_tree in work_trees
+    )
 
 
 def _check_absent(target: Path) -> None:
@@ -90,7 +92,7 @@ def _check_known(captured: CaptureFacts, origins: Mapping[str, str]) -> None:
 
     It would have no effect.
     """
-    known = [one.name for one in captured.repositories]
+    known = [repository.name for repository in captured.repositories]
     for name in origins:
         if name not in known:
             raise UsageError(
@@ -99,25 +101,25 @@ def _check_known(captured: CaptureFacts, origins: Mapping[str, str]) -> None:
             )
 
 
-def _without_capture(found: Snapshot, snapshot: Path, name: str, target: Path) -> SnapshotError:
+def _without_capture(content: Snapshot, snapshot: Path, name: str, target: Path) -> SnapshotError:
     """Return the error for a recipe's snapshot, with git commands.
 
     The commands restore the repository by hand.
     """
-    wanted = canonicalize_name(name)
+    project = canonicalize_name(name)
     line = next(
-        (line for line in found.requirements if line.name and canonicalize_name(line.name) == wanted), None
+        (line for line in content.requirements if line.name and canonicalize_name(line.name) == project), None
     )
     hint = _WHOLE
     if line and line.url and line.commit and is_safe(url := line.url.removeprefix("git+")):
         words = [["git", "clone", "--no-checkout", url, str(target)]]
         inside = ["git", "-C", str(target)]
         place = snapshot.absolute()
-        bundle = next((p for p in place.glob("*.bundle") if canonicalize_name(p.stem) == wanted), None)
+        bundle = next((p for p in place.glob("*.bundle") if canonicalize_name(p.stem) == project), None)
         if bundle:
             words.append([*inside, "fetch", str(bundle), "HEAD"])
         words.append([*inside, "checkout", line.commit])
-        patch = next((patch for patch in found.patches if canonicalize_name(patch.name) == wanted), None)
+        patch = next((patch for patch in content.patches if canonicalize_name(patch.name) == project), None)
         if patch:
             words.append([*inside, "apply", "--whitespace=nowarn", str(place / patch.file)])
         hint += f"; with git: {escaped(' && '.join(map(shlex.join, words)))}"

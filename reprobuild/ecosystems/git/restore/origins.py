@@ -33,22 +33,22 @@ class Address(Struct, frozen=True):
     named: bool
 
 
-def addresses(one: CapturedRepository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
+def addresses(repository: CapturedRepository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
     """Return the addresses for commits that a remote had.
 
     Args:
-        one: the captured repository.
+        repository: the captured repository.
         named: the user's address; if given, the only one.
         remotes: without that address, use the remotes. A path may be anyone's repository: the user must name
             it.
     """
     if named is not None:
         return (Address(named, "origin", True),)
-    if not remotes or not one.prerequisites:
+    if not remotes or not repository.prerequisites:
         return ()
     return tuple(
         Address(remote.url, remote.name, False)
-        for remote in one.remotes
+        for remote in repository.remotes
         if is_remote_name(remote.name) and is_safe(remote.url) and not is_local(remote.url)
     )
 
@@ -67,30 +67,34 @@ def shown(place: str) -> str:
 
 
 def missing(
-    one: CapturedRepository, oid: str, asked: Sequence[Address], refused: Sequence[str]
+    repository: CapturedRepository, oid: str, candidates: Sequence[Address], refused: Sequence[str]
 ) -> SnapshotError:
     """Return the error for a commit that no address has."""
-    if any(address.named for address in asked):
-        where = f"not in {escaped(shown(asked[0].place))}"
+    if any(address.named for address in candidates):
+        where = f"not in {escaped(shown(candidates[0].place))}"
     else:
-        said = "".join(f"\n  {secrets.redact(escaped(line))}" for line in refused)
-        where = f"not in the snapshot: a remote had it{said}"
-    known = ", ".join(shown(remote.url) for remote in one.remotes)
+        notes = "".join(f"\n  {secrets.redact(escaped(line))}" for line in refused)
+        where = f"not in the snapshot: a remote had it{notes}"
+    known = ", ".join(shown(remote.url) for remote in repository.remotes)
     return SnapshotError(
-        f"commit {oid[:12]} of {one.name} is {where}",
-        hint=f"name a clone or an address that has it: --source {_option(one)}; the remotes were: "
+        f"commit {oid[:12]} of {repository.name} is {where}",
+        hint=f"name a clone or an address that has it: --source {_option(repository)}; the remotes were: "
         f"{escaped(known) or 'none'}",
     )
 
 
-def _option(one: CapturedRepository) -> str:
+def _option(repository: CapturedRepository) -> str:
     """Return the argument of `--source` for this machine's clone.
 
     It is a template if the clone is not at its captured path any more.
     """
-    folder = unquoted(one.folder).decode("utf-8", "surrogateescape")
+    folder = unquoted(repository.folder).decode("utf-8", "surrogateescape")
     try:
-        there = folder.startswith("/") and (Path(folder) / ".git").exists()
+        is_clone = folder.startswith("/") and (Path(folder) / ".git").exists()
     except (OSError, ValueError):  # another user's, or not a valid name of a directory here
-        there = False
-    return shlex.quote(f"{one.name}={escaped(folder)}") if there else f"{shlex.quote(one.name)}=PATH|URL"
+        is_clone = False
+    return (
+        shlex.quote(f"{repository.name}={escaped(folder)}")
+        if is_clone
+        else f"{shlex.quote(repository.name)}=PATH|URL"
+    )

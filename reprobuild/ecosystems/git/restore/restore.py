@@ -83,19 +83,19 @@ def restore(
         SnapshotError: the capture is damaged, malicious or incomplete, or no address has a commit.
         EngineError: git is absent or failed.
     """
-    made = []
+    work_trees = []
     todo = [(_named(repositories, name), target)]
     while todo:
-        one, place = todo.pop()
-        inner = {unquoted(child.path): child for child in repositories if child.parent == one.name}
+        repository, place = todo.pop()
+        inner = {unquoted(child.path): child for child in repositories if child.parent == repository.name}
         for path in inner:
-            check_path(path, one.name)
-        asked = addresses(one, (origins or {}).get(one.name), remotes=remotes)
-        made.append(_Restored(one, folder, place, env).make(asked, set(inner)))
+            check_path(path, repository.name)
+        candidates = addresses(repository, (origins or {}).get(repository.name), remotes=remotes)
+        work_trees.append(_Restored(repository, folder, place, env).make(candidates, set(inner)))
         todo += [
             (child, inside(place, path, child.name)) for path, child in sorted(inner.items(), reverse=True)
         ]
-    return tuple(made)
+    return tuple(work_trees)
 
 
 def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
@@ -103,30 +103,32 @@ def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRep
 
     The distribution was installed from it.
     """
-    for one in repositories:
-        if one.name == name:
-            return one
-    wanted = canonicalize_name(name)
-    for one in repositories:
-        if wanted in map(canonicalize_name, one.distributions):
-            return one
+    for repository in repositories:
+        if repository.name == name:
+            return repository
+    project = canonicalize_name(name)
+    for repository in repositories:
+        if project in map(canonicalize_name, repository.distributions):
+            return repository
     raise SnapshotError(
         f"no repository `{escaped(name)}` was captured",
-        hint=f"there are: {', '.join(one.name for one in repositories) or 'none'}",
+        hint=f"there are: {', '.join(repository.name for repository in repositories) or 'none'}",
     )
 
 
 class _Restored:
     """A work tree in progress."""
 
-    def __init__(self, one: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str]) -> None:
-        self.one = one
+    def __init__(
+        self, repository: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str]
+    ) -> None:
+        self.one = repository
         self.folder = folder
         self.target = target
         self.env = {"PATH": env.get("PATH", ""), **_QUIET}
         self.fetch_env = program.fetching(env)
 
-    def make(self, asked: Sequence[Address], inner: set[bytes]) -> Restored:
+    def make(self, candidates: Sequence[Address], inner: set[bytes]) -> Restored:
         """Restore the work tree; see `restore`."""
         pack = read_pack(self.one, self.folder)
         if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
@@ -134,7 +136,7 @@ class _Restored:
                 f"`{escaped(str(self.target))}` is not empty", hint="name a directory that is not there yet"
             )
         self._init()
-        address = self._bring(asked)
+        address = self._bring(candidates)
         self._mark_shallow()
         if pack:
             self._unpack(pack)
@@ -159,9 +161,9 @@ class _Restored:
             argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target, most=most, output=output
         )
 
-    def refused(self, what: str) -> SnapshotError:
+    def refused(self, reason: str) -> SnapshotError:
         """Return the error that names this repository."""
-        return damaged(self.one, what)
+        return damaged(self.one, reason)
 
     def _init(self) -> None:
         self.target.mkdir(parents=True, exist_ok=True)
@@ -180,10 +182,10 @@ class _Restored:
                 spec = f"+refs/heads/*:refs/remotes/{remote.name}/*"
                 self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
 
-    def _bring(self, asked: Sequence[Address]) -> Address | None:
+    def _bring(self, candidates: Sequence[Address]) -> Address | None:
         """Fetch the remote's commits; return the address with all."""
         refused: list[str] = []
-        for address in asked:
+        for address in candidates:
             try:
                 self._fetch(address)
             except ReproError as err:
@@ -195,7 +197,7 @@ class _Restored:
                 return address
             refused.append(f"{shown(address.place)}: it does not have the commit")
         if absent := self._absent():
-            raise missing(self.one, absent[0], asked, refused)
+            raise missing(self.one, absent[0], candidates, refused)
         return None
 
     def _absent(self) -> list[str]:
@@ -237,10 +239,10 @@ class _Restored:
             self.git("index-pack", "--stdin", "--fix-thin", purpose="unpack the bundle", stdin=pack)
             self.git("rev-list", "--objects", "--quiet", *refs.values(), purpose="look for missing objects")
             for ref in ("index", "worktree"):
-                found = (
+                tree = (
                     self.git("rev-parse", f"{refs[ref]}^{{tree}}", purpose="read a commit").decode().strip()
                 )
-                if found != getattr(self.one, ref):
+                if tree != getattr(self.one, ref):
                     raise self.refused(f"its {ref} is another one than capture.json says")
         except (proc.ProcessFailedError, KeyError):
             raise self.refused("its bundle is damaged or lacks objects") from None
