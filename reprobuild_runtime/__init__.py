@@ -22,5 +22,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from reprobuild_runtime import seeding
 
-    found: object = getattr(seeding, name)
-    return found
+    function: object = getattr(seeding, name)
+    return function

@@ -33,12 +33,12 @@ def uncoerce_locale() -> None:
     """
     try:
         with open("/proc/self/environ", "rb") as file:  # as it was when this process was started
-            given = [entry for entry in file.read().split(b"\0") if entry.startswith(b"LC_CTYPE=")]
+            entries = [entry for entry in file.read().split(b"\0") if entry.startswith(b"LC_CTYPE=")]
     except OSError:
         return
     os.environb.pop(b"LC_CTYPE", None)
-    if given:
-        os.environb[b"LC_CTYPE"] = given[0].partition(b"=")[2]
+    if entries:
+        os.environb[b"LC_CTYPE"] = entries[0].partition(b"=")[2]
 
 
 def main(argv: "List[str]") -> int:

@@ -41,7 +41,7 @@ _FLAGS: "Dict[str, Callable[[Any], Any]]" = {
 
 def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
     """Return versions, processor, settings, and torch's GPUs, if any."""
-    found: "Dict[str, Any]" = {
+    facts: "Dict[str, Any]" = {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "libc": " ".join(platform.libc_ver()).strip(),
@@ -51,18 +51,18 @@ def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
     }
     if torch is not None:
         capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
-        found["torch"] = str(torch.__version__)
-        found["torch_git"] = torch.version.git_version
-        found["cpu_capability"] = capability() if capability is not None else None
-        found["threads"] = torch.get_num_threads()
-        found["interop_threads"] = _ask(lambda: torch.get_num_interop_threads())
-        found["mkl"] = _ask(lambda: bool(torch.backends.mkl.is_available()))
-        found["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
-        found["triton"] = distribution_version("triton") or distribution_version("pytorch-triton")
-        found["cuda_build"] = bool(torch.version.cuda or torch.version.hip)
-        found["settings"] = {name: _ask(lambda: flag(torch)) for name, flag in _FLAGS.items()}  # noqa: B023  called at once
-        found["cuda"] = _cuda(torch) if torch.cuda.is_available() else None
-    return found
+        facts["torch"] = str(torch.__version__)
+        facts["torch_git"] = torch.version.git_version
+        facts["cpu_capability"] = capability() if capability is not None else None
+        facts["threads"] = torch.get_num_threads()
+        facts["interop_threads"] = _ask(lambda: torch.get_num_interop_threads())
+        facts["mkl"] = _ask(lambda: bool(torch.backends.mkl.is_available()))
+        facts["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
+        facts["triton"] = distribution_version("triton") or distribution_version("pytorch-triton")
+        facts["cuda_build"] = bool(torch.version.cuda or torch.version.hip)
+        facts["settings"] = {name: _ask(lambda: flag(torch)) for name, flag in _FLAGS.items()}  # noqa: B023  called at once
+        facts["cuda"] = _cuda(torch) if torch.cuda.is_available() else None
+    return facts
 
 
 def _ask(question: "Callable[[], Any]") -> "Any":
@@ -148,7 +148,7 @@ def mapped(name: str) -> "List[str]":
 def _search(path: str, pattern: str) -> "Optional[str]":
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            found = re.search(pattern, file.read(), re.MULTILINE)
+            match = re.search(pattern, file.read(), re.MULTILINE)
     except OSError:
         return None
-    return found.group(1).strip() if found else None
+    return match.group(1).strip() if match else None

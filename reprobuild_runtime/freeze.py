@@ -53,15 +53,15 @@ def installed(
     They are those in the given directories.
     """
     known = {freezeline.canonical_name(name): source for name, source in sources.items()}
-    found, broken = [], []
+    distributions, broken = [], []
     for dist, egg_link in _distributions(folders):
         try:
-            found.append(_describe(dist, egg_link, known))
+            distributions.append(_describe(dist, egg_link, known))
         except Exception as err:
             path = str(getattr(dist, "_path", dist.locate_file("")))
             broken.append({"path": path, "why": f"{type(err).__name__}: {err}"})
-    found.sort(key=lambda entry: (entry["name"].lower(), entry["version"], entry["location"]))
-    return found, sorted(broken, key=lambda entry: entry["path"])
+    distributions.sort(key=lambda entry: (entry["name"].lower(), entry["version"], entry["location"]))
+    return distributions, sorted(broken, key=lambda entry: entry["path"])
 
 
 def _distributions(folders: "List[str]") -> "Iterator[Tuple[metadata.Distribution, Optional[str]]]":
@@ -119,10 +119,10 @@ def _direct_url(dist: "metadata.Distribution") -> "Optional[Dict[str, Any]]":
     text = dist.read_text("direct_url.json")
     if not text:
         return None
-    found: "Dict[str, Any]" = json.loads(text)
-    vcs = (found.get("vcs_info") or {}).get("vcs", "")
-    found["url"] = freezeline.without_credentials(str(found["url"]), vcs)
-    return found
+    direct_url: "Dict[str, Any]" = json.loads(text)
+    vcs = (direct_url.get("vcs_info") or {}).get("vcs", "")
+    direct_url["url"] = freezeline.without_credentials(str(direct_url["url"]), vcs)
+    return direct_url
 
 
 def _tree(source: "Optional[Dict[str, Any]]") -> "Optional[str]":
@@ -144,12 +144,12 @@ def freeze_lines(distributions: "List[Dict[str, Any]]") -> "List[str]":
 
 def _sources() -> "Dict[str, Any]":
     recorded = os.path.join(launch.folder(os.environ), "sources")
-    found: "Dict[str, Any]" = {}
+    sources: "Dict[str, Any]" = {}
     for name in sorted(os.listdir(recorded)) if os.path.isdir(recorded) else ():
         with open(os.path.join(recorded, name), encoding="utf-8") as file:
             facts = json.load(file)
-        found[facts["name"]] = facts
-    return found
+        sources[facts["name"]] = facts
+    return sources
 
 
 def main(argv: "List[str]") -> int:
@@ -164,7 +164,8 @@ def main(argv: "List[str]") -> int:
         "distributions": distributions,
         "broken": broken,
         "sources": [
-            {"name": name, "path": one["path"], "tree": _tree(one)} for name, one in sorted(sources.items())
+            {"name": name, "path": source["path"], "tree": _tree(source)}
+            for name, source in sorted(sources.items())
         ],
         "freeze": freeze_lines(distributions),
     }

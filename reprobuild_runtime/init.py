@@ -78,13 +78,13 @@ def _reap(child: int) -> "Optional[int]":
 
     Return the child's status if it was among them.
     """
-    found = None
+    child_status = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return child_status
         if pid == 0:
-            return found
+            return child_status
         if pid == child:
-            found = status
+            child_status = status

@@ -85,13 +85,13 @@ class Prefix:
         place = self.image + path
         os.makedirs(os.path.dirname(place), exist_ok=True)
         digest, size = hashlib.sha256(), 0
-        there = os.path.lexists(place)
-        with open(os.devnull if there else place, "wb") as target:
+        is_present = os.path.lexists(place)
+        with open(os.devnull if is_present else place, "wb") as target:
             for chunk in iter(lambda: stream.read(CHUNK), b""):
                 target.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
-        if not there:
+        if not is_present:
             os.chmod(place, 0o755 if executable else 0o644)
         elif os.path.islink(place) or hash_file(place) != digest.hexdigest():
             sys.exit(f"install.py: {path} is there already, with different content")
@@ -169,12 +169,12 @@ class WheelFile:
         config.read_string(self.archive.read(f"{self.info}/entry_points.txt").decode())
         for section in config.sections():
             for name, value in config.items(section) if section in ("console_scripts", "gui_scripts") else ():
-                found = ENTRY_POINT.match(value)
-                if found is None or "/" in name:
+                match = ENTRY_POINT.match(value)
+                if match is None or "/" in name:
                     sys.exit(f"install.py: {self.info}: not an entry point: {name} = {value}")
-                attribute = found["attribute"]
+                attribute = match["attribute"]
                 script = SCRIPT.format(
-                    module=found["module"], name=attribute.split(".")[0], attribute=attribute
+                    module=match["module"], name=attribute.split(".")[0], attribute=attribute
                 )
                 yield f"{prefix.root}/bin/{name}", io.BytesIO(prefix.shebang + script.encode()), True
 
@@ -237,9 +237,9 @@ def checked(context: str, file: dict[str, str]) -> str:
     The hash is that of the lock.
     """
     path, sha256 = f"{context}/{file['path']}", file["sha256"]
-    found = hash_file(path)
-    if found != sha256:
-        sys.exit(f"install.py: {path} is not the file of the lock: its sha256 is {found}, not {sha256}")
+    digest = hash_file(path)
+    if digest != sha256:
+        sys.exit(f"install.py: {path} is not the file of the lock: its sha256 is {digest}, not {sha256}")
     return path
 
 

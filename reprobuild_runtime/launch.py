@@ -103,17 +103,17 @@ def apply_variables(environ: "MutableMapping[str, str]") -> None:
 
 
 def _in_force(
-    environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]"
+    environ: "MutableMapping[str, str]", environ_seed: "Optional[Tuple[int, bool]]"
 ) -> "Tuple[int, bool, List[str]]":
     """Return the seed in force, whether it was chosen, and messages.
 
-    The seed is the given one, else drawn.
+    The seed is that of the environment, else drawn.
     """
-    if given is not None and given[1]:
-        return (*given, [])
+    if environ_seed is not None and environ_seed[1]:
+        return (*environ_seed, [])
     from reprobuild_runtime.seeding import ranks
 
-    return ranks.settle(environ, given, draw)
+    return ranks.settle(environ, environ_seed, draw)
 
 
 def settle(environ: "MutableMapping[str, str]") -> None:
@@ -162,15 +162,15 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
 
         names = (SEED, EXPLICIT, FROM, PROFILE, settled.NAME, HASH_SAID, RECORD)
         recovered = inherited.recover(environ, names)
-    given = read(environ)
+    environ_seed = read(environ)
     first = not environ.get(EXPLICIT)
     # Settled by a process above, which has logged it. PYTHONHASHSEED may still be lost on the way, but a line from each
     # child would appear in outputs that programs read.
     above = settled.ours(environ, SEED) or (recovered and not first)
-    seed, explicit, lines = _in_force(environ, given)
+    seed, explicit, lines = _in_force(environ, environ_seed)
     another = bool(environ.get(settled.NAME)) and not above
     export(environ, seed, explicit)
-    if first or another or given != (seed, explicit):
+    if first or another or environ_seed != (seed, explicit):
         announce(seed)
     for line in lines:
         say("reprobuild: " + line)
@@ -226,14 +226,14 @@ def hash_order_is_chosen() -> bool:
     Only the variables at the start of the process count: `os.environ` may have been written later, and `sys.flags` do
     not distinguish a drawn seed from a chosen one.
     """
-    given = given_at_start()
-    if sys.flags.ignore_environment or not given.get(HASH_SEED, "").isdigit():
+    variables = given_at_start()
+    if sys.flags.ignore_environment or not variables.get(HASH_SEED, "").isdigit():
         return False
-    if not given.get(settled.NAME):
-        return given.get(EXPLICIT) != "0"
-    if not settled.ours(given, HASH_SEED):
+    if not variables.get(settled.NAME):
+        return variables.get(EXPLICIT) != "0"
+    if not settled.ours(variables, HASH_SEED):
         return True
-    return given.get(EXPLICIT) != "0" and settled.ours(given, SEED)
+    return variables.get(EXPLICIT) != "0" and settled.ours(variables, SEED)
 
 
 def given_at_start() -> "Mapping[str, str]":
@@ -243,9 +243,9 @@ def given_at_start() -> "Mapping[str, str]":
 
     The kernel's may be lost: a program that changes its own title (setproctitle, of vLLM and Ray) overwrites them.
     """
-    kept: "Mapping[str, str]" = getattr(sys.modules.get("reprobuild_runtime.startup"), "GIVEN", {})
-    if kept:
-        return kept
+    variables: "Mapping[str, str]" = getattr(sys.modules.get("reprobuild_runtime.startup"), "GIVEN", {})
+    if variables:
+        return variables
     try:
         with open("/proc/self/environ", "rb") as file:
             entries = file.read().decode("utf-8", "surrogateescape").split("\0")

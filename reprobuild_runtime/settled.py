@@ -25,8 +25,8 @@ def put(environ: "MutableMapping[str, str]", name: str, value: str) -> None:
     `value` has no white space.
     """
     environ[name] = value
-    kept = [word for word in _words(environ) if word.partition("=")[0] != name]
-    environ[NAME] = " ".join([*kept, f"{name}={value}"])
+    words = [word for word in _words(environ) if word.partition("=")[0] != name]
+    environ[NAME] = " ".join([*words, f"{name}={value}"])
 
 
 def ours(environ: "Mapping[str, str]", name: str) -> bool:
@@ -36,5 +36,5 @@ def ours(environ: "Mapping[str, str]", name: str) -> bool:
 
 def names(environ: "Mapping[str, str]") -> "List[str]":
     """Return the variables with the values that we set."""
-    found = (word.partition("=")[0] for word in _words(environ))
-    return [name for name in found if ours(environ, name)]
+    variables = (word.partition("=")[0] for word in _words(environ))
+    return [name for name in variables if ours(environ, name)]

@@ -78,13 +78,16 @@ def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
     return arrays, metadata, header
 
 
-def compare_safetensors(one: str, two: str, found: "Collector") -> None:
+def compare_safetensors(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two safetensors files."""
-    (first, of_first, header), (second, of_second, other) = read_safetensors(one), read_safetensors(two)
-    Walk(found).compare("__metadata__", None, of_first, of_second)
-    Walk(found).compare("", None, first, second)
-    if not found.count and header != other:
-        found.note("the headers are written differently, and say the same")
+    (first, of_first, header), (second, of_second, other) = (
+        read_safetensors(first_path),
+        read_safetensors(second_path),
+    )
+    Walk(collector).compare("__metadata__", None, of_first, of_second)
+    Walk(collector).compare("", None, first, second)
+    if not collector.count and header != other:
+        collector.note("the headers are written differently, and say the same")
 
 
 def read_npy(path: str, start: int = 0, length: "int | None" = None) -> "Array":
@@ -118,9 +121,9 @@ def read_npy(path: str, start: int = 0, length: "int | None" = None) -> "Array":
     return array
 
 
-def compare_npy(one: str, two: str, found: "Collector") -> None:
+def compare_npy(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two npy files."""
-    compare_arrays("array", read_npy(one), read_npy(two), found)
+    compare_arrays("array", read_npy(first_path), read_npy(second_path), collector)
 
 
 def _bytes(array: "Array") -> int:
@@ -177,10 +180,10 @@ class Zip:
             raise UnreadableError("there is no room to unpack %d bytes" % info.file_size)
         try:
             with zipfile.ZipFile(self.path) as whole, whole.open(info) as source, open(target, "wb") as copy:
-                left = info.file_size
-                while left and (piece := source.read(min(BLOCK, left))):
+                rest = info.file_size
+                while rest and (piece := source.read(min(BLOCK, rest))):
                     copy.write(piece)
-                    left -= len(piece)
+                    rest -= len(piece)
         except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as err:
             raise UnreadableError("a member cannot be unpacked: %s" % type(err).__name__) from None
         return FileSection(target, 0, os.path.getsize(target))
@@ -190,32 +193,32 @@ class Zip:
 
         Return None for other files.
         """
-        found = [name for name in self.members if name.endswith("/data.pkl") and name.count("/") == 1]
-        top = found[0][: -len("data.pkl")] if len(found) == 1 else None
+        names = [name for name in self.members if name.endswith("/data.pkl") and name.count("/") == 1]
+        top = names[0][: -len("data.pkl")] if len(names) == 1 else None
         return top if top is not None and top + "version" in self.members else None
 
 
 @contextlib.contextmanager
-def _both(one: str, two: str) -> "Iterator[List[Zip]]":
+def _both(first_path: str, second_path: str) -> "Iterator[List[Zip]]":
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        yield [Zip(one, first), Zip(two, second)]
+        yield [Zip(first_path, first), Zip(second_path, second)]
 
 
-def compare_zip(one: str, two: str, found: "Collector") -> str:
+def compare_zip(first_path: str, second_path: str, collector: "Collector") -> str:
     """Compare two zip files; return a description of their content."""
-    with _both(one, two) as zips:
+    with _both(first_path, second_path) as zips:
         tops = [opened.checkpoint() for opened in zips]
         if None not in tops:
             checkpoints = [_checkpoint(opened, str(top)) for opened, top in zip(zips, tops)]
-            Walk(found).compare("", None, *checkpoints)
-            _beside(zips, [str(top) for top in tops], found)
-            if not found.count:
-                found.note("the content is equal, the containers are not")
+            Walk(collector).compare("", None, *checkpoints)
+            _beside(zips, [str(top) for top in tops], collector)
+            if not collector.count:
+                collector.note("the content is equal, the containers are not")
             return "torch checkpoint"
         arrays = all(name.endswith(".npy") for opened in zips for name in opened.members)
-        _members(zips, found, arrays)
-        if not found.count:
-            found.note("the members are equal; times, order or packing of the containers are not")
+        _members(zips, collector, arrays)
+        if not collector.count:
+            collector.note("the members are equal; times, order or packing of the containers are not")
         return "npz" if arrays else "zip"
 
 
@@ -229,7 +232,7 @@ def _checkpoint(opened: "Zip", top: str) -> "Any":
     return read_torch(b"".join(section.pieces(BLOCK)), lambda key: opened.section("%sdata/%s" % (top, key)))
 
 
-def _beside(zips: "List[Zip]", tops: "List[str]", found: "Collector") -> None:
+def _beside(zips: "List[Zip]", tops: "List[str]", collector: "Collector") -> None:
     """Compare a checkpoint's other members.
 
     They are not its pickle and storages, but TorchScript's code and constants, and the version.
@@ -242,26 +245,33 @@ def _beside(zips: "List[Zip]", tops: "List[str]", found: "Collector") -> None:
             for name, info in opened.members.items()
             if not name.startswith((top + "data/", top + ".data/")) and name != top + "data.pkl"
         }
-    _members(zips, found, False)
+    _members(zips, collector, False)
 
 
-def _members(zips: "List[Zip]", found: "Collector", arrays: bool) -> None:
+def _members(zips: "List[Zip]", collector: "Collector", arrays: bool) -> None:
     first, second = zips
     if first.comment != second.comment:
-        found.differ("another comment of the zip")
+        collector.differ("another comment of the zip")
     for name in sorted({*first.members, *second.members}):
         if name not in first.members or name not in second.members:
-            found.differ(
+            collector.differ(
                 "%s: only in the %s run" % (ascii(name)[1:-1], "first" if name in first.members else "second")
             )
             continue
-        one, two = first.section(name), second.section(name)
+        first_section, second_section = first.section(name), second.section(name)
         shown = ascii(name.rpartition(".npy")[0] if arrays else name)[1:-1]
         if arrays:
             with contextlib.suppress(
                 UnreadableError
             ):  # arrays of objects and of fields are compared as bytes
-                a, b = (read_npy(part.path, part.start, part.length) for part in (one, two))
-                compare_arrays(shown, a, b, found)
+                a, b = (
+                    read_npy(part.path, part.start, part.length) for part in (first_section, second_section)
+                )
+                compare_arrays(shown, a, b, collector)
                 continue
-        compare_arrays(shown, Array("bytes", (one.length,), one), Array("bytes", (two.length,), two), found)
+        compare_arrays(
+            shown,
+            Array("bytes", (first_section.length,), first_section),
+            Array("bytes", (second_section.length,), second_section),
+            collector,
+        )

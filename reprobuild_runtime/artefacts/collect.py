@@ -51,9 +51,9 @@ def find(pattern: str) -> "List[str]":
     A directory is replaced by the files below it, if it has any.
     """
     plain = os.path.lexists(pattern) or not glob.has_magic(pattern)
-    found = [pattern] if plain else sorted(glob.glob(pattern, recursive=True))
+    matches = [pattern] if plain else sorted(glob.glob(pattern, recursive=True))
     paths = []
-    for path in found:
+    for path in matches:
         inside = sorted(
             os.path.join(above, name)
             for above, folders, names in os.walk(path.rstrip("/") or "/")
@@ -68,8 +68,8 @@ def find(pattern: str) -> "List[str]":
 
 def state(path: str) -> "Tuple[int, ...]":
     """Return the facts that change if a file is written."""
-    found = os.stat(path)
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    status = os.stat(path)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def states(patterns: "List[str]") -> "Dict[str, Tuple[int, ...]]":
@@ -124,26 +124,31 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
     part = os.path.join(folder, PART)
     os.mkdir(part)
     files: "List[Dict[str, Any]]" = []
-    there: "Dict[str, List[str]]" = {}
+    neighbours: "Dict[str, List[str]]" = {}
     changed: "Dict[str, bool]" = {}
     stored: "Dict[str, Tuple[str, bool]]" = {}
     numbers: "Dict[Tuple[int, int], str]" = {}  # a file of two names is put aside once
     for pattern in patterns:
         paths = find(pattern)
         if not paths:
-            there[pattern] = beside(pattern)
+            neighbours[pattern] = beside(pattern)
         if len(files) + len(paths) > MOST:
             raise ValueError("more than %d files match" % MOST)
         for path in paths:
-            what = kind(path)
-            entry: "Dict[str, Any]" = {"pattern": pattern, "path": readable(path), "kind": what, "stored": ""}
-            entry.update(link="", size=os.path.getsize(path) if what == "file" else 0, written=True)
+            path_kind = kind(path)
+            entry: "Dict[str, Any]" = {
+                "pattern": pattern,
+                "path": readable(path),
+                "kind": path_kind,
+                "stored": "",
+            }
+            entry.update(link="", size=os.path.getsize(path) if path_kind == "file" else 0, written=True)
             if os.path.islink(path):
                 entry["link"] = readable(os.readlink(path))
-            if what == "file":
+            if path_kind == "file":
                 if path not in stored:  # its second name changes its state
-                    found = os.stat(path)
-                    number = numbers.setdefault((found.st_dev, found.st_ino), str(len(numbers)))
+                    status = os.stat(path)
+                    number = numbers.setdefault((status.st_dev, status.st_ino), str(len(numbers)))
                     target = os.path.join(part, number)
                     if not os.path.exists(target):
                         changed[number] = state(path) not in before.values()  # also by the name of a new link
@@ -151,7 +156,7 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
                     stored[path] = (number, changed[number])
                 entry["stored"], entry["written"] = stored[path]
             files.append(entry)
-    return {"files": files, "there": there}
+    return {"files": files, "there": neighbours}
 
 
 def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
@@ -160,15 +165,15 @@ def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
     They are given by their names in it.
     """
     named = {entry["path"] for entry in files}
-    found = []
+    paths = []
     for above, _, names in os.walk(folder):
         if os.path.relpath(above, folder).split(os.sep)[0] == PART:
             continue
         for name in names:
             path = os.path.normpath(os.path.join(above, name))
             if readable(path) not in named:
-                found.append(readable(os.path.relpath(path, folder)))
-    return sorted(found)
+                paths.append(readable(os.path.relpath(path, folder)))
+    return sorted(paths)
 
 
 def beside(pattern: str) -> "List[str]":
@@ -231,8 +236,8 @@ def main(argv: "List[str]") -> int:
     index.update(files=[], there={}, others=[], other=0, failed="")
     try:
         index.update(collect(folder, patterns, before))
-        left = others(folder, index["files"])
-        index.update(others=left[:BESIDE], other=len(left))
+        rest = others(folder, index["files"])
+        index.update(others=rest[:BESIDE], other=len(rest))
     except (OSError, ValueError) as err:
         index["failed"] = readable("%s: %s" % (type(err).__name__, err))
     clear(folder)

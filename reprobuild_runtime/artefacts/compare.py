@@ -44,11 +44,11 @@ LONGEST = 2000  # characters of a line of the answer
 _MEMORY = 4 << 30  # bytes that are always allowed: NumPy's threads reserve much that they do not use
 
 
-def same_bytes(one: str, two: str) -> bool:
+def same_bytes(first_path: str, second_path: str) -> bool:
     """Return whether two files have the same bytes."""
-    if os.path.getsize(one) != os.path.getsize(two):
+    if os.path.getsize(first_path) != os.path.getsize(second_path):
         return False
-    with open(one, "rb") as first, open(two, "rb") as second:
+    with open(first_path, "rb") as first, open(second_path, "rb") as second:
         while True:
             piece = first.read(1 << 20)
             if piece != second.read(1 << 20):
@@ -98,29 +98,29 @@ def _begins_safetensors(head: bytes, size: int) -> bool:
     return size > 8 and head[8:9] == b"{" and 2 <= length <= size - 8
 
 
-def compare_format(kind: str, name: str, one: str, two: str, found: "Collector") -> str:
+def compare_format(kind: str, name: str, first_path: str, second_path: str, collector: "Collector") -> str:
     """Compare two files of one format; return its description.
 
     Unreadable is raised if they have another format.
     """
     if kind == "zip":
-        return archives.compare_zip(one, two, found)
+        return archives.compare_zip(first_path, second_path, collector)
     if kind == "gzip":
-        return _unzipped(name, one, two, found)
+        return _unzipped(name, first_path, second_path, collector)
     if kind == "pickle":
-        Walk(found).compare("", None, pickles.read_pickle(one), pickles.read_pickle(two))
+        Walk(collector).compare("", None, pickles.read_pickle(first_path), pickles.read_pickle(second_path))
     elif kind == "torch checkpoint of the format before 1.6":
-        Walk(found).compare("", None, pickles.read_legacy(one), pickles.read_legacy(two))
+        Walk(collector).compare("", None, pickles.read_legacy(first_path), pickles.read_legacy(second_path))
     elif kind == "bytes":
-        compare_bytes(one, two, found)
+        compare_bytes(first_path, second_path, collector)
     else:
-        _COMPARE[kind](one, two, found)
+        _COMPARE[kind](first_path, second_path, collector)
     if (
         kind in ("pickle", "torch checkpoint of the format before 1.6")
-        and not found.count
-        and not found.excused
+        and not collector.count
+        and not collector.excused
     ):
-        found.note("the content is equal, and was written in another way")
+        collector.note("the content is equal, and was written in another way")
     return kind
 
 
@@ -131,79 +131,84 @@ _COMPARE = {
 }  # fmt: skip
 
 
-def _unzipped(name: str, one: str, two: str, found: "Collector") -> str:
+def _unzipped(name: str, first_path: str, second_path: str, collector: "Collector") -> str:
     """Compare the contents of two gzip files."""
     with tempfile.TemporaryDirectory() as folder:
         targets = [os.path.join(folder, which) for which in ("one", "two")]
-        for path, target in zip((one, two), targets):
+        for path, target in zip((first_path, second_path), targets):
             try:
                 with gzip.open(path) as source, open(target, "wb") as copy:
-                    left = archives.room(folder)
+                    space = archives.room(folder)
                     while True:
                         piece = source.read(BLOCK)
                         if not piece:
                             break
-                        left -= len(piece)
-                        if left < 0:
+                        space -= len(piece)
+                        if space < 0:
                             raise UnreadableError("there is no room to unpack it")
                         copy.write(piece)
             except (OSError, EOFError, zlib.error) as err:
                 raise UnreadableError("it cannot be unpacked: %s" % type(err).__name__) from None
         if same_bytes(*targets):
-            found.note("the content is equal; the time or the name in the container is not")
+            collector.note("the content is equal; the time or the name in the container is not")
             return "gzip"
         inner = name[:-3] if name.lower().endswith(".gz") else name
-        return "gzip, " + compare_format(format_of(inner, targets[0]), inner, targets[0], targets[1], found)
+        return "gzip, " + compare_format(
+            format_of(inner, targets[0]), inner, targets[0], targets[1], collector
+        )
 
 
-def compare_bytes(one: str, two: str, found: "Collector") -> None:
+def compare_bytes(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two files of unknown format."""
-    sizes = [os.path.getsize(path) for path in (one, two)]
+    sizes = [os.path.getsize(path) for path in (first_path, second_path)]
     if sizes[0] != sizes[1]:
-        found.differ("%d and %d bytes" % (sizes[0], sizes[1]))
+        collector.differ("%d and %d bytes" % (sizes[0], sizes[1]))
     shorter = min(sizes)
-    arrays = [Array("bytes", (shorter,), FileSection(path, 0, shorter)) for path in (one, two)]
-    compare_arrays("content", arrays[0], arrays[1], found)
+    arrays = [Array("bytes", (shorter,), FileSection(path, 0, shorter)) for path in (first_path, second_path)]
+    compare_arrays("content", arrays[0], arrays[1], collector)
 
 
-def compare_files(name: str, one: str, two: str, rules: "ExcuseRules") -> "Dict[str, Any]":
+def compare_files(name: str, first_path: str, second_path: str, rules: "ExcuseRules") -> "Dict[str, Any]":
     """Return the report on one artefact of two runs."""
-    found, how, same = Collector(rules), "bytes", same_bytes(one, two)
-    kinds = format_of(name, one), format_of(name, two)
+    collector, how, same = Collector(rules), "bytes", same_bytes(first_path, second_path)
+    kinds = format_of(name, first_path), format_of(name, second_path)
     try:
         if kinds[0] != kinds[1]:
             raise UnreadableError("it is %s in the first run and %s in the second" % kinds)
         if not same or kinds[0] != "bytes":
-            how = compare_format(kinds[0], name, one, two, found)
+            how = compare_format(kinds[0], name, first_path, second_path, collector)
         if same:
-            found.notes.clear()
-            found.count = 0  # equal bytes are equal, even if a reader finds differences
-            found.differences.clear()
+            collector.notes.clear()
+            collector.count = 0  # equal bytes are equal, even if a reader finds differences
+            collector.differences.clear()
     except Exception as err:  # untrusted or damaged: its content can raise any error
-        found, how = Collector(rules), "bytes"
+        collector, how = Collector(rules), "bytes"
         why = err if isinstance(err, UnreadableError) else "%s: %s" % (type(err).__name__, ascii(str(err)))
-        found.note("not read as %s: %s" % (kinds[0], why))
+        collector.note("not read as %s: %s" % (kinds[0], why))
         if not same and kinds[0] in ("JSON", "JSON lines", "csv"):
-            how = _text_or_bytes(one, two, found)
+            how = _text_or_bytes(first_path, second_path, collector)
         elif not same:
-            compare_bytes(one, two, found)
-    verdict = "drift" if found.count else "identical"
-    hollow = "" if found.count else _hollow(how, found)
+            compare_bytes(first_path, second_path, collector)
+    verdict = "drift" if collector.count else "identical"
+    hollow = "" if collector.count else _hollow(how, collector)
     return {
-        "name": name, "verdict": "inconclusive" if hollow else verdict, "format": how, "count": found.count,
-        "details": short([hollow] if hollow else found.differences), "excused": short(found.excuses()),
-        "notes": short(found.notes), "counts": found.counts, "warnings": short(found.warnings()),
+        "name": name, "verdict": "inconclusive" if hollow else verdict, "format": how, "count": collector.count,
+        "details": short([hollow] if hollow else collector.differences), "excused": short(collector.excuses()),
+        "notes": short(collector.notes), "counts": collector.counts, "warnings": short(collector.warnings()),
     }  # fmt: skip
 
 
-def _hollow(how: str, found: "Collector") -> str:
+def _hollow(how: str, collector: "Collector") -> str:
     """Return why equal files are not evidence.
 
     Their arrays are NaN, or they are empty.
     """
-    if found.numbers and 2 * found.nans >= found.numbers:
-        return "%d of %d numbers are NaN, which is equal whatever was computed" % (found.nans, found.numbers)
-    if not found.values and how in _HOLDERS:
+    if collector.numbers and 2 * collector.nans >= collector.numbers:
+        return "%d of %d numbers are NaN, which is equal whatever was computed" % (
+            collector.nans,
+            collector.numbers,
+        )
+    if not collector.values and how in _HOLDERS:
         return "it holds no value"
     return ""
 
@@ -213,16 +218,16 @@ _HOLDERS = frozenset(
 )
 
 
-def short(told: "List[str]") -> "List[str]":
+def short(texts: "List[str]") -> "List[str]":
     """Return shortened lines: keys come from the files."""
-    return [line if len(line) <= LONGEST else line[:LONGEST] + "..." for line in told]
+    return [line if len(line) <= LONGEST else line[:LONGEST] + "..." for line in texts]
 
 
-def _text_or_bytes(one: str, two: str, found: "Collector") -> str:
+def _text_or_bytes(first_path: str, second_path: str, collector: "Collector") -> str:
     try:
-        lines.compare_text(one, two, found)
+        lines.compare_text(first_path, second_path, collector)
     except UnreadableError:
-        compare_bytes(one, two, found)
+        compare_bytes(first_path, second_path, collector)
         return "bytes"
     return "text"
 

@@ -62,17 +62,17 @@ class Tally:
         """Whether only some differing elements were examined."""
         return self.looked < self.differing
 
-    def add(self, at: int, one: bytes, two: bytes) -> None:
+    def add(self, at: int, first: bytes, second: bytes) -> None:
         """Count the elements of two pieces of equal length.
 
         They begin at element `at`.
         """
-        numpy = _numpy() if len(one) > 4096 else None
+        numpy = _numpy() if len(first) > 4096 else None
         if numpy is not None:
-            self._add_with(numpy, at, one, two)
+            self._add_with(numpy, at, first, second)
             return
-        code = "<%d%s" % (len(one) // self.kind.width, _CODES[self.kind.width])
-        for index, (a, b) in enumerate(zip(struct.unpack(code, one), struct.unpack(code, two))):
+        code = "<%d%s" % (len(first) // self.kind.width, _CODES[self.kind.width])
+        for index, (a, b) in enumerate(zip(struct.unpack(code, first), struct.unpack(code, second))):
             if a != b:
                 self.differing += 1
                 if self.first is None:
@@ -91,26 +91,26 @@ class Tally:
             far = abs(_whole(a, kind.width, signed) - _whole(b, kind.width, signed))
             self.steps, self.absolute = max(self.steps, far), max(self.absolute, float(far))
             return
-        one, two = decode(a, kind), decode(b, kind)
-        if math.isnan(one) or math.isnan(two):
-            both = math.isnan(one) and math.isnan(two)
+        first, second = decode(a, kind), decode(b, kind)
+        if math.isnan(first) or math.isnan(second):
+            both = math.isnan(first) and math.isnan(second)
             self.payloads, self.nans = self.payloads + both, self.nans + (not both)
-        elif math.isinf(one) or math.isinf(two):
+        elif math.isinf(first) or math.isinf(second):
             self.infinite += 1
         else:
-            self.zeros += one == two
+            self.zeros += first == second
             self.steps = max(self.steps, abs(_ordered(a, kind) - _ordered(b, kind)))
-            self._far(abs(one - two), max(abs(one), abs(two)))
+            self._far(abs(first - second), max(abs(first), abs(second)))
 
     def _far(self, absolute: float, size: float) -> None:
         self.absolute = max(self.absolute, absolute)
         if size:
             self.relative = max(self.relative, absolute / size)
 
-    def _add_with(self, numpy: "Any", at: int, one: bytes, two: bytes) -> None:
+    def _add_with(self, numpy: "Any", at: int, first: bytes, second: bytes) -> None:
         """Count the elements with NumPy."""
         kind = self.kind
-        bits = [numpy.frombuffer(piece, "<u%d" % kind.width) for piece in (one, two)]
+        bits = [numpy.frombuffer(piece, "<u%d" % kind.width) for piece in (first, second)]
         where = numpy.flatnonzero(bits[0] != bits[1])
         if not where.size:
             return
@@ -131,24 +131,24 @@ class Tally:
 
     def _floats_with(self, numpy: "Any", a: "Any", b: "Any") -> None:
         kind = self.kind
-        one, two = _values(numpy, a, kind), _values(numpy, b, kind)
-        nan = (numpy.isnan(one), numpy.isnan(two))
+        first, second = _values(numpy, a, kind), _values(numpy, b, kind)
+        nan = (numpy.isnan(first), numpy.isnan(second))
         self.payloads += int((nan[0] & nan[1]).sum())
         self.nans += int((nan[0] ^ nan[1]).sum())
         some = ~(nan[0] | nan[1])
-        finite = numpy.isfinite(one) & numpy.isfinite(two)
+        finite = numpy.isfinite(first) & numpy.isfinite(second)
         self.infinite += int((some & ~finite).sum())
         if not finite.any():
             return
-        a, b, one, two = a[finite].astype("u8"), b[finite].astype("u8"), one[finite], two[finite]
-        self.zeros += int((one == two).sum())
+        a, b, first, second = a[finite].astype("u8"), b[finite].astype("u8"), first[finite], second[finite]
+        self.zeros += int((first == second).sum())
         top = numpy.uint64(8 * kind.width - 1)
         mask = numpy.uint64((1 << (8 * kind.width - 1)) - 1)
         big, small = numpy.maximum(a & mask, b & mask), numpy.minimum(a & mask, b & mask)
         self.steps = max(
             self.steps, int(numpy.where((a >> top) == (b >> top), big - small, big + small).max())
         )
-        far, size = numpy.abs(one - two), numpy.maximum(numpy.abs(one), numpy.abs(two))
+        far, size = numpy.abs(first - second), numpy.maximum(numpy.abs(first), numpy.abs(second))
         self.absolute = max(self.absolute, float(far.max()))
         known = size > 0
         if known.any():
@@ -170,10 +170,10 @@ def specials(kind: "ElementType", piece: bytes) -> "Tuple[int, int]":
             return int((bits == number(most | mantissa)).sum()), 0
         return int((bits > number(most)).sum()), int((bits == number(most)).sum())
     codes = struct.unpack("<%d%s" % (len(piece) // kind.width, _CODES[kind.width]), piece)
-    kept = [bits & (most | mantissa) for bits in codes if bits & most == most]
+    candidates = [bits & (most | mantissa) for bits in codes if bits & most == most]
     if kind.finite:
-        return sum(bits == most | mantissa for bits in kept), 0
-    return sum(bits > most for bits in kept), sum(bits == most for bits in kept)
+        return sum(bits == most | mantissa for bits in candidates), 0
+    return sum(bits > most for bits in candidates), sum(bits == most for bits in candidates)
 
 
 def decode(bits: int, kind: "ElementType") -> float:
@@ -194,10 +194,10 @@ def decode(bits: int, kind: "ElementType") -> float:
     return sign * scale * ((1.0 if exponent else 0.0) + fraction / (1 << kind.mantissa))
 
 
-def steps(one: float, two: float) -> int:
+def steps(first: float, second: float) -> int:
     """Return the distance of two finite Python floats in ULP."""
     kind = KINDS["float64"]
-    a, b = (struct.unpack("<Q", struct.pack("<d", value))[0] for value in (one, two))
+    a, b = (struct.unpack("<Q", struct.pack("<d", value))[0] for value in (first, second))
     return abs(_ordered(a, kind) - _ordered(b, kind))
 
 

@@ -53,15 +53,15 @@ def is_event_file(name: str, head: bytes) -> bool:
     return struct.pack("<I", masked_checksum(head[:8])) == head[8:12]
 
 
-def compare_events(one: str, two: str, found: "Collector") -> None:
+def compare_events(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two event files, event by event."""
-    for number, (first, second) in enumerate(zip_longest(_events(one), _events(two)), 1):
+    for number, (first, second) in enumerate(zip_longest(_events(first_path), _events(second_path)), 1):
         event = first if first is not None else second
         where = "event %d (step %s)" % (number, event.get("step", 0) if event else 0)
         if first is None or second is None:
-            found.differ("%s: only in the %s run" % (where, "second" if first is None else "first"))
+            collector.differ("%s: only in the %s run" % (where, "second" if first is None else "first"))
         else:
-            Walk(found).compare(where, None, first, second)
+            Walk(collector).compare(where, None, first, second)
 
 
 def _events(path: str) -> "Iterator[Dict[str, Any]]":

@@ -47,12 +47,12 @@ def plain(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", parted.lower()).strip("_")
 
 
-def _phrase(wanted: str) -> "Pattern[str]":
+def _phrase(text: str) -> "Pattern[str]":
     """Return the pattern of an ignored text.
 
     `#` is a number in it; without one, the number after it is ignored.
     """
-    spelled = wanted if "#" in wanted else wanted + " #"
+    spelled = text if "#" in text else text + " #"
     parts = [
         (r"\s{0,9}" if part[:1].isspace() else "")
         + r"\s{1,9}".join(re.escape(word) for word in part.split())
@@ -108,7 +108,7 @@ class ExcuseRules:
 
     def ignores(self, key: str) -> bool:
         """Return whether the user ignores a key."""
-        return any(fnmatchcase(plain(key), wanted) for wanted in self.ignored)
+        return any(fnmatchcase(plain(key), pattern) for pattern in self.ignored)
 
     def metadata(self, key: "Any") -> bool:
         """Return whether a top-level key has metadata of a run.
@@ -118,7 +118,7 @@ class ExcuseRules:
         return isinstance(key, str) and self._metadata.fullmatch(plain(key)) is not None
 
     def excuse(
-        self, key: "Optional[str]", one: "Any", two: "Any", envelope: bool = False, granted: "Any" = None
+        self, key: "Optional[str]", first: "Any", second: "Any", envelope: bool = False, granted: "Any" = None
     ) -> "List[Excuse]":
         """Return the rules that excuse a difference of two values.
 
@@ -130,29 +130,33 @@ class ExcuseRules:
         """
         if key is not None and self.ignores(key):
             return [(IGNORED, "--ignore-key")]
-        if granted and granted[0] == "line" and isinstance(one, str) and isinstance(two, str):
-            return self.texts(one, two)
-        if granted and possible(granted[0], one, self.runs[0]) and possible(granted[0], two, self.runs[1]):
+        if granted and granted[0] == "line" and isinstance(first, str) and isinstance(second, str):
+            return self.texts(first, second)
+        if (
+            granted
+            and possible(granted[0], first, self.runs[0])
+            and possible(granted[0], second, self.runs[1])
+        ):
             return [(kind_of(granted[0]), "%s, %s" % (kind_of(granted[0]), granted[1]))]
         if key is not None and envelope:
             for kind, pattern in self._keys:
-                if pattern.fullmatch(plain(key)) and self._proved(kind, one, two):
+                if pattern.fullmatch(plain(key)) and self._proved(kind, first, second):
                     return [(kind, kind)]
-        if isinstance(one, str) and isinstance(two, str):
-            return self.texts(one, two, line=False)
+        if isinstance(first, str) and isinstance(second, str):
+            return self.texts(first, second, line=False)
         return []
 
-    def _proved(self, kind: str, one: "Any", two: "Any") -> bool:
-        first, second = self.runs
+    def _proved(self, kind: str, first: "Any", second: "Any") -> bool:
+        first_run, second_run = self.runs
         if kind == "time":
-            return moments.whole(one, first) and moments.whole(two, second)
+            return moments.whole(first, first_run) and moments.whole(second, second_run)
         if kind == "host":
-            return bool(first.host) and (one, two) == (first.host, second.host)
+            return bool(first_run.host) and (first, second) == (first_run.host, second_run.host)
         if kind == "process":
-            return first.owns(one) and second.owns(two)
-        return all(isinstance(value, str) and _RANDOM.fullmatch(value) for value in (one, two))
+            return first_run.owns(first) and second_run.owns(second)
+        return all(isinstance(value, str) and _RANDOM.fullmatch(value) for value in (first, second))
 
-    def texts(self, one: str, two: str, line: bool = True) -> "List[Excuse]":
+    def texts(self, first: str, second: str, line: bool = True) -> "List[Excuse]":
         """Return the rules that excuse a difference of two texts.
 
         The list is empty if a difference counts.
@@ -160,19 +164,21 @@ class ExcuseRules:
         Args:
             line: they are lines of a log, which begin with an envelope, and may be a known logger's.
         """
-        if max(len(one), len(two)) > _LONGEST:
+        if max(len(first), len(second)) > _LONGEST:
             return []
-        first, second = (self._reduced(text, run, line) for text, run in zip((one, two), self.runs))
-        if first.parts != second.parts or len(first.marks) != len(second.marks):
+        first_piece, second_piece = (
+            self._reduced(text, run, line) for text, run in zip((first, second), self.runs)
+        )
+        if first_piece.parts != second_piece.parts or len(first_piece.marks) != len(second_piece.marks):
             return []
-        found = []
-        for (excuse, was), (other, now) in zip(first.marks, second.marks):
+        excuses = []
+        for (excuse, was), (other, now) in zip(first_piece.marks, second_piece.marks):
             if excuse != other or (excuse[0] == "folder" and _alike(was, now)):
                 return []
             if was != now:
-                found.append(excuse)
+                excuses.append(excuse)
         # Only padding beside a number that may differ is left.
-        return found or ([("spaces", "spaces")] if first.marks and one != two else [])
+        return excuses or ([("spaces", "spaces")] if first_piece.marks and first != second else [])
 
     def _reduced(self, text: str, run: "Run", line: bool) -> "Piece":
         piece = Piece()
@@ -195,7 +201,7 @@ class ExcuseRules:
             match = prefix.match(text)
             if match and self._of_prefix(match, run, piece):
                 return match.end()
-        place, kept = 0, 0
+        place, envelope_end = 0, 0
         for _ in range(_TOKENS):
             between = self._between.match(text, place)
             begin = between.end() if between else place
@@ -206,9 +212,9 @@ class ExcuseRules:
                     break
                 place = match.end()
                 continue
-            piece.parts.append(text[kept:begin] + piece.mark((excuse, excuse), text[begin:end]))
-            place = kept = end
-        return kept
+            piece.parts.append(text[envelope_end:begin] + piece.mark((excuse, excuse), text[begin:end]))
+            place = envelope_end = end
+        return envelope_end
 
     def _of_prefix(self, match: "Match[str]", run: "Run", piece: "Piece") -> bool:
         """Read a known logger's prefix.
@@ -240,9 +246,9 @@ class ExcuseRules:
         if number and run.owns(int(number.group())) and self._level.match(text, number.end()):
             return "process", number.end()
         named = _PROCESS.match(text, begin)
-        own = named.group() if named and run.owns(int(named.group(1))) else ""
+        process = named.group() if named and run.owns(int(named.group(1))) else ""
         host = run.host if after or len(run.host) >= _WORDY else ""
-        for kind, word in (("host", host), ("process", own)):
+        for kind, word in (("host", host), ("process", process)):
             end = begin + len(word)
             if word and text.startswith(word, begin) and not _inside_word(text, begin, end):
                 return kind, end
@@ -253,31 +259,31 @@ class ExcuseRules:
             return text
         excuse = (IGNORED, "--ignore-key")
 
-        def of_key(found: "Match[str]") -> str:
-            key, between, value = found.groups()
-            return key + between + piece.mark(excuse, value) if self.ignores(key) else found.group()
+        def of_key(match: "Match[str]") -> str:
+            key, between, value = match.groups()
+            return key + between + piece.mark(excuse, value) if self.ignores(key) else match.group()
 
-        def of_phrase(found: "Match[str]") -> str:
-            told, at = [], found.start()
-            for number in range(1, len(found.groups()) + 1):
-                told += [text[at : found.start(number)].rstrip(), piece.mark(excuse, found.group(number))]
-                at = found.end(number)
-            return "".join([*told, text[at : found.end()]])
+        def of_phrase(match: "Match[str]") -> str:
+            parts, at = [], match.start()
+            for number in range(1, len(match.groups()) + 1):
+                parts += [text[at : match.start(number)].rstrip(), piece.mark(excuse, match.group(number))]
+                at = match.end(number)
+            return "".join([*parts, text[at : match.end()]])
 
         for phrase in self._phrases:
             text = phrase.sub(of_phrase, text)
         return _KEY.sub(of_key, text) if self.ignored else text
 
     def _without_logged(self, text: str, run: "Run", piece: "Piece") -> str:
-        told, at = [], 0
+        parts, at = [], 0
         for span in self.loggers.spans(text, run):
             # Padding before a number is part of it.
-            told += [text[at : span.start].rstrip(" ")]
-            told += [
+            parts += [text[at : span.start].rstrip(" ")]
+            parts += [
                 piece.mark((span.kind, "%s, %s" % (span.kind, span.logger)), text[span.start : span.end])
             ]
             at = span.end
-        return "".join([*told, text[at:]]).rstrip(" ") if told else text
+        return "".join([*parts, text[at:]]).rstrip(" ") if parts else text
 
     def _without_forms(self, text: str, run: "Run", piece: "Piece") -> str:
         if len(run.host) >= _WORDY and run.host in text:
@@ -295,16 +301,16 @@ _RANDOM = re.compile(
 
 
 def _marking(piece: "Piece", kind: str) -> "Callable[[Match[str]], str]":
-    return lambda found: piece.mark((kind, kind), found.group())
+    return lambda match: piece.mark((kind, kind), match.group())
 
 
 def _inside_word(text: str, begin: int, end: int) -> bool:
     return text[:begin][-1:].isalnum() or text[end : end + 1].isalnum() or text[end : end + 1] in ("-", "_")
 
 
-def _alike(one: str, two: str) -> bool:
+def _alike(first: str, second: str) -> bool:
     """Return whether two names are too similar to be random.
 
     An example is `tmpresnet18` and `tmpresnet50`.
     """
-    return one != two and sum(a == b for a, b in zip(one[-8:], two[-8:])) > 3
+    return first != second and sum(a == b for a, b in zip(first[-8:], second[-8:])) > 3

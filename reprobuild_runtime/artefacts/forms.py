@@ -181,12 +181,12 @@ def reached(value: "Any", parts: "Any") -> "Set[int]":
     Args:
         parts: returns the parts of an object; empty for a single value.
     """
-    seen: "Set[int]" = set()
-    left = [value]
-    while left:
-        item = left.pop()
+    ids: "Set[int]" = set()
+    stack = [value]
+    while stack:
+        item = stack.pop()
         inner = parts(item)
-        if inner and id(item) not in seen:
-            left.extend(inner)
-        seen.add(id(item))
-    return seen
+        if inner and id(item) not in ids:
+            stack.extend(inner)
+        ids.add(id(item))
+    return ids

@@ -53,8 +53,8 @@ class Collector:
         self,
         where: str,
         key: "Any",
-        one: "Any",
-        two: "Any",
+        first: "Any",
+        second: "Any",
         text: str,
         envelope: bool = False,
         granted: "Any" = None,
@@ -70,13 +70,13 @@ class Collector:
         """
         name = key if isinstance(key, str) else None
         self._excused_or_not(
-            self.rules.excuse(name, one, two, envelope, granted), name or "text", where, text
+            self.rules.excuse(name, first, second, envelope, granted), name or "text", where, text
         )
 
-    def line(self, where: str, one: str, two: str) -> None:
+    def line(self, where: str, first: str, second: str) -> None:
         """Record a difference of two log lines, unless excused."""
-        text = "%s and %s" % (quoted(one), quoted(two))
-        self._excused_or_not(self.rules.texts(one, two), "text", where, text)
+        text = "%s and %s" % (quoted(first), quoted(second))
+        self._excused_or_not(self.rules.texts(first, second), "text", where, text)
 
     def _excused_or_not(self, rules: "List[Tuple[str, str]]", key: str, where: str, text: str) -> None:
         if not rules:
@@ -95,23 +95,23 @@ class Collector:
             return
         self.places += 1
         if len(self.strange) < TOLD:
-            said = ["%d NaN" % nans] * bool(nans) + ["%d infinite" % infinite] * bool(infinite)
-            self.strange.setdefault(where or "at the top", "%s of %d" % (", ".join(said), total))
+            texts = ["%d NaN" % nans] * bool(nans) + ["%d infinite" % infinite] * bool(infinite)
+            self.strange.setdefault(where or "at the top", "%s of %d" % (", ".join(texts), total))
 
     def warnings(self) -> "List[str]":
         """Return the places of NaN and infinities, in words."""
-        told = ["%s: %s" % item for item in self.strange.items()]
-        more = self.places - len(told)
-        return [*told, "and in %d places more" % more] if more > 0 else told
+        lines = ["%s: %s" % item for item in self.strange.items()]
+        more = self.places - len(lines)
+        return [*lines, "and in %d places more" % more] if more > 0 else lines
 
     def excuses(self) -> "List[str]":
         """Return the excuses in words, a line for each key and rule."""
-        told = [
+        lines = [
             "%s (%s): %d time%s, the first %s: %s" % (key, name, count, "s" * (count != 1), where, text)
             for (key, name), (count, where, text) in list(self.excused.items())[:MOST]
         ]
-        more = len(self.excused) - len(told)
-        return [*told, "and %d keys more" % more] if more > 0 else told
+        more = len(self.excused) - len(lines)
+        return [*lines, "and %d keys more" % more] if more > 0 else lines
 
 
 def quoted(value: "Any") -> str:

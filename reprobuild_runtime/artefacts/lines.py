@@ -38,21 +38,21 @@ def lines(path: str, bar: "Optional[Callable[[str], bool]]" = None) -> "Iterator
     Args:
         bar: returns whether a text is only a progress bar: an overwritten one is left out.
     """
-    held: "List[str]" = []
+    buffer: "List[str]" = []
     for text in _read(path):
         if bar is None:
             yield text
             continue
         ups = text.count(_UP) if len(text) <= LONGEST_DRAWN else 0
-        if ups and ups <= len(held):
+        if ups and ups <= len(buffer):
             pieces = text.split(_UP)
             if all(_gone(piece, bar) for piece in pieces[:-1]):
-                text = held[-ups] + "\r" + pieces[-1]
-                del held[-ups:]
-        held.append(text)
-        if len(held) > _HELD:
-            yield _left(held.pop(0), bar)
-    for text in held:
+                text = buffer[-ups] + "\r" + pieces[-1]
+                del buffer[-ups:]
+        buffer.append(text)
+        if len(buffer) > _HELD:
+            yield _left(buffer.pop(0), bar)
+    for text in buffer:
         yield text if bar is None else _left(text, bar)
 
 
@@ -91,23 +91,23 @@ def _left(text: str, bar: "Callable[[str], bool]") -> str:
     return "\r".join([*(part for part in parts[:-1] if not _is_bar(part, bar)), *parts[-1:]])
 
 
-def look_at(where: str, text: str, found: "Collector", log: bool = False) -> None:
+def look_at(where: str, text: str, collector: "Collector", log: bool = False) -> None:
     """Record the NaN and infinities of one line.
 
     Of a log only NaN counts, because `best so far: inf` is not a result.
     """
-    found.values += bool(text.strip())
+    collector.values += bool(text.strip())
     if "n" in text[:LONGEST_DRAWN].lower():
-        told = [bool(match.group(1)) for match in _STRANGE.finditer(text[:LONGEST_DRAWN])]
-        found.see(where, sum(told), 0 if log else len(told) - sum(told), len(told))
+        nan_flags = [bool(match.group(1)) for match in _STRANGE.finditer(text[:LONGEST_DRAWN])]
+        collector.see(where, sum(nan_flags), 0 if log else len(nan_flags) - sum(nan_flags), len(nan_flags))
 
 
 def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
     """Return a dictionary of pairs; ValueError for a repeated key."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("a key stands twice")
-    return made
+    return mapping
 
 
 def _number(text: str) -> float:
@@ -152,10 +152,10 @@ def parse(text: str) -> "Any":
         raise UnreadableError("no JSON: %s" % ascii(str(err))[:200]) from None
 
 
-def compare_json(one: str, two: str, found: "Collector") -> None:
+def compare_json(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two JSON documents."""
     values = []
-    for path in (one, two):
+    for path in (first_path, second_path):
         with open(path, "rb") as file:
             text = file.read(WHOLE + 1)
         if len(text) > WHOLE:
@@ -164,31 +164,31 @@ def compare_json(one: str, two: str, found: "Collector") -> None:
             values.append(parse(text.decode("utf-8")))
         except UnicodeDecodeError:
             raise UnreadableError("it is no text in UTF-8") from None
-    Walk(found).compare("", None, *values)
-    if not found.count and not found.excused:
-        found.note("written differently, and equal in what it says")
+    Walk(collector).compare("", None, *values)
+    if not collector.count and not collector.excused:
+        collector.note("written differently, and equal in what it says")
 
 
-def compare_json_lines(one: str, two: str, found: "Collector") -> None:
+def compare_json_lines(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two files of JSON lines.
 
     The first differing line shows the step at which the drift began.
     """
     wrong = total = 0
-    for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
-        look_at("line %d" % total, first or "", found)
+    for total, (first, second) in enumerate(zip_longest(lines(first_path), lines(second_path)), 1):
+        look_at("line %d" % total, first or "", collector)
         if first == second:
             continue
-        before = found.count
+        before = collector.count
         if first is None or second is None:
-            found.differ("line %d: only in the %s run%s" % (
+            collector.differ("line %d: only in the %s run%s" % (
                 total, "second" if first is None else "first", _step(_record(second or first or ""))
             ))  # fmt: skip
         else:
             values = parse(first), parse(second)
-            Walk(found).compare("line %d%s" % (total, _step(values[0])), None, *values)
-        wrong += found.count > before
-    _sum_up(wrong, total, found)
+            Walk(collector).compare("line %d%s" % (total, _step(values[0])), None, *values)
+        wrong += collector.count > before
+    _sum_up(wrong, total, collector)
 
 
 def _record(text: str) -> "Any":
@@ -206,23 +206,23 @@ def _step(record: "Any") -> str:
     return ""
 
 
-def compare_csv(one: str, two: str, found: "Collector") -> None:
+def compare_csv(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two tables; the first row names the columns."""
     wrong, row = 0, 0
     names: "List[str]" = []
-    for row, (first, second) in enumerate(zip_longest(_rows(one), _rows(two)), 1):
-        look_at("row %d" % row, ",".join(first or []), found)
+    for row, (first, second) in enumerate(zip_longest(_rows(first_path), _rows(second_path)), 1):
+        look_at("row %d" % row, ",".join(first or []), collector)
         if row == 1 and first == second:
             names = first or []
         if first == second:
             continue
-        before = found.count
+        before = collector.count
         if first is None or second is None:
-            found.differ("row %d: only in the %s run" % (row, "second" if first is None else "first"))
+            collector.differ("row %d: only in the %s run" % (row, "second" if first is None else "first"))
         elif len(first) != len(second):
-            found.differ("row %d: %d and %d columns" % (row, len(first), len(second)))
+            collector.differ("row %d: %d and %d columns" % (row, len(first), len(second)))
         else:
-            granted = found.rules.loggers.granted(dict(zip(names, first)), dict(zip(names, second)))
+            granted = collector.rules.loggers.granted(dict(zip(names, first)), dict(zip(names, second)))
             for index, (a, b) in enumerate(zip(first, second)):
                 name = names[index] if index < len(names) else "column %d" % (index + 1)
                 if a == b:
@@ -230,9 +230,9 @@ def compare_csv(one: str, two: str, found: "Collector") -> None:
                 where, values = "row %d %s" % (row, quoted(name)[1:-1]), (_cell(a), _cell(b))
                 if canonical(values[0]) == canonical(values[1]):  # `007` and `7` are two names
                     values = a, b
-                Walk(found).compare(where, name, *values, envelope=True, granted=granted.get(name))
-        wrong += found.count > before
-    _sum_up(wrong, row, found)
+                Walk(collector).compare(where, name, *values, envelope=True, granted=granted.get(name))
+        wrong += collector.count > before
+    _sum_up(wrong, row, collector)
 
 
 def _rows(path: str) -> "Iterator[List[str]]":
@@ -256,28 +256,28 @@ def _cell(text: str) -> "Any":
     return text
 
 
-def compare_text(one: str, two: str, found: "Collector") -> None:
+def compare_text(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two logs."""
     wrong = total = 0
-    bar = found.rules.loggers.bar
-    for total, (first, second) in enumerate(zip_longest(lines(one, bar), lines(two, bar)), 1):
-        look_at("line %d" % total, first or "", found, log=True)
+    bar = collector.rules.loggers.bar
+    for total, (first, second) in enumerate(zip_longest(lines(first_path, bar), lines(second_path, bar)), 1):
+        look_at("line %d" % total, first or "", collector, log=True)
         if first == second:
             continue
-        before = found.count
+        before = collector.count
         if first is None or second is None:
             only = quoted(second or first or "")
-            found.differ(
+            collector.differ(
                 "line %d: only in the %s run: %s" % (total, "second" if first is None else "first", only)
             )
         else:
-            found.line("line %d" % total, first, second)
-        wrong += found.count > before
-    _sum_up(wrong, total, found)
-    if not found.count and not found.excused:
-        found.note("equal but for line ends, and for what a progress bar wrote over")
+            collector.line("line %d" % total, first, second)
+        wrong += collector.count > before
+    _sum_up(wrong, total, collector)
+    if not collector.count and not collector.excused:
+        collector.note("equal but for line ends, and for what a progress bar wrote over")
 
 
-def _sum_up(wrong: int, total: int, found: "Collector") -> None:
+def _sum_up(wrong: int, total: int, collector: "Collector") -> None:
     if wrong:
-        found.note("%d of %d lines differ" % (wrong, total))
+        collector.note("%d of %d lines differ" % (wrong, total))

@@ -101,9 +101,9 @@ class _Line:
             if form in _KINDS and value is not None and _possible(form, value, run):
                 yield Span(match.start(name), match.end(name), _KINDS[form], self.logger)
         for form, field in self.fields:
-            for found in field.finditer(text, match.start(), match.end()):
-                if _possible(form, found.group(1), run):
-                    yield Span(found.start(1), found.end(1), _KINDS[form], self.logger)
+            for occurrence in field.finditer(text, match.start(), match.end()):
+                if _possible(form, occurrence.group(1), run):
+                    yield Span(occurrence.start(1), occurrence.end(1), _KINDS[form], self.logger)
 
 
 def _possible(form: str, text: str, run: "Run") -> bool:
@@ -168,13 +168,13 @@ class Loggers:
 
         They are in order, and do not overlap.
         """
-        found: "List[Span]" = []
+        spans: "List[Span]" = []
         if len(text) <= LONGEST and any(letter.isdigit() for letter in text):
             every = (span for line in self._lines for span in line.spans(text, run))
             for span in sorted(every, key=lambda span: (span.start, -span.end)):
-                if not found or span.start >= found[-1].end:
-                    found.append(span)
-        return found
+                if not spans or span.start >= spans[-1].end:
+                    spans.append(span)
+        return spans
 
     def bar(self, text: str) -> bool:
         """Return whether a text is only a progress bar or percentage."""
@@ -183,7 +183,7 @@ class Loggers:
         )
 
     def granted(
-        self, one: "Dict[Any, Any]", two: "Dict[Any, Any]", above: "Optional[Tuple[Any, str]]" = None
+        self, first: "Dict[Any, Any]", second: "Dict[Any, Any]", above: "Optional[Tuple[Any, str]]" = None
     ) -> "Dict[str, Tuple[Any, str]]":
         """Return {key: (form, logger)} of values that may differ.
 
@@ -192,15 +192,15 @@ class Loggers:
         Args:
             above: the forms by key that the outer record grants to them, and the logger.
         """
-        found: "Dict[str, Tuple[Any, str]]" = {}
+        forms: "Dict[str, Tuple[Any, str]]" = {}
         if above is not None and isinstance(above[0], dict):
-            found.update({key: (form, above[1]) for key, form in above[0].items()})
+            forms.update({key: (form, above[1]) for key, form in above[0].items()})
         for rule in self._records:
-            other = rule.granted(two)
-            found.update(
-                {key: (form, rule.logger) for key, form in rule.granted(one).items() if key in other}
+            other = rule.granted(second)
+            forms.update(
+                {key: (form, rule.logger) for key, form in rule.granted(first).items() if key in other}
             )
-        return found
+        return forms
 
 
 def possible(form: "Any", value: "Any", run: "Run") -> bool:

@@ -41,10 +41,10 @@ class Plain:
 
         Such calls can change other objects.
         """
-        there = reached(value, _inside) if calls else ()
-        rest = [call for call in calls if id(call) not in there]
-        made = self.of(value)
-        return Opaque("a value, and calls", (made, self.of(rest))) if rest else made
+        ids = reached(value, _inside) if calls else ()
+        rest = [call for call in calls if id(call) not in ids]
+        result = self.of(value)
+        return Opaque("a value, and calls", (result, self.of(rest))) if rest else result
 
     def of(self, value: "Any", depth: int = 0) -> "Any":
         """Return a value in comparable form; a ring stays a ring."""
@@ -56,10 +56,10 @@ class Plain:
             self._keep(value, self._make(value, depth + 1))
         return self.made[id(value)]
 
-    def _keep(self, value: "Any", made: "Any") -> "Any":
-        self.made[id(value)] = made
+    def _keep(self, value: "Any", result: "Any") -> "Any":
+        self.made[id(value)] = result
         self.kept.append(value)
-        return made
+        return result
 
     def _make(self, value: "Any", depth: int) -> "Any":
         if isinstance(value, dict):
@@ -87,17 +87,17 @@ class Plain:
         return Opaque(type(value).__name__, (repr(value),))
 
     def _dictionary(self, value: "Dict[Any, Any]", depth: int) -> "Any":
-        made: "Any" = self._keep(value, OrderedDict() if isinstance(value, OrderedDict) else {})
+        result: "Any" = self._keep(value, OrderedDict() if isinstance(value, OrderedDict) else {})
         for key, item in value.items():
             name = self.of(key, depth)
-            made[name if not isinstance(name, bytearray) else Opaque("key", (name,))] = self.of(item, depth)
+            result[name if not isinstance(name, bytearray) else Opaque("key", (name,))] = self.of(item, depth)
         if isinstance(value, OrderedDict):
-            made.attributes = [self.of(part, depth) for part in value.attributes]
-        return made
+            result.attributes = [self.of(part, depth) for part in value.attributes]
+        return result
 
-    def _fill(self, made: "Opaque", parts: "Sequence[Any]", depth: int) -> "Opaque":
-        made.parts.extend(self.of(part, depth) for part in parts)
-        return made
+    def _fill(self, result: "Opaque", parts: "Sequence[Any]", depth: int) -> "Opaque":
+        result.parts.extend(self.of(part, depth) for part in parts)
+        return result
 
     def _record(self, record: "PickleCall", depth: int) -> "Any":
         array = self._array(record, depth)
@@ -145,7 +145,7 @@ class Plain:
         if called.endswith("_v3"):
             dtype = getattr(args[6], "called", "").replace("torch.", "", 1)
         metadata = args[7:8] if called.endswith("_v3") else args[6:7]  # the bits of a conjugate, for example
-        each = width(dtype)
+        item_size = width(dtype)
         elements = 1
         for number in size:
             elements *= number
@@ -156,7 +156,7 @@ class Plain:
         if dtype not in KINDS:  # of unknown width: all bytes of the storage count
             return Array(dtype, size, self.section(storage), ("from", offset, *stride), note)
         length = extent if layout else elements
-        part = self.section(storage).part(offset * each, length * each)
+        part = self.section(storage).part(offset * item_size, length * item_size)
         return Array(dtype, size, part, layout, note)
 
 

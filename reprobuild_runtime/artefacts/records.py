@@ -31,9 +31,9 @@ class Calls(type):
     """
 
     def __call__(cls, *args: "Any", **more: "Any") -> "Any":
-        made: "Any" = cls.__new__(cls, *args, **more)  # type: ignore[arg-type]  # what a metaclass calls
-        made.steps[0] = "called"
-        return made
+        call: "Any" = cls.__new__(cls, *args, **more)  # type: ignore[arg-type]  # what a metaclass calls
+        call.steps[0] = "called"
+        return call
 
 
 class PickleCall(metaclass=Calls):
@@ -47,12 +47,12 @@ class PickleCall(metaclass=Calls):
     calls: "List[PickleCall]"
 
     def __new__(cls, *args: "Any", **more: "Any") -> "PickleCall":
-        made = object.__new__(cls)
-        made.args, made.more = args, more
-        made.state, made.items, made.pairs = None, [], {}
-        made.steps = ["made"]
-        cls.calls.append(made)
-        return made
+        call = object.__new__(cls)
+        call.args, call.more = args, more
+        call.state, call.items, call.pairs = None, [], {}
+        call.steps = ["made"]
+        cls.calls.append(call)
+        return call
 
     def __init__(self, *args: "Any", **more: "Any") -> None:
         self.args: "Tuple[Any, ...]"

@@ -75,41 +75,41 @@ class Array:
         return math.prod(self.shape)
 
 
-def compare_arrays(where: str, one: "Array", two: "Array", found: "Collector") -> None:
+def compare_arrays(where: str, first: "Array", second: "Array", collector: "Collector") -> None:
     """Compare type, shape, layout and bytes of two arrays.
 
     NaN and infinities in the first one are recorded.
     """
-    look_at(where, one, found)
+    look_at(where, first, collector)
     for name, a, b in (
-        ("type", one.dtype, two.dtype), ("shape", one.shape, two.shape), ("layout", one.layout, two.layout),
-        ("device or flags", one.note, two.note),
+        ("type", first.dtype, second.dtype), ("shape", first.shape, second.shape),
+        ("layout", first.layout, second.layout), ("device or flags", first.note, second.note),
     ):  # fmt: skip
         if a != b:
-            found.differ("%s: another %s: %s and %s" % (where, name, a, b))
-    if one.dtype != two.dtype:
+            collector.differ("%s: another %s: %s and %s" % (where, name, a, b))
+    if first.dtype != second.dtype:
         return
-    if one.section.length != two.section.length:
+    if first.section.length != second.section.length:
         # Objects, texts and fields: the shape does not determine the number of bytes.
-        if (one.shape, one.layout) == (two.shape, two.layout):
-            found.differ("%s: %d and %d bytes" % (where, one.section.length, two.section.length))
+        if (first.shape, first.layout) == (second.shape, second.layout):
+            collector.differ("%s: %d and %d bytes" % (where, first.section.length, second.section.length))
         return
-    kind = KINDS.get(one.dtype, RAW)
-    if one.section.length % kind.width:
+    kind = KINDS.get(first.dtype, RAW)
+    if first.section.length % kind.width:
         kind = RAW
-    tally = compare_sections(kind, one.section, two.section)
+    tally = compare_sections(kind, first.section, second.section)
     if tally.differing:
-        shape = one.shape if kind is not RAW and one.shape == two.shape and not one.layout else None
-        total = one.section.length // kind.width
-        found.differ("%s: %s %s: %s" % (
-            where, one.dtype, list(one.shape), describe(tally, total, shape, one.dtype.startswith("complex"))
+        shape = first.shape if kind is not RAW and first.shape == second.shape and not first.layout else None
+        total = first.section.length // kind.width
+        collector.differ("%s: %s %s: %s" % (
+            where, first.dtype, list(first.shape), describe(tally, total, shape, first.dtype.startswith("complex"))
         ))  # fmt: skip
 
 
-def look_at(where: str, array: "Array", found: "Collector") -> None:
+def look_at(where: str, array: "Array", collector: "Collector") -> None:
     """Count the NaN and the infinities of an array."""
     kind = KINDS.get(array.dtype, RAW)
-    found.values += max(array.section.length // kind.width, 0)
+    collector.values += max(array.section.length // kind.width, 0)
     if kind.form != "float" or array.section.length % kind.width:
         return
     nans = infinite = 0
@@ -117,14 +117,14 @@ def look_at(where: str, array: "Array", found: "Collector") -> None:
         counted = specials(kind, piece)
         nans, infinite = nans + counted[0], infinite + counted[1]
     total = array.section.length // kind.width
-    found.numbers, found.nans = found.numbers + total, found.nans + nans
-    found.see(where, nans, infinite, total)
+    collector.numbers, collector.nans = collector.numbers + total, collector.nans + nans
+    collector.see(where, nans, infinite, total)
 
 
-def compare_sections(kind: "ElementType", one: "FileSection", two: "FileSection") -> "Tally":
+def compare_sections(kind: "ElementType", first: "FileSection", second: "FileSection") -> "Tally":
     """Compare the bytes of two sections of equal length."""
     tally, at = Tally(kind), 0
-    for a, b in zip(one.pieces(BLOCK), two.pieces(BLOCK)):
+    for a, b in zip(first.pieces(BLOCK), second.pieces(BLOCK)):
         if a != b:
             tally.add(at, a, b)
         at += len(a) // kind.width

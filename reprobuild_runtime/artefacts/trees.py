@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class Walk:
     """One comparison of two values."""
 
-    def __init__(self, found: "Collector") -> None:
-        self.found = found
+    def __init__(self, collector: "Collector") -> None:
+        self.found = collector
         # Shared objects are compared once below each key, because the key decides the excuses; this also ends rings.
         self.seen: "Set[Tuple[int, int, Any, bool, Any, int]]" = set()
         self.forms = Forms()
 
     def compare(
-        self, where: str, key: "Any", one: "Any", two: "Any", depth: int = 0, envelope: bool = False,
+        self, where: str, key: "Any", first: "Any", second: "Any", depth: int = 0, envelope: bool = False,
         granted: "Any" = None,
     ) -> None:  # fmt: skip
         """Compare two values.
@@ -48,55 +48,55 @@ class Walk:
         """
         if depth > DEEPEST:
             raise UnreadableError("it is nested more than %d deep" % DEEPEST)
-        if type_name(one) != type_name(two):
+        if type_name(first) != type_name(second):
             # A number may be whole in one run only: 3 and 3.1. An array is never excused.
-            text = "%s and %s" % (_said(one), _said(two))
-            if isinstance(one, Array) or isinstance(two, Array):
+            text = "%s and %s" % (_said(first), _said(second))
+            if isinstance(first, Array) or isinstance(second, Array):
                 self.found.differ("%s: %s" % (where, text))
             else:
-                self.found.leaf(where, key, one, two, text, envelope, granted)
+                self.found.leaf(where, key, first, second, text, envelope, granted)
             return
-        if isinstance(one, (dict, list, Opaque)):
+        if isinstance(first, (dict, list, Opaque)):
             # Excuses at the top do not apply further down.
-            pair = (id(one), id(two), key, envelope, repr(granted), min(depth, 2))
+            pair = (id(first), id(second), key, envelope, repr(granted), min(depth, 2))
             if pair in self.seen:
                 return
             self.seen.add(pair)
-        if isinstance(one, Array):
-            compare_arrays(where, one, two, self.found)
-        elif isinstance(one, dict):
-            self._dictionaries(where, key, one, two, depth, granted)
-        elif isinstance(one, list):
+        if isinstance(first, Array):
+            compare_arrays(where, first, second, self.found)
+        elif isinstance(first, dict):
+            self._dictionaries(where, key, first, second, depth, granted)
+        elif isinstance(first, list):
             # A list below a granted key is one of such values.
-            self._sequences(where, key, one, two, depth, granted)
-        elif isinstance(one, Members):
-            self._sets(where, one, two)
-        elif isinstance(one, Opaque):
-            if one.steps != two.steps:
-                self.found.differ("%s: made in other steps: %s and %s" % (where, one.steps, two.steps))
-            self._sequences(where, key, one.parts, two.parts, depth)
+            self._sequences(where, key, first, second, depth, granted)
+        elif isinstance(first, Members):
+            self._sets(where, first, second)
+        elif isinstance(first, Opaque):
+            if first.steps != second.steps:
+                self.found.differ("%s: made in other steps: %s and %s" % (where, first.steps, second.steps))
+            self._sequences(where, key, first.parts, second.parts, depth)
         else:
-            self._single(where, key, one, two, envelope, granted)
+            self._single(where, key, first, second, envelope, granted)
 
     def _dictionaries(
-        self, where: str, key: "Any", one: "Any", two: "Any", depth: int, granted: "Any"
+        self, where: str, key: "Any", first: "Any", second: "Any", depth: int, granted: "Any"
     ) -> None:
-        names = [self._keys(part) for part in (one, two)]
-        for which, there, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
-            for name, value in zip(there, (one if which == "first" else two).values()):
+        names = [self._keys(part) for part in (first, second)]
+        for which, keys, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
+            for name, value in zip(keys, (first if which == "first" else second).values()):
                 if name not in others:
                     self._missing(_below(where, name[1]), name[1], which, isinstance(value, Array))
         common = set(names[0]) & set(names[1])
         if [name for name in names[0] if name in common] != [name for name in names[1] if name in common]:
             self.found.differ("%s: the same keys in another order" % (where or "at the top"))
-        values = dict(zip(names[1], two.values()))
-        if isinstance(one, OrderedDict):
+        values = dict(zip(names[1], second.values()))
+        if isinstance(first, OrderedDict):
             below_it = _below(where, "(attributes)")
-            self._sequences(below_it, "(attributes)", one.attributes, two.attributes, depth + 1)
+            self._sequences(below_it, "(attributes)", first.attributes, second.attributes, depth + 1)
         rules = self.found.rules
         top = depth == 0 or (depth == 1 and rules.metadata(key))
-        below = rules.loggers.granted(one, two, granted)
-        for name, value in zip(names[0], one.values()):
+        below = rules.loggers.granted(first, second, granted)
+        for name, value in zip(names[0], first.values()):
             if name in common:
                 # Below a number (an optimizer's state by index) the meaningful key is above.
                 shown = name[1]
@@ -116,14 +116,14 @@ class Walk:
         self,
         where: str,
         key: "Any",
-        one: "Sequence[Any]",
-        two: "Sequence[Any]",
+        first: "Sequence[Any]",
+        second: "Sequence[Any]",
         depth: int,
         granted: "Any" = None,
     ) -> None:
-        if len(one) != len(two):
-            self.found.differ("%s: %d and %d entries" % (where or "at the top", len(one), len(two)))
-        for index, (a, b) in enumerate(zip(one, two)):
+        if len(first) != len(second):
+            self.found.differ("%s: %d and %d entries" % (where or "at the top", len(first), len(second)))
+        for index, (a, b) in enumerate(zip(first, second)):
             self.compare("%s[%d]" % (where, index), key, a, b, depth + 1, granted=granted)
 
     def _keys(self, names: "Dict[Any, Any]") -> "List[Tuple[bool, str, int]]":
@@ -144,33 +144,38 @@ class Walk:
             before[form] += 1
         return keys
 
-    def _sets(self, where: str, one: "Members", two: "Members") -> None:
-        forms = [[self.forms.of(item) for item in members.parts] for members in (one, two)]
-        said = dict(zip([*forms[0], *forms[1]], [*one.parts, *two.parts]))
+    def _sets(self, where: str, first: "Members", second: "Members") -> None:
+        forms = [[self.forms.of(item) for item in members.parts] for members in (first, second)]
+        by_form = dict(zip([*forms[0], *forms[1]], [*first.parts, *second.parts]))
         self.found.values += len(forms[0])
-        first, second = (Counter(part) for part in forms)
-        for which, more in (("first", first - second), ("second", second - first)):
-            for item in sorted(_said(said[form], form) for form in more.elements()):
+        first_counts, second_counts = (Counter(part) for part in forms)
+        for which, more in (
+            ("first", first_counts - second_counts),
+            ("second", second_counts - first_counts),
+        ):
+            for item in sorted(_said(by_form[form], form) for form in more.elements()):
                 self.found.differ("%s: %s only in the %s run" % (where, item, which))
 
-    def _single(self, where: str, key: "Any", one: "Any", two: "Any", envelope: bool, granted: "Any") -> None:
-        text, found = "", self.found
-        found.values += 1
-        if isinstance(one, float):
-            found.see(where, one != one, abs(one) == float("inf"), 1)
-            if struct.pack("<d", one) != struct.pack("<d", two):
-                far = " (%d ULP)" % steps(one, two) if abs(one) < float("inf") > abs(two) else ""
-                text = "%r and %r%s" % (one, two, far)
-            elif isinstance(one, Exact) or isinstance(two, Exact):
-                digits = [value.digits if isinstance(value, Exact) else value for value in (one, two)]
+    def _single(
+        self, where: str, key: "Any", first: "Any", second: "Any", envelope: bool, granted: "Any"
+    ) -> None:
+        text, collector = "", self.found
+        collector.values += 1
+        if isinstance(first, float):
+            collector.see(where, first != first, abs(first) == float("inf"), 1)
+            if struct.pack("<d", first) != struct.pack("<d", second):
+                far = " (%d ULP)" % steps(first, second) if abs(first) < float("inf") > abs(second) else ""
+                text = "%r and %r%s" % (first, second, far)
+            elif isinstance(first, Exact) or isinstance(second, Exact):
+                digits = [value.digits if isinstance(value, Exact) else value for value in (first, second)]
                 if digits[0] != digits[1]:
                     text = "%s and %s" % (quoted(str(digits[0]))[1:-1], quoted(str(digits[1]))[1:-1])
-        elif isinstance(one, complex):
-            text = "%r and %r" % (one, two) if canonical(one) != canonical(two) else ""
-        elif one != two:
-            text = "%s and %s" % (quoted(one), quoted(two))
+        elif isinstance(first, complex):
+            text = "%r and %r" % (first, second) if canonical(first) != canonical(second) else ""
+        elif first != second:
+            text = "%s and %s" % (quoted(first), quoted(second))
         if text:
-            found.leaf(where, key, one, two, text, envelope, granted)
+            collector.leaf(where, key, first, second, text, envelope, granted)
 
 
 def _said(value: "Any", form: str = "") -> str:

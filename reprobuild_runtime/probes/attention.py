@@ -29,7 +29,7 @@ def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", hea
     )
     kind = getattr(b.torch, dtype)
     fewer = (shape[0], heads or shape[1], *shape[2:])
-    q, k, v = (b.randn(*each).to(kind) for each in (shape, fewer, fewer))
+    q, k, v = (b.randn(*dimensions).to(kind) for dimensions in (shape, fewer, fewer))
     q, k, v = b.leaves(q, k, v)
     more = {"enable_gqa": True} if heads else {}
     with kernel([chosen]), warnings.catch_warnings(record=True) as caught:
@@ -45,8 +45,8 @@ def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", hea
         except RuntimeError as err:
             if "No available kernel" not in str(err):
                 raise
-            said = [str(warning.message) for warning in caught]
-            refusal = next((text for text in said if expectations.alert(text)), "")
+            messages = [str(warning.message) for warning in caught]
+            refusal = next((text for text in messages if expectations.alert(text)), "")
             if refusal:  # torch leaves a backend out in strict mode, and gives the reason in a warning
                 raise RuntimeError(refusal) from err
             b.need(None, f"torch has no {backend} kernel for this device and these shapes")

@@ -157,8 +157,8 @@ class Bench:
             parameter.data = values * (0.5 / max(1, parameter[0].numel()) ** 0.5)
         return module.to(self.device)
 
-    def need(self, there: "Any", what: str) -> "Any":
+    def need(self, value: "Any", reason: str) -> "Any":
         """Return a value; raise NotHereError if it is None or False."""
-        if there is None or there is False:
-            raise NotHereError(what)
-        return there
+        if value is None or value is False:
+            raise NotHereError(reason)
+        return value

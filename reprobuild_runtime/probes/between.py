@@ -55,8 +55,8 @@ def _node(ask: "Dict[str, Any]") -> int:
     if (
         "GLOO_SOCKET_IFNAME" not in environ
     ):  # gloo itself uses the address of the host's own name, often loopback
-        found = interface(ask["address"], ask["second"])
-        environ.update({"GLOO_SOCKET_IFNAME": found} if found else {})
+        interface_name = interface(ask["address"], ask["second"])
+        environ.update({"GLOO_SOCKET_IFNAME": interface_name} if interface_name else {})
     for launch in range(LAUNCHES):
         taken = _taken(ask["port"] + launch) if os.environ["SLURM_PROCID"] == "0" else ""
         if taken:
@@ -124,19 +124,22 @@ def interface(*addresses: str) -> str:
     """
     import socket
 
-    found = []
+    local_addresses = []
     for address in addresses:
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.connect((address, 9))  # a datagram's socket: no data is sent
-                found.append(probe.getsockname()[0])
+                local_addresses.append(probe.getsockname()[0])
         except OSError:
             continue
-    own = next((each for each in found if not each.startswith("127.")), found[0] if found else "")
-    return _named(own) if own else ""
+    local_address = next(
+        (candidate for candidate in local_addresses if not candidate.startswith("127.")),
+        local_addresses[0] if local_addresses else "",
+    )
+    return _named(local_address) if local_address else ""
 
 
-def _named(own: str) -> str:
+def _named(local_address: str) -> str:
     """Return the name of the interface with an address.
 
     It is empty without one: gloo then chooses for itself.
@@ -148,11 +151,11 @@ def _named(own: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                asked = struct.pack("256s", name.encode()[:15])
-                has = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)[20:24]
+                request = struct.pack("256s", name.encode()[:15])
+                has = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24]
             except OSError:  # it has no address of this kind
                 continue
-            if socket.inet_ntoa(has) == own:
+            if socket.inet_ntoa(has) == local_address:
                 return name
     return ""
 

@@ -126,7 +126,7 @@ def run(
     """
     if table.device not in probe.devices:
         return {"skipped": f"not applicable here: it needs a device of the kind {probe.devices[0]}"}
-    found: "Dict[str, Any]" = {"digests": [], "milliseconds": []}
+    result: "Dict[str, Any]" = {"digests": [], "milliseconds": []}
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -139,19 +139,19 @@ def run(
                 values = probe.function(table)
                 if table.device == "cuda":
                     table.torch.cuda.synchronize()
-                found["milliseconds"].append(round((time.perf_counter() - start) * 1000, 3))
-                found["digests"] += [digest(each) for each in (values, *table.others)]
-                found["dtype"] = _dtype(values)
+                result["milliseconds"].append(round((time.perf_counter() - start) * 1000, 3))
+                result["digests"] += [digest(outputs) for outputs in (values, *table.others)]
+                result["dtype"] = _dtype(values)
                 alive()
         except bench.NotHereError as err:
-            found["skipped"] = f"not applicable here: {err}"
+            result["skipped"] = f"not applicable here: {err}"
         except Exception as err:
-            found["error"] = f"{type(err).__name__}: {err}"[:2000]
-            found["alert"] = expectations.alert(str(err)) if isinstance(err, RuntimeError) else ""
-    found["shape"] = ", ".join(dict.fromkeys(getattr(table, "shapes", [])))
-    found["warned"] = sorted({name for name in (expectations.alert(str(w.message)) for w in caught) if name})
-    found["seconds"] = round(time.perf_counter() - began, 4)
-    return found
+            result["error"] = f"{type(err).__name__}: {err}"[:2000]
+            result["alert"] = expectations.alert(str(err)) if isinstance(err, RuntimeError) else ""
+    result["shape"] = ", ".join(dict.fromkeys(getattr(table, "shapes", [])))
+    result["warned"] = sorted({name for name in (expectations.alert(str(w.message)) for w in caught) if name})
+    result["seconds"] = round(time.perf_counter() - began, 4)
+    return result
 
 
 def _dtype(values: "List[Any]") -> str:

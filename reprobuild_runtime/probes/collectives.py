@@ -32,7 +32,7 @@ def run(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, An
     """Return the document's part on collectives."""
     backend = "nccl" if ask["device"] == "cuda" else "gloo"
     world = gpus if backend == "nccl" else 4
-    found: "Dict[str, Any]" = {
+    result: "Dict[str, Any]" = {
         "verdict": "SKIPPED",
         "why": "",
         "backend": backend,
@@ -42,22 +42,24 @@ def run(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, An
         "algorithms": [],
     }
     if world < 2:
-        return {**found, "why": ONE_GPU}
+        return {**result, "why": ONE_GPU}
     with _meeting_place() as folder:
         launches = [_launch(ask, command, backend, world, os.path.join(folder, str(n))) for n in range(2)]
-        found["algorithms"] = algorithms(folder)
-    absent = next((each["absent"] for each in launches if each["absent"]), "")
+        result["algorithms"] = algorithms(folder)
+    absent = next((launch["absent"] for launch in launches if launch["absent"]), "")
     if absent:
-        return {**found, "why": absent}
-    why = next((each["why"] for each in launches if each["why"]), "")
-    names = list(dict.fromkeys(name for each in launches for name in each["told"]))
-    found["probes"] = [_probe(name, [each["told"].get(name) for each in launches], why) for name in names]
+        return {**result, "why": absent}
+    why = next((launch["why"] for launch in launches if launch["why"]), "")
+    names = list(dict.fromkeys(name for launch in launches for name in launch["told"]))
+    result["probes"] = [
+        _probe(name, [launch["told"].get(name) for launch in launches], why) for name in names
+    ]
     if world > 2:
-        found["controls"] = [_control(ask["device"], launches, why)]
-    found["verdict"], found["why"] = _summed_up(found["probes"], why)
-    if world == 2 and found["verdict"] == "IDENTICAL":
-        found.update(verdict="SKIPPED", why=TWO)
-    return found
+        result["controls"] = [_control(ask["device"], launches, why)]
+    result["verdict"], result["why"] = _summed_up(result["probes"], why)
+    if world == 2 and result["verdict"] == "IDENTICAL":
+        result.update(verdict="SKIPPED", why=TWO)
+    return result
 
 
 def _meeting_place() -> "tempfile.TemporaryDirectory[str]":
@@ -78,7 +80,7 @@ def _summed_up(probes: "List[Dict[str, Any]]", why: str) -> "tuple[str, str]":
     """
     if why:
         return "ERROR", why
-    modes = [mode for each in probes for mode in each["modes"].values()]
+    modes = [mode for probe in probes for mode in probe["modes"].values()]
     for verdict in ("ERROR", "DRIFT", "IDENTICAL", "SKIPPED"):
         for mode in modes:
             if mode["verdict"] == verdict:
@@ -93,7 +95,7 @@ def _control(device: str, launches: "List[Dict[str, Any]]", why: str) -> "Dict[s
     """
     lost = {"error": why or "no rank told it"}
     modes = {
-        mode: judge([each["controls"].get(mode, lost) for each in launches], "none", ())
+        mode: judge([launch["controls"].get(mode, lost) for launch in launches], "none", ())
         for mode in ("default", "cured")
     }
     return controlled.entry(ranks.CONTROL, device, modes)
@@ -122,12 +124,12 @@ def _launch(
 
     with ThreadPoolExecutor(max_workers=world) as pool:
         answers = list(pool.map(rank, range(world)))
-    whys = [(n, each.said("no torch") or each.why) for n, each in enumerate(answers)]
+    whys = [(n, answer.said("no torch") or answer.why) for n, answer in enumerate(answers)]
     why = next((f"rank {n}: {text}" for n, text in whys if text), "")
     return {
         "told": _of_all(answers, "probe"),
         "controls": _of_all(answers, "control"),
-        "absent": next((each.said("absent") for each in answers if each.said("absent")), ""),
+        "absent": next((answer.said("absent") for answer in answers if answer.said("absent")), ""),
         "why": why,
     }
 
@@ -149,29 +151,29 @@ def environ_for_ranks(seed: int) -> "Dict[str, str]":
 
 def _of_all(answers: "List[processes.ChildOutput]", key: str) -> "Dict[str, Dict[str, Any]]":
     """Return all ranks' results of each probe, or each control mode."""
-    per_rank = [_by_name(each, key) for each in answers]
-    names = dict.fromkeys(name for each in per_rank for name in each)
-    return {name: _joined([each.get(name, []) for each in per_rank]) for name in names}
+    per_rank = [_by_name(answer, key) for answer in answers]
+    names = dict.fromkeys(name for results in per_rank for name in results)
+    return {name: _joined([results.get(name, []) for results in per_rank]) for name in names}
 
 
 def _by_name(answer: "processes.ChildOutput", key: str) -> "Dict[str, List[Dict[str, Any]]]":
     """Return a rank's results of each probe, round by round."""
-    found: "Dict[str, List[Dict[str, Any]]]" = {}
+    results: "Dict[str, List[Dict[str, Any]]]" = {}
     for line in answer.lines:
         if key in line:
-            found.setdefault(str(line[key]), []).append(line)
-    return found
+            results.setdefault(str(line[key]), []).append(line)
+    return results
 
 
-def _joined(told: "List[List[Dict[str, Any]]]") -> "Dict[str, Any]":
+def _joined(results: "List[List[Dict[str, Any]]]") -> "Dict[str, Any]":
     """Join the results of all ranks and rounds.
 
     The digest of a run is that of the ranks' digests.
     """
-    missing = next((n for n, lines in enumerate(told) if not lines), None)
+    missing = next((n for n, lines in enumerate(results) if not lines), None)
     if missing is not None:
         return {"error": f"rank {missing} said nothing of it"}
-    every = [line for lines in told for line in lines]
+    every = [line for lines in results for line in lines]
     failed = next((line for line in every if "error" in line), None)
     if failed is not None:
         return failed
@@ -179,7 +181,7 @@ def _joined(told: "List[List[Dict[str, Any]]]") -> "Dict[str, Any]":
     if skipped:
         why = f"it could be run by one rank or in one round, and not in another: {skipped[0]['skipped']}"
         return skipped[0] if len(skipped) == len(every) else {"error": why}
-    per_rank = [[each for line in lines for each in line.get("digests", ())] for lines in told]
+    per_rank = [[digest for line in lines for digest in line.get("digests", ())] for lines in results]
     if len({len(digests) for digests in per_rank}) > 1:
         return {"error": "the ranks told unequal numbers of results"}
     runs = zip(*per_rank)  # noqa: B905  Python 3.8
@@ -187,8 +189,8 @@ def _joined(told: "List[List[Dict[str, Any]]]") -> "Dict[str, Any]":
     return {**every[0], "digests": digests}
 
 
-def _probe(name: str, told: "List[Optional[Dict[str, Any]]]", why: str) -> "Dict[str, Any]":
-    lines = [each if each is not None else {"error": why or "it was not run"} for each in told]
+def _probe(name: str, results: "List[Optional[Dict[str, Any]]]", why: str) -> "Dict[str, Any]":
+    lines = [result if result is not None else {"error": why or "it was not run"} for result in results]
     facts = {key: next((line[key] for line in lines if line.get(key)), "") for key in ("dtype", "shape")}
     modes = {"strict": judge(lines, "none", ())}
     return {
@@ -206,14 +208,14 @@ def algorithms(folder: str) -> "List[str]":
 
     The logs are below a directory.
     """
-    found = set()
+    matches = set()
     for above, _, names in os.walk(folder):
         for name in names:
             if name.startswith("nccl-"):
                 with open(os.path.join(above, name), encoding="utf-8", errors="replace") as file:
-                    found.update(_TUNING.findall(file.read()))
+                    matches.update(_TUNING.findall(file.read()))
     return sorted({f"{call} {_named(algorithm, _ALGORITHMS)} {_named(protocol, _PROTOCOLS)}"
-                   for call, _, algorithm, protocol in found})  # fmt: skip
+                   for call, _, algorithm, protocol in matches})  # fmt: skip
 
 
 def _named(word: str, names: "Any") -> str:

@@ -28,8 +28,8 @@ def comparator(torch: "Any") -> "Dict[str, bool]":
         "shape": base.reshape(2, 2),
         "stride": torch.stack([base, base], 1)[:, 0],
     }
-    found = {name: digest([value]) != digest([base]) for name, value in changed.items()}
+    results = {name: digest([value]) != digest([base]) for name, value in changed.items()}
     complex_ = torch.tensor([1 + 2j, 3 - 4j])
-    found["conjugate view"] = digest([complex_.conj()]) != digest([complex_])
-    found["negative view"] = digest([complex_.conj().imag]) != digest([complex_.imag])
-    return found
+    results["conjugate view"] = digest([complex_.conj()]) != digest([complex_])
+    results["negative view"] = digest([complex_.conj().imag]) != digest([complex_.imag])
+    return results

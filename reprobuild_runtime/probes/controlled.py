@@ -27,10 +27,12 @@ WHY = {
 def run(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
     """Return the controls on the CPU, and on the GPU if requested."""
     if ask["subject"] == "arrays":
-        found = _in_a_process("cpu", arrays.RACES, arrays.OTHERS, ask, command) + _fresh_controls(ask)
-        return [{**each, "why": each["why"].partition("; torch")[0]} for each in found]  # without torch
-    found = _torch_controls("cpu", ask, command) + _fresh_controls(ask)
-    return found + (_torch_controls("cuda", ask, command) if ask["device"] == "cuda" else [])
+        entries = _in_a_process("cpu", arrays.RACES, arrays.OTHERS, ask, command) + _fresh_controls(ask)
+        return [
+            {**control, "why": control["why"].partition("; torch")[0]} for control in entries
+        ]  # without torch
+    entries = _torch_controls("cpu", ask, command) + _fresh_controls(ask)
+    return entries + (_torch_controls("cuda", ask, command) if ask["device"] == "cuda" else [])
 
 
 def _torch_controls(device: str, ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
@@ -48,21 +50,23 @@ def _in_a_process(
     environ = {**environ_of(mode, ask["seed"]), "OMP_NUM_THREADS": str(max(2, min(cpus, 8)))}
     task = {"task": "controls", "device": device, "threads": threads}
     heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
-    told = {line["control"]: line["modes"] for line in heard.lines if "control" in line and "modes" in line}
+    modes_by_name = {
+        line["control"]: line["modes"] for line in heard.lines if "control" in line and "modes" in line
+    }
     why = str(heard.absent or heard.why or "it said nothing")
-    found = []
+    entries = []
     for name in (*races, *others):
         if name in races and not threads:
             few = "there is one processor: threads take turns, and a drift cannot be relied on"
-            found.append(entry(name, device, {}, few))
+            entries.append(entry(name, device, {}, few))
         else:
-            modes = told.get(name) or {
+            modes = modes_by_name.get(name) or {
                 mode: {"error": f"the process: {why}"} for mode in ("default", "strict")
             }
-            found.append(
-                entry(name, device, {mode: judge([each], "none", ()) for mode, each in modes.items()})
+            entries.append(
+                entry(name, device, {mode: judge([result], "none", ()) for mode, result in modes.items()})
             )
-    return found
+    return entries
 
 
 def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Dict[str, Any]":
@@ -70,7 +74,7 @@ def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Di
 
     An effective one drifts by default, stops drifting if cured, and is not the harness's own drift.
     """
-    verdicts = {mode: each["verdict"] for mode, each in modes.items()}
+    verdicts = {mode: judgement["verdict"] for mode, judgement in modes.items()}
     cure = "cured" if "cured" in modes else "strict"
     if not modes:
         pass
@@ -91,21 +95,22 @@ def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Di
     return {"name": name, "device": device, "modes": modes, "verdict": "CONTROL-INEFFECTIVE", "why": why}
 
 
-def _blame(what: str, mode: "Dict[str, Any]") -> str:
-    return what + (f": {mode['why']}" if mode["why"] else f" in {mode['repeats']} runs")
+def _blame(problem: str, mode: "Dict[str, Any]") -> str:
+    return problem + (f": {mode['why']}" if mode["why"] else f" in {mode['repeats']} runs")
 
 
 def _fresh_controls(ask: "Dict[str, Any]") -> "List[Dict[str, Any]]":
     seed = str(ask["seed"])
     cured = {launch.SEED: seed, launch.EXPLICIT: "1", launch.HASH_SEED: seed}
-    found = []
+    entries = []
     numpy = [arrays.fresh(cured)] if ask["subject"] == "arrays" else []
-    for each in [*controls.fresh(cured), *numpy]:
+    for control in [*controls.fresh(cured), *numpy]:
         modes = {
-            mode: judge([_fresh(*each[mode]) for _ in range(4)], "none", ()) for mode in ("default", "cured")
+            mode: judge([_fresh(*control[mode]) for _ in range(4)], "none", ())
+            for mode in ("default", "cured")
         }
-        found.append(entry(each["name"], "cpu", modes, each["why"]))
-    return found
+        entries.append(entry(control["name"], "cpu", modes, control["why"]))
+    return entries
 
 
 def _fresh(command: "List[str]", environ: "Dict[str, str]") -> "Dict[str, Any]":

@@ -122,11 +122,11 @@ def _completion(torch: "Any") -> "Dict[str, Any]":
         private = torch.Generator()
         private.manual_seed(0)
         values = torch.randn(8, 1024, generator=private) * torch.pow(10.0, torch.arange(8.0))[:, None]
-        found: "List[Any]" = []
+        parts: "List[Any]" = []
 
         def work(number: int) -> None:
             time.sleep(random.SystemRandom().random() / 500)
-            found.append((number, values[number] / 3))
+            parts.append((number, values[number] / 3))
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for thread in threads:
@@ -134,7 +134,7 @@ def _completion(torch: "Any") -> "Dict[str, Any]":
         for thread in threads:
             thread.join()
         total = torch.zeros(1024)
-        for _, part in sorted(found, key=lambda pair: pair[0]) if ordered else found:
+        for _, part in sorted(parts, key=lambda pair: pair[0]) if ordered else parts:
             total += part
         return total
 

@@ -29,14 +29,14 @@ def read(text: "Optional[str]") -> "Dict[str, Any]":
 
     The lists are empty without a documentation.
     """
-    found: "Dict[str, Any]" = {
+    table: "Dict[str, Any]" = {
         "source": "torch.use_deterministic_algorithms.__doc__",
         "deterministic": [],
         "refused": [],
     }
     if not text:
-        found["source"] = ""
-        return found
+        table["source"] = ""
+        return table
     under = ""
     for paragraph in _paragraphs(text):
         joined = " ".join(paragraph.split())
@@ -45,10 +45,10 @@ def read(text: "Optional[str]") -> "Dict[str, Any]":
                 under = name
         item = _ITEM.match(joined)
         if item and under:
-            found[under].append(" ".join(item.groups()).replace("`", "").replace(":class:", "").strip())
+            table[under].append(" ".join(item.groups()).replace("`", "").replace(":class:", "").strip())
         elif under and not item and joined.startswith("In addition"):
             under = ""
-    return found
+    return table
 
 
 def _paragraphs(text: str) -> "List[str]":
@@ -97,8 +97,8 @@ def alert(message: str) -> str:
 
     The alert is about a missing deterministic implementation.
     """
-    found = _ALERT.search(message)
-    return found.group(1).strip() if found else ""
+    match = _ALERT.search(message)
+    return match.group(1).strip() if match else ""
 
 
 def undocumented() -> "Dict[str, Any]":
@@ -108,5 +108,5 @@ def undocumented() -> "Dict[str, Any]":
     """
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alerts.json")
     with open(path, encoding="utf-8") as file:
-        found: "Dict[str, Any]" = json.load(file)
-    return found
+        data: "Dict[str, Any]" = json.load(file)
+    return data

@@ -36,8 +36,8 @@ RESTARTS = 3  # of a process that died or hung, for the probes after the failed 
 def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]") -> "Dict[str, Any]":
     """Return the document's part with the observations."""
     known = register(ask["subject"])
-    listed = [name for name in known if not ask["only"] or name in ask["only"]]
-    names = [name for name in listed if ask["only"] or ask["thorough"] or not known[name].thorough]
+    selection = [name for name in known if not ask["only"] or name in ask["only"]]
+    names = [name for name in selection if ask["only"] or ask["thorough"] or not known[name].thorough]
     tasks = [(mode, number) for mode in ask["modes"] for number in range(ask["processes"])]
     if "warn" in ask["modes"]:  # only reported: one process is enough
         tasks = [task for task in tasks if task[0] != "warn" or task[1] == 0]
@@ -45,11 +45,11 @@ def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]")
     with ThreadPoolExecutor(max_workers=together) as pool:
         ran = list(pool.map(lambda task: _one(ask, command, names, *task), tasks))
     by_mode: "Dict[str, List[Dict[str, Dict[str, Any]]]]" = {mode: [] for mode in ask["modes"]}
-    for each in ran:
-        by_mode[each.mode].append({**dict.fromkeys(listed, NOT_ASKED), **each.told})
-    found = [_probe(known[name], by_mode, table, ask["device"]) for name in listed]
-    threads = {each.mode: each.threads for each in ran if each.threads}
-    return {"probes": found, "bound": bound(found), "stress": _stress(ran), "threads": threads}
+    for run in ran:
+        by_mode[run.mode].append({**dict.fromkeys(selection, NOT_ASKED), **run.told})
+    probes = [_probe(known[name], by_mode, table, ask["device"]) for name in selection]
+    threads = {run.mode: run.threads for run in ran if run.threads}
+    return {"probes": probes, "bound": bound(probes), "stress": _stress(ran), "threads": threads}
 
 
 def register(subject: str) -> "Dict[str, Any]":
@@ -78,8 +78,8 @@ def _stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
 
     Return None if no process had one.
     """
-    whys = [f"{each.mode}: {each.stress}" for each in ran if each.stress]
-    if all(each.stress is None for each in ran):
+    whys = [f"{run.mode}: {run.stress}" for run in ran if run.stress]
+    if all(run.stress is None for run in ran):
         return None
     return {"ran": not whys, "why": "; ".join(whys)[:2000]}
 
@@ -92,49 +92,51 @@ def _one(
     environ = environ_of(mode, ask["seed"], ask["subject"])
     beside = processes.Companion(stress.companion(ask["device"]), environ) if stressed else None
     ran = ProcessRun(mode)
-    found, why = ran.told, ""
+    results, why = ran.told, ""
     try:
         for _ in range(1 + RESTARTS):
-            left = [name for name in names if name not in found]
-            if not left:
+            rest = [name for name in names if name not in results]
+            if not rest:
                 break
             task = {
                 "task": "probes",
                 "mode": mode,
                 "device": ask["device"],
                 "seed": ask["seed"],
-                "names": left,
+                "names": rest,
             }
             task.update(repeats=ask["repeats"], stress=stressed)
             heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
-            why = _take(heard, left, found)
+            why = _take(heard, rest, results)
             ran.threads = ran.threads or int(heard.said("threads") or 0)
     finally:
         if beside is not None:
             ran.stress = beside.end()
     lost = {"error": f"the process did not come so far: {why}"}
-    ran.told = {name: found.get(name, lost) for name in names}
+    ran.told = {name: results.get(name, lost) for name in names}
     return ran
 
 
-def _take(heard: "processes.ChildOutput", left: "List[str]", found: "Dict[str, Dict[str, Any]]") -> str:
+def _take(heard: "processes.ChildOutput", names: "List[str]", results: "Dict[str, Dict[str, Any]]") -> str:
     """Record a process's results of its probes.
 
     Return the reason if it ended early.
     """
     begun = ""
     for line in heard.lines:
-        if line.get("begin") in left:
+        if line.get("begin") in names:
             begun = line["begin"]
-        if line.get("probe") in left and line["probe"] == begun:
-            found[begun] = line
+        if line.get("probe") in names and line["probe"] == begun:
+            results[begun] = line
     why = str(heard.absent or heard.why)
     if why:
         failed = (
-            begun if begun and begun not in found else next((name for name in left if name not in found), "")
+            begun
+            if begun and begun not in results
+            else next((name for name in names if name not in results), "")
         )
         if failed:
-            found[failed] = {"error": f"the process: {why}"}
+            results[failed] = {"error": f"the process: {why}"}
     return why
 
 
@@ -166,10 +168,10 @@ def _probe(
 ) -> "Dict[str, Any]":
     documented = expectations.documented(table, probe.documented, device)
     alerts = expectations.undocumented()["alerts"]
-    told = [each[probe.name] for mode in by_mode.values() for each in mode]
-    facts = {key: next((line[key] for line in told if line.get(key)), "") for key in ("dtype", "shape")}
+    results = [answer[probe.name] for mode in by_mode.values() for answer in mode]
+    facts = {key: next((line[key] for line in results if line.get(key)), "") for key in ("dtype", "shape")}
     modes = {
-        mode: judge([each[probe.name] for each in answers], documented, alerts)
+        mode: judge([answer[probe.name] for answer in answers], documented, alerts)
         for mode, answers in by_mode.items()
     }
     about = {"name": probe.name, "kind": probe.kind, **facts, "informational": device in probe.informational}

@@ -29,10 +29,10 @@ def read(text: str) -> "Dict[str, Any]":
 
     `repeats` is the number of runs of a probe in one process, `limit` the seconds that a child may be silent.
     """
-    given = json.loads(text)
-    if not isinstance(given, dict) or not set(given) <= set(DEFAULTS):
+    options = json.loads(text)
+    if not isinstance(options, dict) or not set(options) <= set(DEFAULTS):
         raise ValueError("the options are an object with some of " + ", ".join(DEFAULTS))
-    full = {**DEFAULTS, **given}
+    full = {**DEFAULTS, **options}
     if full["device"] not in ("cpu", "cuda"):
         raise ValueError("device is cpu or cuda, not {!r}".format(full["device"]))
     if full["subject"] not in SUBJECTS:
@@ -46,7 +46,7 @@ def read(text: str) -> "Dict[str, Any]":
             raise ValueError(f"{name} is a positive integer, not {full[name]!r}")
     for name, allowed in (("modes", MODES), ("only", None)):
         _check_names(name, full[name], allowed)
-    return _completed(full, "modes" in given)
+    return _completed(full, "modes" in options)
 
 
 def _check_names(name: str, value: "Any", allowed: "Any") -> None:

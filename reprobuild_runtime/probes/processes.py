@@ -149,23 +149,25 @@ class Companion:
         code = child.poll()
         with contextlib.suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL)
-        said = _lines(child.stdout)
+        lines = _lines(child.stdout)
         kill(child)
         if code is not None:
-            failed = next((str(line[key]) for line in said for key in ("failed", *ABSENT) if key in line), "")
+            failed = next(
+                (str(line[key]) for line in lines for key in ("failed", *ABSENT) if key in line), ""
+            )
             return failed or _ended(code)
-        return "" if any("begin" in line for line in said) else "it had not begun when the other was done"
+        return "" if any("begin" in line for line in lines) else "it had not begun when the other was done"
 
 
 def _lines(stream: "Any") -> "List[Dict[str, Any]]":
     """Return the JSON lines of an ended process's output."""
-    found = []
+    values = []
     for line in os.read(stream.fileno(), 1 << 16).split(b"\n"):
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(line.decode("utf-8"))
             if isinstance(value, dict):
-                found.append(value)
-    return found
+                values.append(value)
+    return values
 
 
 def kill(child: "Any") -> None:

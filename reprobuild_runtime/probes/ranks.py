@@ -125,12 +125,12 @@ def _told(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -
 
     It is skipped only if gloo itself reports that it lacks the operation.
     """
-    found: "Dict[str, Any]" = {"digests": []}
+    result: "Dict[str, Any]" = {"digests": []}
     try:
         for _ in range(repeats):
             value = compute()
-            found["digests"].append(digest([value]))
-            found["dtype"], found["shape"] = (
+            result["digests"].append(digest([value]))
+            result["dtype"], result["shape"] = (
                 str(value.dtype).rpartition(".")[2],
                 "x".join(map(str, value.shape)),
             )
@@ -140,7 +140,7 @@ def _told(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -
         ):
             return {"skipped": f"not applicable here: {str(err).splitlines()[0]}"[:300]}
         return {"error": f"{type(err).__name__}: {err}"[:2000]}
-    return found
+    return result
 
 
 def _values(torch: "Any", rank: int, device: str, count: int, dtype: "Any") -> "Any":
@@ -169,16 +169,16 @@ def _control(
     def compute(ordered: bool) -> "Any":
         time.sleep(random.SystemRandom().random() / 50)
         place = store.add(f"run {next(runs)}", 1)  # the number of ranks that have arrived so far
-        mine = torch.cat(
+        tensor = torch.cat(
             [torch.tensor([float(place)], device=device), _values(torch, rank, device, 4096, torch.float32)]
         )
-        gathered = [torch.empty_like(mine) for _ in range(world)]
-        distributed.all_gather(gathered, mine)
+        gathered = [torch.empty_like(tensor) for _ in range(world)]
+        distributed.all_gather(gathered, tensor)
         if not ordered:
-            gathered.sort(key=lambda each: float(each[0]))
-        total = torch.zeros_like(mine[1:])
-        for each in gathered:
-            total += each[1:]
+            gathered.sort(key=lambda part: float(part[0]))
+        total = torch.zeros_like(tensor[1:])
+        for part in gathered:
+            total += part[1:]
         return total
 
     return {"default": functools.partial(compute, False), "cured": functools.partial(compute, True)}
@@ -212,21 +212,23 @@ def _probes(
         return tensor
 
     def own_sum() -> "Any":
-        mine = values(4096, torch.float32)
-        gathered = [torch.empty_like(mine) for _ in range(world)]
-        distributed.all_gather(gathered, mine)
-        total = torch.zeros_like(mine)
-        for each in gathered:
-            total += each / 3
+        tensor = values(4096, torch.float32)
+        gathered = [torch.empty_like(tensor) for _ in range(world)]
+        distributed.all_gather(gathered, tensor)
+        total = torch.zeros_like(tensor)
+        for part in gathered:
+            total += part / 3
         return total
 
-    found: "Dict[str, Callable[[], Any]]" = {}
+    computations: "Dict[str, Callable[[], Any]]" = {}
     for dtype in DTYPES:
         for name, count in sizes(device).items():
-            found[f"all_reduce {dtype} {name}"] = functools.partial(reduced, count, getattr(torch, dtype))
-    found[SCATTERED] = scattered
-    found["all_reduce that cancels"] = cancelled
+            computations[f"all_reduce {dtype} {name}"] = functools.partial(
+                reduced, count, getattr(torch, dtype)
+            )
+    computations[SCATTERED] = scattered
+    computations["all_reduce that cancels"] = cancelled
     if "folder" not in ask:
-        found[OWN_SUM] = own_sum
-        found[OWN_NUMBERS] = functools.partial(values, 4096, torch.float32)
-    return found
+        computations[OWN_SUM] = own_sum
+        computations[OWN_NUMBERS] = functools.partial(values, 4096, torch.float32)
+    return computations

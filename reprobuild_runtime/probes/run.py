@@ -38,34 +38,34 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
     from reprobuild_runtime.probes import options, processes, start
 
     began = time.monotonic()
-    found: "Dict[str, Any]" = {"format": FORMAT, "ran": False, "why": ""}
+    document: "Dict[str, Any]" = {"format": FORMAT, "ran": False, "why": ""}
     try:
         ask = options.read(text)
     except (ValueError, RecursionError) as err:
-        return {**found, "why": f"options: {err}"}
+        return {**document, "why": f"options: {err}"}
     arrays = ask["subject"] == "arrays"
     command = child or processes.CHILDREN[ask["subject"]]
     task = json.dumps({"task": "scout", "device": ask["device"]})
     scout = processes.listen([*command, task], _scout_environ(), ask["limit"])
-    found.update(
+    document.update(
         options=ask, device=ask["device"], start=scout.said("start") or start.start(numpy=not arrays)
     )
-    found["fingerprint"] = scout.said("fingerprint") or fingerprint()
+    document["fingerprint"] = scout.said("fingerprint") or fingerprint()
     library = "numpy" if arrays else "torch"
     why = scout.absent or (f"the process that imports {library}: {scout.why}" if scout.why else "")
     if not why and ask["device"] == "cuda" and not scout.said("cuda"):
         why = "torch sees no CUDA device"
     if why:
-        return {**found, "why": why, "seconds": round(time.monotonic() - began, 3)}
+        return {**document, "why": why, "seconds": round(time.monotonic() - began, 3)}
     from reprobuild_runtime.probes import gather
 
-    found.update(ran=True, expectations=scout.said("expectations"), comparator=scout.said("comparator"))
-    found.update(gather.gather(ask, command, found["expectations"]))
-    found["controls"] = _controls(ask, command) if ask["controls"] else []
+    document.update(ran=True, expectations=scout.said("expectations"), comparator=scout.said("comparator"))
+    document.update(gather.gather(ask, command, document["expectations"]))
+    document["controls"] = _controls(ask, command) if ask["controls"] else []
     gpus = int(scout.said("gpus") or 0)
-    found["collectives"] = _collectives(ask, command, gpus) if ask["collectives"] else None
-    found["seconds"] = round(time.monotonic() - began, 3)
-    return found
+    document["collectives"] = _collectives(ask, command, gpus) if ask["collectives"] else None
+    document["seconds"] = round(time.monotonic() - began, 3)
+    return document
 
 
 def _controls(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":

@@ -28,26 +28,26 @@ def start(torch: "Any" = None, device: str = "cpu", *, numpy: bool = True) -> "D
     def sha256(value: object) -> str:
         return hashlib.sha256(repr(value).encode()).hexdigest()
 
-    found: "Dict[str, Any]" = {
+    facts: "Dict[str, Any]" = {
         "random": sha256([random.random() for _ in range(8)]),
         "hash": sha256(hash("reprobuild")),
     }
     if torch is not None:
-        found["torch"] = sha256(torch.rand(8).tolist())
+        facts["torch"] = sha256(torch.rand(8).tolist())
         if device == "cuda" and torch.cuda.is_available():
-            found["cuda"] = sha256(torch.rand(8, device=device).tolist())
+            facts["cuda"] = sha256(torch.rand(8, device=device).tolist())
     try:
         module = import_module("numpy.random") if numpy else None
-        found["numpy"] = sha256([float(module.random()) for _ in range(8)]) if module is not None else None
+        facts["numpy"] = sha256([float(module.random()) for _ in range(8)]) if module is not None else None
     except Exception as err:
-        found["numpy"] = None
-        found["numpy_why"] = f"{type(err).__name__}: {err}"
-    found["hook"] = None
+        facts["numpy"] = None
+        facts["numpy_why"] = f"{type(err).__name__}: {err}"
+    facts["hook"] = None
     if "reprobuild_runtime.startup" in sys.modules:
         names = {
             "seed": "REPROBUILD_SEED",
             "explicit": "REPROBUILD_SEED_EXPLICIT",
             "hash_seed": "PYTHONHASHSEED",
         }
-        found["hook"] = {key: os.environ.get(name) for key, name in names.items()}
-    return found
+        facts["hook"] = {key: os.environ.get(name) for key, name in names.items()}
+    return facts

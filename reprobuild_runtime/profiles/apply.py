@@ -23,7 +23,7 @@ def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, 
     Variables that are set stay, even if empty, unless we set them ourselves for another profile: a value that the user
     chose is never changed. XLA_FLAGS and the like get a word added if they have no word of that name.
     """
-    said = []
+    contradictions = []
     for entry in filter(choose.is_variable, entries):
         name, have = entry["name"], environ.get(entry["name"])
         if entry.get("append"):
@@ -33,8 +33,8 @@ def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, 
         elif entry["value"] is not None and (have is None or _is_anothers(environ, entry)):
             settled.put(environ, name, entry["value"])
         if not choose.is_valid(entry, environ.get(name)):
-            said.append(against(entry, environ.get(name)))
-    return said
+            contradictions.append(against(entry, environ.get(name)))
+    return contradictions
 
 
 def _is_anothers(environ: "Mapping[str, str]", entry: "Mapping[str, Any]") -> bool:
@@ -48,9 +48,11 @@ def _is_anothers(environ: "Mapping[str, str]", entry: "Mapping[str, Any]") -> bo
 
 def against(entry: "Mapping[str, Any]", value: object) -> str:
     """Return the line on a setting that contradicts its profile."""
-    wanted = "unset" if entry["value"] is None else shown(entry["value"])
-    found = "empty" if value == "" else shown(value)
-    return f"profile {entry['profile']} wants {entry['name']} {wanted}; it is {found}, and stays so"
+    requirement = "unset" if entry["value"] is None else shown(entry["value"])
+    current_value = "empty" if value == "" else shown(value)
+    return (
+        f"profile {entry['profile']} wants {entry['name']} {requirement}; it is {current_value}, and stays so"
+    )
 
 
 def shown(value: object, limit: int = 120) -> str:
@@ -66,13 +68,13 @@ def check_arguments(rules: "Iterable[Mapping[str, Any]]", command: "Iterable[str
     It lacks a word, or has one that the profile refuses.
     """
     words = {word.partition("=")[0] for word in command if word.startswith("--")}
-    said = []
+    problems = []
     for rule in rules:
         lacking = [word for word in rule.get("needs", ()) if word not in words]
         refused = [word for word in rule.get("refuses", ()) if word in words]
-        said += [f"the command line has no {word}: {rule['why']}" for word in lacking]
-        said += [f"the command line has {word}: {rule['why']}" for word in refused]
-    return said
+        problems += [f"the command line has no {word}: {rule['why']}" for word in lacking]
+        problems += [f"the command line has {word}: {rule['why']}" for word in refused]
+    return problems
 
 
 def flags(module_name: str, entries: "Iterable[Mapping[str, Any]]") -> "List[Mapping[str, Any]]":
@@ -92,15 +94,15 @@ def resolve(path: str) -> "Tuple[Any, str]":
     """
     parts = path.split(".")
     for length in range(len(parts) - 1, 0, -1):
-        found = sys.modules.get(".".join(parts[:length]))
-        if found is None:
+        holder = sys.modules.get(".".join(parts[:length]))
+        if holder is None:
             continue
         try:
             for part in parts[length:-1]:
-                found = getattr(found, part)
+                holder = getattr(holder, part)
         except AttributeError as err:
             raise LookupError(path) from err
-        return found, parts[-1]
+        return holder, parts[-1]
     raise LookupError(path)
 
 
@@ -111,10 +113,10 @@ def read_flag(entry: "Mapping[str, Any]") -> object:
     """
     holder, attribute = resolve(entry.get("read", entry["name"]))
     try:
-        found = getattr(holder, attribute)
+        flag = getattr(holder, attribute)
     except AttributeError as err:
         raise LookupError(entry["name"]) from err
-    value = found() if entry.get("call") else found
+    value = flag() if entry.get("call") else flag
     if value is True and "weakened" in entry:
         holder, attribute = resolve(entry["weakened"])
         if getattr(holder, attribute)():

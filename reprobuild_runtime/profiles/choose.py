@@ -21,8 +21,8 @@ _loaded: "List[Dict[str, Any]]" = []
 class UnknownProfileError(ValueError):
     """An unknown profile name, with a hint."""
 
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
         self.hint = hint
 
 
@@ -42,30 +42,30 @@ def names(text: "Optional[str]") -> "Tuple[str, ...]":
     Raises:
         UnknownProfileError: a name is not in `profiles.json`.
     """
-    asked = tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip())) or (
+    profiles = tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip())) or (
         DEFAULT,
     )
     known = data()["profiles"]
-    for name in asked:
+    for name in profiles:
         if name not in known:
             hint = HINT.format(names=", ".join(known))
             raise UnknownProfileError(f"there is no profile {name[:80]!r}", hint)
-    return asked
+    return profiles
 
 
-def _with_included(asked: "Iterable[str]") -> "List[str]":
+def _with_included(profiles: "Iterable[str]") -> "List[str]":
     """Return the profiles with their included ones, each once.
 
     The included ones come first.
     """
-    found: "List[str]" = []
-    for name in asked:
+    result: "List[str]" = []
+    for name in profiles:
         inside = _with_included(data()["profiles"][name].get("includes", ()))
-        found += [one for one in (*inside, name) if one not in found]
-    return found
+        result += [profile for profile in (*inside, name) if profile not in result]
+    return result
 
 
-def settings(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
+def settings(profiles: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
     """Return the entries in force for the installed releases.
 
     The releases are found in site-packages directories. Of two entries for one name, the later counts.
@@ -74,22 +74,22 @@ def settings(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, A
     append to one variable all count.
     """
     finder = versions.VersionFinder(data()["consumers"], path)
-    found: "Dict[Tuple[str, object], Dict[str, Any]]" = {}
-    for profile in _with_included(asked):
+    entries: "Dict[Tuple[str, object], Dict[str, Any]]" = {}
+    for profile in _with_included(profiles):
         for entry in data()["profiles"][profile]["settings"]:
             if applies(entry, finder):
                 key = (entry["name"], entry["value"] if entry.get("append") else None)
-                found.pop(key, None)
-                found[key] = dict(entry, profile=profile)
-    return list(found.values())
+                entries.pop(key, None)
+                entries[key] = dict(entry, profile=profile)
+    return list(entries.values())
 
 
-def arguments(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
+def arguments(profiles: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
     """Return the rules in force for a job's command line."""
     finder = versions.VersionFinder(data()["consumers"], path)
     return [
         rule
-        for profile in _with_included(asked)
+        for profile in _with_included(profiles)
         for rule in data()["profiles"][profile].get("arguments", ())
         if applies(rule, finder)
     ]
@@ -97,13 +97,13 @@ def arguments(asked: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, 
 
 def applies(entry: "Mapping[str, Any]", finder: versions.VersionFinder) -> bool:
     """Return whether an entry is for the installed release."""
-    wanted = entry.get("versions", "")
-    if not wanted and not entry.get("installed"):
+    conditions = entry.get("versions", "")
+    if not conditions and not entry.get("installed"):
         return True  # directories are read only if an entry depends on them
     version = finder.version(entry["consumer"])
     if version is None:
-        return not entry.get("installed") and versions.is_for_the_newest(wanted)
-    return versions.matches(version, wanted)
+        return not entry.get("installed") and versions.is_for_the_newest(conditions)
+    return versions.matches(version, conditions)
 
 
 def is_valid(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:

@@ -30,26 +30,28 @@ def after_import(name: str, module: "Any") -> None:
     """
     launch.say_hash_order(os.environ)
     try:
-        asked = choose.names(os.environ.get(choose.PROFILE))
+        profiles = choose.names(os.environ.get(choose.PROFILE))
     except choose.UnknownProfileError:
         return  # reported when this process, or the one that started it, was settled
     path = versions.own_path()
-    entries = choose.settings(asked, path)
+    entries = choose.settings(profiles, path)
     if name == "torch" and entries:
         # Variables that a launcher lost on the way, and that are still in time; before the flags, because one imports
         # inductor. Contradictions of preset variables were reported at launch.
-        apply.export(os.environ, [one for one in entries if not one.get("append") and not _bound(one)])
-        refusals.install(asked)
+        apply.export(
+            os.environ, [entry for entry in entries if not entry.get("append") and not _bound(entry)]
+        )
+        refusals.install(profiles)
         for problem in kernels.settle(module):
             launch.say("reprobuild: " + problem)
     for problem in set_flags(apply.flags(name, entries)):
         launch.say("reprobuild: " + problem)
     if os.environ.get(apply.CHECKED) != "1" and ranks.rank(os.environ) == 0:
-        rules = [rule for rule in choose.arguments(asked, path) if _module(rule) == name]
+        rules = [rule for rule in choose.arguments(profiles, path) if _module(rule) == name]
         if rules:
             os.environ[apply.CHECKED] = "1"  # workers have the same one
         for problem in apply.check_arguments(rules, sys.argv):
-            launch.say(f"reprobuild: profile {','.join(asked)}: {problem}")
+            launch.say(f"reprobuild: profile {','.join(profiles)}: {problem}")
 
 
 def _read(entry: "Dict[str, Any]") -> object:
@@ -68,7 +70,7 @@ def set_flags(entries: "List[Any]") -> "List[str]":
 
     Return a line for each that this release lacks or refuses.
     """
-    said = []
+    problems = []
     for entry in entries:
         try:
             before = _read(entry)
@@ -76,12 +78,12 @@ def set_flags(entries: "List[Any]") -> "List[str]":
             if before != apply.wanted_flag(entry) or _is_for_good(entry):
                 changed.setdefault(entry["name"], {"before": before})["after"] = apply.wanted_flag(entry)
         except LookupError:
-            said.append(f"profile {entry['profile']}: this release has no {entry['name']}")
+            problems.append(f"profile {entry['profile']}: this release has no {entry['name']}")
         except Exception as err:
-            said.append(
+            problems.append(
                 f"profile {entry['profile']}: {entry['name']} is not set: {type(err).__name__}: {err}"
             )
-    return said
+    return problems
 
 
 def enforce(profile: "Optional[str]") -> "List[str]":
@@ -97,16 +99,16 @@ def enforce(profile: "Optional[str]") -> "List[str]":
             job.
     """
     try:
-        asked = choose.names(profile if profile is not None else os.environ.get(choose.PROFILE))
+        profiles = choose.names(profile if profile is not None else os.environ.get(choose.PROFILE))
     except choose.UnknownProfileError as err:
         if profile is not None:
             raise
         launch.say(f"reprobuild: no profile is in force: {err}")
         return _hash_seed()
     if profile is not None:
-        os.environ[choose.PROFILE] = ",".join(asked)  # children and later imports do the same
-    entries = choose.settings(asked, versions.own_path())
-    late = _hash_seed() + _take_back({one["name"] for one in entries})
+        os.environ[choose.PROFILE] = ",".join(profiles)  # children and later imports do the same
+    entries = choose.settings(profiles, versions.own_path())
+    late = _hash_seed() + _take_back({entry["name"] for entry in entries})
     bound: "Dict[str, List[str]]" = {}
     for entry in filter(choose.is_variable, entries):
         before = os.environ.get(entry["name"])
@@ -116,11 +118,11 @@ def enforce(profile: "Optional[str]") -> "List[str]":
         if why:
             bound.setdefault(why, []).append(entry["name"])
     late += [f"{', '.join(names)}: {why}" for why, names in bound.items()]
-    for name in sorted({str(one["module"]) for one in choose.data()["consumers"].values()}):
+    for name in sorted({str(consumer["module"]) for consumer in choose.data()["consumers"].values()}):
         if name in sys.modules:
             late += set_flags(apply.flags(name, entries))
     if "torch" in sys.modules and entries:
-        refusals.install(asked)
+        refusals.install(profiles)
         late += kernels.settle(sys.modules["torch"])
     return late
 
@@ -137,7 +139,7 @@ def _take_back(named: "Container[str]") -> "List[str]":
     Return the settings that stay in this process, in words.
     """
     every = choose.data()["profiles"].values()
-    known = {entry["name"]: entry for one in every for entry in one["settings"]}
+    known = {entry["name"]: entry for profile in every for entry in profile["settings"]}
     stays: "Dict[str, List[str]]" = {}
     for name in settled.names(os.environ):
         if name in known and name not in named:

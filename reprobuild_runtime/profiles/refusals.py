@@ -16,14 +16,14 @@ TEXT = "does not have a deterministic implementation"
 _installed: "List[Tuple[str, ...]]" = []
 
 
-def install(asked: "Tuple[str, ...]") -> None:
+def install(profiles: "Tuple[str, ...]") -> None:
     """Print a hint after an uncaught refusal of torch, on any thread.
 
     Present exception handlers still run first.
 
     Exceptions are not caught, and the program is not slowed: the hook runs when the interpreter is about to exit.
     """
-    _installed.append(asked)
+    _installed.append(profiles)
     if len(_installed) > 1:
         return
     previous = sys.excepthook
@@ -53,19 +53,19 @@ def _say(error: object) -> None:
         pass
 
 
-def hint(text: str, asked: "Tuple[str, ...]") -> str:
+def hint(text: str, profiles: "Tuple[str, ...]") -> str:
     """Return the hint for a refusal: operation, alternative and profile."""
-    operation, profile = text.split(TEXT)[0].strip()[-80:], ",".join(asked)
-    ours = any(entry["name"] == MODE for entry in choose.settings(asked, ()))
-    said = (
+    operation, profile = text.split(TEXT)[0].strip()[-80:], ",".join(profiles)
+    by_profile = any(entry["name"] == MODE for entry in choose.settings(profiles, ()))
+    advice = (
         f"{operation} has an alternative: "
         if alternative(operation)
         else f"no alternative to {operation} is known"
     )
-    said += alternative(operation) + "; or switch the mode off around this one operation"
-    if ours:
-        return f"{said}. Profile {profile} switched it on; the profile `torch` refuses nothing"
-    return f"{said}. The program switched it on, not the profile ({profile})"
+    advice += alternative(operation) + "; or switch the mode off around this one operation"
+    if by_profile:
+        return f"{advice}. Profile {profile} switched it on; the profile `torch` refuses nothing"
+    return f"{advice}. The program switched it on, not the profile ({profile})"
 
 
 def alternative(operation: str) -> str:

@@ -18,30 +18,30 @@ def numbers(version: str) -> "Tuple[int, ...]":
 
     Examples are (2, 14, 1) of `2.14.1+cu130` and (0, 19, 0) of `0.19.0rc1`.
     """
-    found: "List[int]" = []
+    result: "List[int]" = []
     for part in version.split("+")[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         if not digits:
             break
-        found.append(int(digits[:9]))
+        result.append(int(digits[:9]))
         if digits != part:
             break
-    return tuple(found)
+    return tuple(result)
 
 
-def _comparisons(wanted: str) -> "Iterable[Tuple[str, Tuple[int, ...]]]":
-    for condition in filter(None, wanted.split(",")):
+def _comparisons(conditions: str) -> "Iterable[Tuple[str, Tuple[int, ...]]]":
+    for condition in filter(None, conditions.split(",")):
         sign = condition[: len(condition) - len(condition.lstrip("<>="))]
         yield sign, numbers(condition[len(sign) :])
 
 
-def matches(version: str, wanted: str) -> bool:
+def matches(version: str, conditions: str) -> bool:
     """Return whether a release fulfils every condition: `>=2.1,<2.8`.
 
     A release candidate counts as its release.
     """
     have = numbers(version)
-    for sign, bound in _comparisons(wanted):
+    for sign, bound in _comparisons(conditions):
         width = max(len(have), len(bound))
         left, right = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
         if not (left >= right if sign == ">=" else left < right):
@@ -49,9 +49,9 @@ def matches(version: str, wanted: str) -> bool:
     return True
 
 
-def is_for_the_newest(wanted: str) -> bool:
+def is_for_the_newest(conditions: str) -> bool:
     """Return whether conditions have no upper end."""
-    return all(sign == ">=" for sign, _ in _comparisons(wanted))
+    return all(sign == ">=" for sign, _ in _comparisons(conditions))
 
 
 class VersionFinder:
@@ -78,8 +78,8 @@ class VersionFinder:
         return None
 
     def _look(self) -> "Dict[str, str]":
-        wanted = {name for one in self._consumers.values() for name in one["distributions"]}
-        found: "Dict[str, str]" = {}
+        names = {name for consumer in self._consumers.values() for name in consumer["distributions"]}
+        releases: "Dict[str, str]" = {}
         for folder in self._path:
             try:
                 entries = os.listdir(folder or ".")
@@ -91,9 +91,9 @@ class VersionFinder:
                     continue
                 name, _, rest = stem.partition("-")
                 name = name.lower().replace("-", "_").replace(".", "_")
-                if name in wanted and rest:
-                    found.setdefault(name, rest.split("-py")[0])
-        return found
+                if name in names and rest:
+                    releases.setdefault(name, rest.split("-py")[0])
+        return releases
 
 
 def search_path(environ: "Mapping[str, str]") -> "List[str]":
@@ -103,7 +103,7 @@ def search_path(environ: "Mapping[str, str]") -> "List[str]":
 
     It is PYTHONPATH, then the site-packages beside each directory of programs in PATH.
     """
-    found = _split(environ.get("PYTHONPATH", ""))
+    directories = _split(environ.get("PYTHONPATH", ""))
     for programs in environ.get("PATH", "").split(os.pathsep):
         above = os.path.join(os.path.dirname(programs.rstrip("/")), "lib") if programs else ""
         try:
@@ -113,8 +113,8 @@ def search_path(environ: "Mapping[str, str]") -> "List[str]":
         except OSError:
             continue
         for python in pythons:
-            found += [os.path.join(above, python, kind) for kind in ("site-packages", "dist-packages")]
-    return list(dict.fromkeys(found))
+            directories += [os.path.join(above, python, kind) for kind in ("site-packages", "dist-packages")]
+    return list(dict.fromkeys(directories))
 
 
 def _split(path: str) -> "List[str]":
@@ -127,5 +127,5 @@ def own_path() -> "List[str]":
     Others are left out, because they may be large and slow to list.
     """
     kinds = ("site-packages", "dist-packages")
-    given = _split(os.environ.get("PYTHONPATH", ""))
-    return [folder for folder in sys.path if folder in given or os.path.basename(folder) in kinds]
+    python_path = _split(os.environ.get("PYTHONPATH", ""))
+    return [folder for folder in sys.path if folder in python_path or os.path.basename(folder) in kinds]

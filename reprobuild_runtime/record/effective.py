@@ -50,9 +50,9 @@ def environment() -> "Dict[str, Optional[str]]":
     They are as the C library has them, because libraries set some below Python.
     """
     every = choose.data()["profiles"].values()
-    named = {entry["name"] for one in every for entry in one["settings"] if choose.is_variable(entry)}
-    found = {name: variable(name) for name in sorted({*VARIABLES, *named})}
-    return {name: apply.shown(value) for name, value in found.items() if value is not None}
+    named = {entry["name"] for profile in every for entry in profile["settings"] if choose.is_variable(entry)}
+    values = {name: variable(name) for name in sorted({*VARIABLES, *named})}
+    return {name: apply.shown(value) for name, value in values.items() if value is not None}
 
 
 def variable(name: str) -> "Optional[str]":
@@ -74,14 +74,14 @@ def variable(name: str) -> "Optional[str]":
 
 def flags() -> "Dict[str, object]":
     """Return the flags of loaded frameworks that change results."""
-    found: "Dict[str, object]" = {}
+    values: "Dict[str, object]" = {}
     for name in _FLAGS:
         if name.endswith(".allow_tf32") and _has(name.replace("allow_tf32", "fp32_precision")):
             name = name.replace("allow_tf32", "fp32_precision")  # since 2.9 the old name warns, or raises
-        _put(found, name, partial(apply.read_flag, {"name": name}))
+        _put(values, name, partial(apply.read_flag, {"name": name}))
     for name in _CALLS:
-        _put(found, name, partial(apply.read_flag, {"name": name, "call": True}))
-    return found
+        _put(values, name, partial(apply.read_flag, {"name": name, "call": True}))
+    return values
 
 
 def _has(name: str) -> bool:
@@ -97,26 +97,26 @@ def generators() -> "Dict[str, str]":
 
     No library and no device is initialised.
     """
-    found: "Dict[str, object]" = {}
+    digests: "Dict[str, object]" = {}
     random, numpy, torch = (sys.modules.get(name) for name in ("random", "numpy.random", "torch"))
     if random is not None:
-        _put(found, "random", lambda: _digest(repr(random.getstate()).encode()))
+        _put(digests, "random", lambda: _digest(repr(random.getstate()).encode()))
     if numpy is not None:
-        _put(found, "numpy.random", lambda: _digest(_numpy_state(numpy)))
+        _put(digests, "numpy.random", lambda: _digest(_numpy_state(numpy)))
     if torch is not None:
-        _put(found, "torch", lambda: _digest(bytes(torch.default_generator.get_state().tolist())))
-        _put(found, "torch.cuda", lambda: _cuda_states(torch))
-    return {name: str(value) for name, value in found.items() if value is not None}
+        _put(digests, "torch", lambda: _digest(bytes(torch.default_generator.get_state().tolist())))
+        _put(digests, "torch.cuda", lambda: _cuda_states(torch))
+    return {name: str(value) for name, value in digests.items() if value is not None}
 
 
 def versions() -> "Dict[str, str]":
     """Return the versions of loaded libraries, and of Python."""
-    found: "Dict[str, object]" = {"python": "%d.%d.%d" % sys.version_info[:3]}
+    values: "Dict[str, object]" = {"python": "%d.%d.%d" % sys.version_info[:3]}
     for name in _VERSIONS:
         module = sys.modules.get(name)
         if module is not None:
-            _put(found, name, partial(getattr, module, "__version__"))
-    return {name: str(value) for name, value in found.items()}
+            _put(values, name, partial(getattr, module, "__version__"))
+    return {name: str(value) for name, value in values.items()}
 
 
 def take() -> "Dict[str, Any]":
@@ -133,13 +133,13 @@ def take() -> "Dict[str, Any]":
     }
 
 
-def _put(found: "Dict[str, object]", name: str, read: "Callable[[], object]") -> None:
+def _put(values: "Dict[str, object]", name: str, read: "Callable[[], object]") -> None:
     """Record a value.
 
     A value that this release lacks is left out, and an error must not reach the job.
     """
     try:
-        found[name] = read()
+        values[name] = read()
     except Exception:
         return
 
@@ -156,14 +156,14 @@ def _numpy_state(numpy_random: "Any") -> bytes:
 def _cuda_states(torch: "Any") -> "Optional[str]":
     if not torch.cuda.is_initialized():
         return None
-    states = [bytes(one.get_state().tolist()) for one in torch.cuda.default_generators]
+    states = [bytes(generator.get_state().tolist()) for generator in torch.cuda.default_generators]
     return _digest(b"".join(states))
 
 
 def requested() -> "Dict[str, Any]":
     """Return the requested seed, its origin, the profile, and settings."""
-    given = launch.read(os.environ)
-    seed, explicit = given if given is not None else (None, False)
+    environ_seed = launch.read(os.environ)
+    seed, explicit = environ_seed if environ_seed is not None else (None, False)
     entries: "List[Dict[str, Any]]" = []
     names: "List[str]" = []
     if explicit:

@@ -68,8 +68,8 @@ def rank_of(environ: "Mapping[str, str]") -> "Optional[int]":
 
     Return None if no launcher gave it one.
     """
-    given = any(text.isascii() and text.isdigit() for text in map(environ.get, ranks.RANKS) if text)
-    return ranks.rank(environ) if given else None
+    has_rank = any(text.isascii() and text.isdigit() for text in map(environ.get, ranks.RANKS) if text)
+    return ranks.rank(environ) if has_rank else None
 
 
 class ProcessRecord:
@@ -89,11 +89,11 @@ class ProcessRecord:
     def begin(self, name: str) -> None:
         """Record requested and effective settings after a framework's import."""
         self.frameworks.append(name)
-        asked = effective.requested()
+        request = effective.requested()
         now = effective.take()
-        self.start = {"requested": shown(asked), "effective": now}
-        for one in overrides(asked, "start"):
-            self.overrides.setdefault(one["setting"], one)
+        self.start = {"requested": shown(request), "effective": now}
+        for override in overrides(request, "start"):
+            self.overrides.setdefault(override["setting"], override)
         if not self.child:
             self._write(None)
 
@@ -110,25 +110,26 @@ class ProcessRecord:
             launch.say(f"reprobuild: the record is not complete: {type(err).__name__}: {err}")
 
     def _end(self) -> None:
-        asked = effective.requested()
+        request = effective.requested()
         changed = []
-        for one in overrides(asked, "exit"):
-            known = self.overrides.get(one["setting"])
-            if known is None or known["effective"] != one["effective"]:
-                self.overrides[one["setting"]] = one
-                changed.append(one)
+        for override in overrides(request, "exit"):
+            known = self.overrides.get(override["setting"])
+            if known is None or known["effective"] != override["effective"]:
+                self.overrides[override["setting"]] = override
+                changed.append(override)
         kind = getattr(sys, "last_type", None)
         final = {
-            "requested": shown(asked),
+            "requested": shown(request),
             "effective": effective.take(),
             "exception": getattr(kind, "__name__", None),
         }
         self._write(final)
         if changed:
-            said = ", ".join(
-                f"{one['setting']} {one['effective']} (asked for: {one['requested']})" for one in changed
+            text = ", ".join(
+                f"{override['setting']} {override['effective']} (asked for: {override['requested']})"
+                for override in changed
             )
-            launch.say(f"reprobuild: at exit not as asked for: {apply.shown(said, 800)}" + self._place())
+            launch.say(f"reprobuild: at exit not as asked for: {apply.shown(text, 800)}" + self._place())
 
     def _place(self) -> str:
         return "" if self.failed else f"; see {apply.shown(self.path, LONGEST_PATH)}"
@@ -173,19 +174,21 @@ def _remove(path: str) -> None:
         pass
 
 
-def shown(asked: "Mapping[str, Any]") -> "Dict[str, Any]":
+def shown(request: "Mapping[str, Any]") -> "Dict[str, Any]":
     """Return the requested settings in the form of the record.
 
     Of an entry, it has only the setting, and the point from which it takes effect.
     """
-    entries = [{key: one[key] for key in ("name", "value", "binds", "profile")} for one in asked["entries"]]
-    return dict(asked, entries=entries)
+    entries = [
+        {key: entry[key] for key in ("name", "value", "binds", "profile")} for entry in request["entries"]
+    ]
+    return dict(request, entries=entries)
 
 
-def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
+def overrides(request: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
     """Return each setting that is not in effect as requested."""
-    found = []
-    for entry in asked["entries"]:
+    deviations = []
+    for entry in request["entries"]:
         if choose.is_variable(entry):
             value = effective.variable(entry["name"])
             same, valid = value == entry["value"] or _appended(entry, value), choose.is_valid(entry, value)
@@ -201,10 +204,10 @@ def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
         else:
             continue
         if not same:
-            found.append(_override(entry["name"], apply.wanted(entry), have, valid, when))
-    if asked["explicit"] and not launch.hash_order_is_chosen():
-        found.append(_override(launch.HASH_SEED, str(asked["seed"]), None, False, when))
-    return found + _seed(asked, when)
+            deviations.append(_override(entry["name"], apply.wanted(entry), have, valid, when))
+    if request["explicit"] and not launch.hash_order_is_chosen():
+        deviations.append(_override(launch.HASH_SEED, str(request["seed"]), None, False, when))
+    return deviations + _seed(request, when)
 
 
 def _appended(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:
@@ -215,25 +218,29 @@ def _module(entry: "Mapping[str, Any]") -> str:
     return str(choose.data()["consumers"][entry["consumer"]]["module"])
 
 
-def _seed(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
+def _seed(request: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
     """Return an override if torch has another seed.
 
     Other generators do not report theirs.
     """
     torch = sys.modules.get("torch")
-    if not asked["explicit"] or torch is None:
+    if not request["explicit"] or torch is None:
         return []
     try:
         have = int(torch.initial_seed())
     except Exception:
         return []
-    return [] if have == asked["seed"] else [_override("torch.initial_seed", asked["seed"], have, True, when)]
+    return (
+        []
+        if have == request["seed"]
+        else [_override("torch.initial_seed", request["seed"], have, True, when)]
+    )
 
 
-def _override(name: str, wanted: object, have: object, valid: bool, when: str) -> "Dict[str, Any]":
+def _override(name: str, requirement: object, have: object, valid: bool, when: str) -> "Dict[str, Any]":
     """Return an override.
 
     `valid` is set if the profile's purpose is still served.
     """
     shown_value = apply.shown(have) if isinstance(have, str) else have
-    return {"setting": name, "requested": wanted, "effective": shown_value, "valid": valid, "when": when}
+    return {"setting": name, "requested": requirement, "effective": shown_value, "valid": valid, "when": when}

@@ -27,6 +27,6 @@ def __getattr__(name: str) -> object:
     if name in __all__:
         from reprobuild_runtime.seeding import workers
 
-        found: object = getattr(workers, name)
-        return found
+        function: object = getattr(workers, name)
+        return function
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

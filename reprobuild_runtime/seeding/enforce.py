@@ -47,9 +47,9 @@ def enforce_reproducibility(
         from reprobuild_runtime.profiles import choose
 
         choose.names(profile)  # a wrong one changes no settings
-    chosen, explicit, said = _choose(seed)
+    chosen, explicit, lines = _choose(seed)
     launch.announce(chosen)
-    for line in said:
+    for line in lines:
         launch.say("reprobuild: " + line)
     launch.export(os.environ, chosen, explicit)
     streams.begin(chosen, enforced=True)
@@ -76,9 +76,9 @@ def _choose(seed: "Optional[int]") -> "Tuple[int, bool, List[str]]":
         return launched[0], True, []
     _draws.append(len(_draws))
     if launched is None:
-        drawn, _, said = ranks.settle(os.environ, None, launch.draw)
+        drawn, _, lines = ranks.settle(os.environ, None, launch.draw)
         _launches[:] = [(drawn, False)]
-        return drawn, False, said
+        return drawn, False, lines
     return launched[0] if len(_draws) == 1 else streams.further_seed(launched[0], len(_draws)), False, []
 
 

@@ -27,9 +27,9 @@ def recover(environ: "MutableMapping[str, str]", names: "Sequence[str]") -> bool
     for _ in range(MOST_PARENTS):
         if process <= 0:
             return False
-        found = _variables(process, names)
-        if names[0] in found:
-            for name, value in found.items():
+        variables = _variables(process, names)
+        if names[0] in variables:
+            for name, value in variables.items():
                 environ.setdefault(name, value)
             return True
         process = _parent(process)

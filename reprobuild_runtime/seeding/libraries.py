@@ -89,8 +89,8 @@ def _untouched(name: str, where: str, state: "Callable[[], object]") -> bool:
 
     It was not used or seeded since.
     """
-    left = _left.get(name)
-    return left is not None and left[0] not in (where, _PROGRAM) and left[2] == state()
+    record = _left.get(name)
+    return record is not None and record[0] not in (where, _PROGRAM) and record[2] == state()
 
 
 def kept() -> None:
@@ -239,10 +239,10 @@ _seeded: "Dict[str, object]" = {}
 
 def _is_new(name: str, module: "Any") -> bool:
     """Return whether a module's generator was not seeded before."""
-    kept: "Any" = module
+    generator: "Any" = module
     for part in filter(None, _KEPT.get(name, "").split(".")):
-        kept = getattr(kept, part, None)
-    kept = module if kept is None else kept
-    is_new = _seeded.get(name) is not kept
-    _seeded[name] = kept
+        generator = getattr(generator, part, None)
+    generator = module if generator is None else generator
+    is_new = _seeded.get(name) is not generator
+    _seeded[name] = generator
     return is_new

@@ -17,10 +17,10 @@ def uncovered(command: "Sequence[str]") -> "List[str]":
     """
     if not command or not _is_python(os.path.basename(command[0])):
         return []
-    given = _letters(command[1:])
-    if "S" in given:
+    letters = _letters(command[1:])
+    if "S" in letters:
         return ["-S keeps the seeding hook out of this interpreter: nothing is seeded in it"]
-    if "E" in given or "I" in given:
+    if "E" in letters or "I" in letters:
         return ["PYTHONHASHSEED is ignored under -E and -I; hash order is not seeded"]
     return []
 
@@ -34,17 +34,17 @@ def _letters(arguments: "Sequence[str]") -> str:
 
     `-BS -W error x.py -I` has B, S and W.
     """
-    found = ""
+    letters = ""
     rest = iter(arguments)
     for argument in rest:
         if argument.startswith("--") or not argument.startswith("-") or argument == "-":
-            return found
+            return letters
         for place, letter in enumerate(argument[1:], 1):
             if letter in "cm":
-                return found
-            found += letter
+                return letters
+            letters += letter
             if letter in _WITH_VALUE:
                 if place == len(argument) - 1:
                     next(rest, "")
                 break
-    return found
+    return letters

@@ -55,13 +55,13 @@ def here() -> str:
     It is empty for the first process of a program that has no rank, or rank 0.
     """
     now = _worker()
-    asked = (ranks.texts(os.environ), now, len(_path))
-    name = _names.get(asked)
+    parts = (ranks.texts(os.environ), now, len(_path))
+    name = _names.get(parts)
     if name is None:
         rank = ranks.rank(os.environ)
         name = "/".join([f"rank {rank}"] * bool(rank) + _words(now))
         _names.clear()
-        _names[asked] = name
+        _names[parts] = name
     return name
 
 

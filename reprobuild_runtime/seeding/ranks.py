@@ -50,15 +50,15 @@ def rank(environ: "Mapping[str, str]") -> int:
 
     A launcher that states several processes comes before one that states no number, or a single process.
     """
-    found = None
+    fallback = None
     for name, size_name in LAUNCHERS:
-        given = _number(environ.get(name, ""))
-        if given is None:
+        number = _number(environ.get(name, ""))
+        if number is None:
             continue
         if environ.get(WORKER_OF_TORCHRUN) or _several(environ.get(size_name, "")) > 1:
-            return given
-        found = given if found is None else found
-    return found or 0
+            return number
+        fallback = number if fallback is None else fallback
+    return fallback or 0
 
 
 def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
@@ -66,9 +66,9 @@ def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
 
     `os.environ` decodes each name and value on access; its raw values are as good here, and faster.
     """
-    kept = getattr(environ, "_data", None)
-    if isinstance(kept, dict):
-        return tuple(map(kept.get, _ENCODED))
+    raw_values = getattr(environ, "_data", None)
+    if isinstance(raw_values, dict):
+        return tuple(map(raw_values.get, _ENCODED))
     return tuple(map(environ.get, _LOOKED_AT))
 
 
@@ -77,13 +77,13 @@ def size(environ: "Mapping[str, str]") -> int:
 
     An unknown number of several is 2.
     """
-    told = [number for number in (_several(environ.get(name, "")) for name in SIZES) if number]
-    if told and environ.get(WORKER_OF_TORCHRUN):
-        return told[0]
-    for number in told:
+    sizes = [number for number in (_several(environ.get(name, "")) for name in SIZES) if number]
+    if sizes and environ.get(WORKER_OF_TORCHRUN):
+        return sizes[0]
+    for number in sizes:
         if number > 1:
             return number
-    return 1 if told or not (environ.get(NAMESPACE) or _indexed(environ) or environ.get(JOB)) else 2
+    return 1 if sizes or not (environ.get(NAMESPACE) or _indexed(environ) or environ.get(JOB)) else 2
 
 
 def _number(text: str) -> "Optional[int]":
@@ -116,8 +116,8 @@ def agreed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":
 
 
 def _there(environ: "Mapping[str, str]", name: str) -> bool:
-    name, wanted, value = name.partition("=")
-    return environ.get(name) == value if wanted else bool(environ.get(name))
+    name, separator, value = name.partition("=")
+    return environ.get(name) == value if separator else bool(environ.get(name))
 
 
 def scattered(environ: "Mapping[str, str]") -> bool:
@@ -136,40 +136,42 @@ def scattered(environ: "Mapping[str, str]") -> bool:
 
 
 def settle(
-    environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]", from_system: "Callable[[], int]"
+    environ: "MutableMapping[str, str]",
+    environ_seed: "Optional[Tuple[int, bool]]",
+    from_system: "Callable[[], int]",
 ) -> "Tuple[int, bool, List[str]]":
     """Return the seed of a launch without a chosen one, False, and messages.
 
     Args:
         environ: the environment; the source of the seed is recorded in it.
-        given: a seed that was drawn before, by a process above this one.
+        environ_seed: a seed that was drawn before, by a process above this one.
         from_system: draws a seed.
     """
-    if given is not None and (environ.get(FROM) or not scattered(environ)):
-        return (*given, [])
-    found = agreed(environ)
+    if environ_seed is not None and (environ.get(FROM) or not scattered(environ)):
+        return (*environ_seed, [])
+    agreement = agreed(environ)
     several = size(environ)
     if several > 1:
-        environ[FROM] = "none" if found is None else found[1]
-    if found is not None:
-        if given is not None and environ.get("PYTHONHASHSEED") == str(given[0]):
+        environ[FROM] = "none" if agreement is None else agreement[1]
+    if agreement is not None:
+        if environ_seed is not None and environ.get("PYTHONHASHSEED") == str(environ_seed[0]):
             del environ[
                 "PYTHONHASHSEED"
             ]  # children get that of all ranks; this interpreter's order is its node's
-        return found[0], False, _say(found[1], found[2])
+        return agreement[0], False, _say(agreement[1], agreement[2])
     lost = (
         f"rank {rank(environ)} of {several} shares no variable with the others, so its seed is its own: "
         f"give all of them REPROBUILD_SEED=N, or {JOB}=TEXT"
     )
-    seed = from_system() if given is None else given[0]
+    seed = from_system() if environ_seed is None else environ_seed[0]
     return seed, False, [lost] if several > 1 else []
 
 
 def _say(source: str, only_here: bool) -> "List[str]":
-    said = [f"all ranks of this job find this seed: it was made of {source}"]
+    lines = [f"all ranks of this job find this seed: it was made of {source}"]
     if not only_here:
-        said.append(f"a later job with the same values finds it, too; {JOB}=TEXT tells jobs apart")
-    return said
+        lines.append(f"a later job with the same values finds it, too; {JOB}=TEXT tells jobs apart")
+    return lines
 
 
 def _indexed(environ: "Mapping[str, str]") -> str:
@@ -182,9 +184,9 @@ def _indexed(environ: "Mapping[str, str]") -> str:
     return host[: -len(index) - 1] if index.isdigit() and host.endswith("-" + index) else ""
 
 
-def _agree(found: "List[Tuple[str, str]]", only_here: bool) -> "Tuple[int, str, bool]":
+def _agree(variables: "List[Tuple[str, str]]", only_here: bool) -> "Tuple[int, str, bool]":
     from hashlib import sha256
 
-    text = "\0".join(f"{name}={value}" for name, value in found)
+    text = "\0".join(f"{name}={value}" for name, value in variables)
     number = int.from_bytes(sha256(text.encode("utf-8", "surrogateescape")).digest(), "big")
-    return number % (2**31 - 1) + 1, ", ".join(name for name, _ in found), only_here
+    return number % (2**31 - 1) + 1, ", ".join(name for name, _ in variables), only_here

@@ -65,11 +65,11 @@ def next_bits(kind: str, bits: int) -> int:
     A seed must be in force.
     """
     state = _in_force[0]
-    mine: "Dict[str, Any]" = state.threads.__dict__
-    if "name" not in mine:
-        mine["name"] = _thread(state)
-    turn = mine[kind] = mine.get(kind, -1) + 1
-    return number(f"{state.seed}/{state.since}{place.here()}/{mine['name']}/{kind}/{turn}", bits)
+    counters: "Dict[str, Any]" = state.threads.__dict__
+    if "name" not in counters:
+        counters["name"] = _thread(state)
+    turn = counters[kind] = counters.get(kind, -1) + 1
+    return number(f"{state.seed}/{state.since}{place.here()}/{counters['name']}/{kind}/{turn}", bits)
 
 
 def own_seed(seed: int) -> int:
@@ -91,10 +91,10 @@ def further_seed(seed: int, which: int) -> int:
 
 def number(text: str, bits: int) -> int:
     """Return a number below 2**bits, derived from a text."""
-    found = b"".join(
+    digests = b"".join(
         sha512(f"{part}/{text}".encode("utf-8", "surrogatepass")).digest() for part in range(-(-bits // 512))
     )
-    return int.from_bytes(found, "big") >> (len(found) * 8 - bits)
+    return int.from_bytes(digests, "big") >> (len(digests) * 8 - bits)
 
 
 def _thread(state: _InForce) -> str:

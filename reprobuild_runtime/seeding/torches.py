@@ -25,9 +25,9 @@ def seed_accelerators(torch: "Any", seed: int) -> None:
     They include those that a package adds to it after its import.
     """
     for name in ACCELERATORS:
-        found = getattr(torch, name, None)
-        seed_all = getattr(found, "manual_seed_all", None)
+        module = getattr(torch, name, None)
+        seed_all = getattr(module, "manual_seed_all", None)
         if seed_all is None:  # Gaudi's and MetaX' modules keep it one level down
-            seed_all = getattr(getattr(found, "random", None), "manual_seed_all", None)
+            seed_all = getattr(getattr(module, "random", None), "manual_seed_all", None)
         if seed_all is not None:
             seed_all(seed)

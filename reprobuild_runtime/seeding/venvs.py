@@ -38,9 +38,9 @@ def hook_into(venv: "Any") -> None:
     original = venv.EnvBuilder.create_configuration
 
     def create_configuration(self: "Any", context: "Any") -> "Any":
-        made = original(self, context)
+        result = original(self, context)
         _write(str(context.env_dir))
-        return made
+        return result
 
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(create_configuration, name, getattr(original, name))
@@ -48,7 +48,7 @@ def hook_into(venv: "Any") -> None:
 
 
 def _write(folder: str) -> None:
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    directory = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     site = os.path.join(folder, "lib", version, "site-packages")
     try:
@@ -58,7 +58,7 @@ def _write(folder: str) -> None:
             ("reprobuild_hook.py", MODULE),
         ):
             with open(os.path.join(site, name), "w", encoding="ascii") as file:
-                file.write(text.format(ours=ascii(ours)))
+                file.write(text.format(ours=ascii(directory)))
     except OSError as err:
         from reprobuild_runtime.launch import say
 

@@ -55,6 +55,6 @@ def generator(seed: int) -> "Any":
     torch = enforce.import_or_say("torch")
     if torch is None:
         raise RuntimeError("generator makes a torch.Generator, and torch does not import")
-    made = torch.Generator()
-    made.manual_seed(checked)
-    return made
+    result = torch.Generator()
+    result.manual_seed(checked)
+    return result

@@ -34,22 +34,22 @@ def about(numpy: "Any") -> "Dict[str, Any]":
     for name in LOADED:
         with contextlib.suppress(Exception):
             import_module(name)
-    found = fingerprint()
+    facts = fingerprint()
     known = blas.libraries()
-    found["cuda_build"] = False  # the probes here do not compute on a GPU
-    found["versions"] = {name: distribution_version(name) for name in LIBRARIES}
-    found["numpy"] = str(numpy.__version__)
-    found["blas"] = known
-    found["threads"] = blas.threads(known) or None
-    found["openmp_threads"] = blas.openmp()
-    found["cpu_features"] = _features() or None
-    return found
+    facts["cuda_build"] = False  # the probes here do not compute on a GPU
+    facts["versions"] = {name: distribution_version(name) for name in LIBRARIES}
+    facts["numpy"] = str(numpy.__version__)
+    facts["blas"] = known
+    facts["threads"] = blas.threads(known) or None
+    facts["openmp_threads"] = blas.openmp()
+    facts["cpu_features"] = _features() or None
+    return facts
 
 
 def _features() -> str:
     """Return the processor's instruction sets, as NumPy names them."""
     for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
-        there = getattr(sys.modules.get(name), "__cpu_features__", None)
-        if isinstance(there, dict):
-            return " ".join(sorted(each for each, has in there.items() if has))[:1000]
+        features = getattr(sys.modules.get(name), "__cpu_features__", None)
+        if isinstance(features, dict):
+            return " ".join(sorted(feature for feature, has in features.items() if has))[:1000]
     return ""

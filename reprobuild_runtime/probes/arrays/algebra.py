@@ -35,11 +35,11 @@ def numpy_matmul_long_sums(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_dot_and_matvec(b: "ArrayBench") -> "List[Any]":
-    one, two = b.randn(200000), b.randn(200000)
+    first, second = b.randn(200000), b.randn(200000)
     matrix, vector = b.randn(600, 900), b.randn(900)
     return [
-        b.numpy.asarray(one @ two),
-        b.numpy.asarray(b.numpy.linalg.norm(one)),
+        b.numpy.asarray(first @ second),
+        b.numpy.asarray(b.numpy.linalg.norm(first)),
         matrix @ vector,
         matrix.T @ vector[:600],
     ]
@@ -54,11 +54,11 @@ def numpy_gram(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_einsum(b: "ArrayBench") -> "List[Any]":
-    one, two = b.randn(8, 48, 64), b.randn(8, 64, 32)
+    first, second = b.randn(8, 48, 64), b.randn(8, 64, 32)
     return [
-        b.numpy.einsum("bij,bjk->bik", one, two),
-        b.numpy.einsum("bij,bjk->ik", one, two, optimize=True),
-        b.numpy.tensordot(one, two, axes=([0, 2], [0, 1])),
+        b.numpy.einsum("bij,bjk->bik", first, second),
+        b.numpy.einsum("bij,bjk->ik", first, second, optimize=True),
+        b.numpy.tensordot(first, second, axes=([0, 2], [0, 1])),
     ]
 
 
@@ -94,5 +94,5 @@ def numpy_eig(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_least_squares(b: "ArrayBench") -> "List[Any]":
-    found = b.numpy.linalg.lstsq(b.randn(400, 40), b.randn(400, 3), rcond=None)
-    return [b.numpy.asarray(each) for each in found]
+    solution = b.numpy.linalg.lstsq(b.randn(400, 40), b.randn(400, 3), rcond=None)
+    return [b.numpy.asarray(part) for part in solution]

@@ -31,12 +31,12 @@ def probe(library: str = "numpy", *, promised: bool = True) -> "Callable[[Functi
 
     def enter(function: "Function") -> "Function":
         assert function.__name__ not in PROBES
-        found = RuntimeProbe(
+        entry = RuntimeProbe(
             function, (), devices=("cpu",), most=1 << 30, fresh=False, thorough=False,
             informational=() if promised else ("cpu",),
         )  # fmt: skip
-        found.library = library
-        PROBES[function.__name__] = found
+        entry.library = library
+        PROBES[function.__name__] = entry
         return function
 
     return enter

@@ -28,7 +28,7 @@ def libraries() -> "List[Dict[str, Any]]":
 
     BLAS libraries without such functions are left out.
     """
-    found = []
+    entries = []
     for path in mapped("lib"):
         named = _LIBRARY.search(path)
         try:
@@ -40,14 +40,14 @@ def libraries() -> "List[Dict[str, Any]]":
                 "name": named.group(1), "config": _text(library, _CONFIG), "core": _text(library, _CORE),
                 "threads": _number(library, _THREADS),
             }  # fmt: skip
-            if about not in found:
-                found.append(about)
-    return sorted(found, key=repr)
+            if about not in entries:
+                entries.append(about)
+    return sorted(entries, key=repr)
 
 
 def threads(known: "List[Dict[str, Any]]") -> int:
     """Return the largest number of threads, 0 if unknown."""
-    return max((each["threads"] or 0 for each in known), default=0)
+    return max((entry["threads"] or 0 for entry in known), default=0)
 
 
 def openmp() -> "Optional[int]":
@@ -66,8 +66,8 @@ def _text(library: "Any", names: "Any") -> "Optional[str]":
         function = getattr(library, name, None)
         if function is not None:
             function.restype = ctypes.c_char_p
-            told = function()
-            return told.decode("utf-8", "replace").strip()[:300] if told else None
+            text = function()
+            return text.decode("utf-8", "replace").strip()[:300] if text else None
     return None
 
 

@@ -20,8 +20,8 @@ def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "Li
     jax = b.package("jax")
     with jax.default_device(jax.devices("cpu")[0]):
         compiled = b.kept.setdefault(function.__qualname__, jax.jit(function))
-        found = compiled(*map(jax.numpy.asarray, inputs))
-        return [b.numpy.asarray(each) for each in jax.tree_util.tree_leaves(found)]
+        results = compiled(*map(jax.numpy.asarray, inputs))
+        return [b.numpy.asarray(result) for result in jax.tree_util.tree_leaves(results)]
 
 
 @probe("jax")
@@ -82,11 +82,11 @@ def jax_draws(b: "ArrayBench") -> "List[Any]":
     jax = b.package("jax")
 
     def compute(key: "Any") -> "Any":
-        one, two, three = jax.random.split(key, 3)
+        first, second, third = jax.random.split(key, 3)
         return (
-            jax.random.normal(one, (1000,)),
-            jax.random.permutation(two, 500),
-            jax.random.gumbel(three, (500,)),
+            jax.random.normal(first, (1000,)),
+            jax.random.permutation(second, 500),
+            jax.random.gumbel(third, (500,)),
         )
 
     return _ran(b, compute, jax.random.PRNGKey(b.seed % 2**32))
@@ -100,12 +100,12 @@ def jax_training(b: "ArrayBench") -> "List[Any]":
     def loss(weights: "Any", x: "Any", y: "Any") -> "Any":
         return ((jax.numpy.tanh(x @ weights[0]) @ weights[1] - y) ** 2).mean()
 
-    def train(one: "Any", two: "Any", x: "Any", y: "Any") -> "Any":
+    def train(first: "Any", second: "Any", x: "Any", y: "Any") -> "Any":
         def step(_number: "Any", weights: "Any") -> "Any":
             slopes = jax.grad(loss)(weights, x, y)
             return weights[0] - 0.05 * slopes[0], weights[1] - 0.05 * slopes[1]
 
-        return jax.lax.fori_loop(0, 10, step, (one, two))
+        return jax.lax.fori_loop(0, 10, step, (first, second))
 
     inputs = [
         b.randn(*shape, spread=0, dtype="float32") for shape in ((32, 64), (64, 8), (256, 32), (256, 8))

@@ -76,18 +76,18 @@ def _race(numpy: "Any") -> "Dict[str, Any]":
 
     The work grows until a drift is seen; then it is summed in the order of the threads' numbers.
     """
-    found: "Dict[str, Any]" = {}
+    modes: "Dict[str, Any]" = {}
     for size in SIZES:
         values = _parts(numpy, size)
         ones = numpy.ones_like(values)
-        found = {
+        modes = {
             "default": _told(lambda: _summed(numpy, values, ordered=False)),  # noqa: B023  called at once
             "cured": _told(lambda: _summed(numpy, values, ordered=True)),  # noqa: B023  called at once
             "ones": _told(lambda: _summed(numpy, ones, ordered=False)),  # noqa: B023  called at once
         }
-        if len(set(found["default"].get("digests", ()))) > 1:
+        if len(set(modes["default"].get("digests", ()))) > 1:
             break
-    return found
+    return modes
 
 
 def _parts(numpy: "Any", size: int) -> "Any":
@@ -101,14 +101,14 @@ def _summed(numpy: "Any", values: "Any", *, ordered: bool) -> "Any":
 
     They start together, and each computes without the interpreter's lock.
     """
-    found: "List[Any]" = []
+    parts: "List[Any]" = []
     together = threading.Barrier(THREADS)
 
     def work(number: int) -> None:
         together.wait()
-        found.append((number, numpy.cbrt(values[number]).sum(axis=1)))
+        parts.append((number, numpy.cbrt(values[number]).sum(axis=1)))
 
-    return _collected(numpy, work, found, ordered)
+    return _collected(numpy, work, parts, ordered)
 
 
 def _completion(numpy: "Any", ordered: bool) -> "Any":
@@ -117,23 +117,23 @@ def _completion(numpy: "Any", ordered: bool) -> "Any":
     The threads wait for random times. The orders are that of arrival, and that of the numbers.
     """
     values = _parts(numpy, 1024)
-    found: "List[Any]" = []
+    parts: "List[Any]" = []
 
     def work(number: int) -> None:
         time.sleep(random.SystemRandom().random() / 500)
-        found.append((number, values[number] / 3))
+        parts.append((number, values[number] / 3))
 
-    return _collected(numpy, work, found, ordered)
+    return _collected(numpy, work, parts, ordered)
 
 
-def _collected(numpy: "Any", work: "Callable[[int], None]", found: "List[Any]", ordered: bool) -> "Any":
+def _collected(numpy: "Any", work: "Callable[[int], None]", parts: "List[Any]", ordered: bool) -> "Any":
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    total = numpy.zeros_like(found[0][1])
-    for _, part in sorted(found, key=lambda pair: pair[0]) if ordered else found:
+    total = numpy.zeros_like(parts[0][1])
+    for _, part in sorted(parts, key=lambda pair: pair[0]) if ordered else parts:
         total = total + part
     return numpy.asarray(total)
 

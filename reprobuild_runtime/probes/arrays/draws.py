@@ -37,11 +37,11 @@ def numpy_draw_generator(b: "ArrayBench") -> "List[Any]":
 def numpy_draw_seeded(b: "ArrayBench") -> "List[Any]":
     """Draw from generators with a seed, as a job makes them."""
     random = b.numpy.random
-    found = [random.RandomState(b.seed % 2**32).standard_normal(500)]
+    draws = [random.RandomState(b.seed % 2**32).standard_normal(500)]
     for name in ("PCG64", "MT19937", "Philox", "SFC64"):
         if hasattr(random, name):
-            found.append(random.Generator(getattr(random, name)(b.seed)).standard_normal(500))
-    return found
+            draws.append(random.Generator(getattr(random, name)(b.seed)).standard_normal(500))
+    return draws
 
 
 @probe()

@@ -29,9 +29,9 @@ def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "Li
     tf = _package(b)
     with tf.device("/CPU:0"):
         graph = b.kept.setdefault(function.__qualname__, tf.function(function))
-        values = [tf.constant(each) for each in inputs]
-        found = [*tf.nest.flatten(function(*values)), *tf.nest.flatten(graph(*values))]
-    return [b.numpy.asarray(each) for each in found]
+        values = [tf.constant(value) for value in inputs]
+        results = [*tf.nest.flatten(function(*values)), *tf.nest.flatten(graph(*values))]
+    return [b.numpy.asarray(result) for result in results]
 
 
 @probe(_NAME)
@@ -107,11 +107,11 @@ def tensorflow_draws(b: "ArrayBench") -> "List[Any]":
     tf = _package(b)
     tf.random.set_seed(b.seed % 2**31)
     generator = tf.random.Generator.from_seed(b.seed % 2**31)
-    found = [
+    draws = [
         tf.random.normal([1000]), tf.random.shuffle(tf.range(500)), generator.normal([1000]),
         generator.uniform([500]), tf.random.stateless_normal([500], [b.seed % 2**31, 1]),
     ]  # fmt: skip
-    return [b.numpy.asarray(each) for each in found]
+    return [b.numpy.asarray(draw) for draw in draws]
 
 
 @probe(_NAME)
@@ -125,5 +125,5 @@ def tensorflow_training(b: "ArrayBench") -> "List[Any]":
     )
     model.compile(optimizer="adam", loss="mse")
     values = [b.randn(*shape, spread=0, dtype="float32") for shape in ((256, 32), (256, 8))]
-    told = model.fit(*values, batch_size=32, epochs=2, shuffle=True, verbose=0)
-    return [*model.get_weights(), b.numpy.asarray(told.history["loss"])]
+    history = model.fit(*values, batch_size=32, epochs=2, shuffle=True, verbose=0)
+    return [*model.get_weights(), b.numpy.asarray(history.history["loss"])]

@@ -78,12 +78,12 @@ def sklearn_kmeans_one_thread(b: "ArrayBench") -> "List[Any]":
 def sklearn_linear(b: "ArrayBench") -> "List[Any]":
     linear = b.package("sklearn.linear_model")
     values, classes = _classes(b)
-    found = [
+    coefficients = [
         linear.LogisticRegression(max_iter=50).fit(values, classes).coef_,
         linear.SGDClassifier(max_iter=5, tol=None).fit(values, classes).coef_,
         linear.Ridge().fit(values, values[:, 1]).coef_, linear.Lasso(0.01).fit(values, values[:, 1]).coef_,
     ]  # fmt: skip
-    return [b.numpy.asarray(each) for each in found]
+    return [b.numpy.asarray(array) for array in coefficients]
 
 
 @probe(_NAME)
@@ -123,7 +123,7 @@ def sklearn_selection(b: "ArrayBench") -> "List[Any]":
     """
     selection, trees = b.package("sklearn.model_selection"), b.package("sklearn.tree")
     values, classes = _classes(b, 600)
-    one, two, *_ = selection.train_test_split(values, classes, test_size=0.3)
+    train, test, *_ = selection.train_test_split(values, classes, test_size=0.3)
     model = trees.DecisionTreeClassifier(max_depth=5)
     folds = selection.KFold(4, shuffle=True)
-    return [one, two, selection.cross_val_score(model, values, classes, cv=folds)]
+    return [train, test, selection.cross_val_score(model, values, classes, cv=folds)]

@@ -25,8 +25,8 @@ def scipy_linalg(b: "ArrayBench") -> "List[Any]":
 @probe("scipy")
 def scipy_blas(b: "ArrayBench") -> "List[Any]":
     blas = b.package("scipy.linalg.blas")
-    one, two = b.randn(256, 256), b.randn(256, 256, dtype="float32")
-    return [blas.dgemm(1.0, one, one), blas.sgemm(1.0, two, two), blas.dsyrk(1.0, one)]
+    double, single = b.randn(256, 256), b.randn(256, 256, dtype="float32")
+    return [blas.dgemm(1.0, double, double), blas.sgemm(1.0, single, single), blas.dsyrk(1.0, double)]
 
 
 def _sparse(b: "ArrayBench", rows: int, columns: int) -> "Any":
@@ -38,15 +38,15 @@ def _sparse(b: "ArrayBench", rows: int, columns: int) -> "Any":
 
 @probe("scipy")
 def scipy_sparse(b: "ArrayBench") -> "List[Any]":
-    one, two = _sparse(b, 1000, 800), _sparse(b, 800, 600)
-    product = (one @ two).tocsc()
+    first, second = _sparse(b, 1000, 800), _sparse(b, 800, 600)
+    product = (first @ second).tocsc()
     return [
-        one.data,
-        one.indices,
+        first.data,
+        first.indices,
         product.data,
         product.indices,
-        one @ b.randn(800, 4),
-        one.T @ b.randn(1000),
+        first @ b.randn(800, 4),
+        first.T @ b.randn(1000),
     ]
 
 
@@ -75,12 +75,12 @@ def scipy_minimize(b: "ArrayBench") -> "List[Any]":
     optimize = b.package("scipy.optimize")
     start = b.randn(6, spread=0)
     options = {"maxiter": 20}
-    found = [
+    results = [
         optimize.minimize(_rosenbrock, start, method=name, options=options)
         for name in ("BFGS", "L-BFGS-B", "Nelder-Mead", "SLSQP")
     ]
     least = optimize.least_squares(lambda x: x**3 - b.numpy.arange(6), start)
-    return [*(each.x for each in found), least.x]
+    return [*(result.x for result in results), least.x]
 
 
 @probe("scipy")
@@ -96,21 +96,21 @@ def scipy_linear_program(b: "ArrayBench") -> "List[Any]":
     optimize = b.package("scipy.optimize")
     rows, target = abs(b.randn(40, 25, spread=0)), abs(b.randn(40, spread=0)) + 1
     cost = -abs(b.randn(25, spread=0))
-    found = optimize.linprog(cost, A_ub=rows, b_ub=target, bounds=(0, 10))
+    solution = optimize.linprog(cost, A_ub=rows, b_ub=target, bounds=(0, 10))
     places = optimize.linear_sum_assignment(b.randn(60, 60))
-    return [b.numpy.asarray(found.x), *places]
+    return [b.numpy.asarray(solution.x), *places]
 
 
 @probe("scipy")
 def scipy_integrate(b: "ArrayBench") -> "List[Any]":
     integrate = b.package("scipy.integrate")
     matrix = b.randn(8, 8, spread=0)
-    found = [
+    solutions = [
         integrate.solve_ivp(lambda _t, y: matrix @ y / 4, (0, 2), b.numpy.ones(8), method=name).y
         for name in ("RK45", "BDF", "LSODA")
     ]
     area = integrate.quad(lambda x: b.numpy.exp(-x * x) * b.numpy.cos(3 * x), 0, 4)
-    return [*found, b.numpy.asarray(area)]
+    return [*solutions, b.numpy.asarray(area)]
 
 
 @probe("scipy")

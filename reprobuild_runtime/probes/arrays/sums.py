@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 @probe()
 def numpy_sums(b: "ArrayBench") -> "List[Any]":
     values, single = b.randn(300, 401), b.randn(300, 401, dtype="float32")
-    found = [each.sum(axis=axis) for each in (values, single) for axis in (None, 0, 1)]
-    return [*map(b.numpy.asarray, found), b.numpy.cumsum(single, axis=1), b.numpy.asarray(values.T.sum())]
+    sums = [array.sum(axis=axis) for array in (values, single) for axis in (None, 0, 1)]
+    return [*map(b.numpy.asarray, sums), b.numpy.cumsum(single, axis=1), b.numpy.asarray(values.T.sum())]
 
 
 @probe()
 def numpy_moments(b: "ArrayBench") -> "List[Any]":
     values = b.randn(300, 401, dtype="float32")
-    found = [
+    moments = [
         values.mean(axis=0),
         values.var(axis=1),
         values.std(),
         b.numpy.median(values, axis=0),
         values.prod(axis=0),
     ]
-    return [*map(b.numpy.asarray, found), b.numpy.cov(values[:40]), b.numpy.percentile(values, [1, 50, 99])]
+    return [*map(b.numpy.asarray, moments), b.numpy.cov(values[:40]), b.numpy.percentile(values, [1, 50, 99])]
 
 
 @probe()
@@ -55,19 +55,19 @@ def numpy_orders(b: "ArrayBench") -> "List[Any]":
 
 @probe()
 def numpy_functions(b: "ArrayBench") -> "List[Any]":
-    found = []
+    results = []
     for dtype in ("float32", "float64"):
         values = b.randn(4099, dtype=dtype)
         small = b.numpy.clip(values, -5, 5)
-        found += [
+        results += [
             b.numpy.exp(small),
             b.numpy.log(b.numpy.abs(values)),
             b.numpy.sin(values),
             b.numpy.tanh(values),
         ]
-        found += [
+        results += [
             b.numpy.power(b.numpy.abs(small), 1.7),
             b.numpy.sqrt(b.numpy.abs(values)),
             b.numpy.arctan2(values, small),
         ]
-    return found
+    return results
