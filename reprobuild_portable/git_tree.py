@@ -23,8 +23,8 @@ def tree_id(folder: str, generated: Iterable[str] = ()) -> str:
     .gitattributes filter is applied.
     """
     patterns = (*IGNORED, *generated)
-    found = _tree(os.fsencode(folder), b"", patterns)
-    return (found if found is not None else _object(b"tree", b"")).hex()
+    identity = _tree(os.fsencode(folder), b"", patterns)
+    return (identity if identity is not None else _object(b"tree", b"")).hex()
 
 
 def _tree(root: bytes, inside: bytes, patterns: Tuple[str, ...]) -> Optional[bytes]:
@@ -37,9 +37,9 @@ def _tree(root: bytes, inside: bytes, patterns: Tuple[str, ...]) -> Optional[byt
         path = os.path.join(inside, name)
         if _matches(os.fsdecode(path), patterns):
             continue
-        found = _entry(root, path, patterns)
-        if found is not None:
-            mode, identity = found
+        item = _entry(root, path, patterns)
+        if item is not None:
+            mode, identity = item
             # git sorts a directory as if its name ended in a slash
             entries.append((name + b"/" if mode == b"40000" else name, mode + b" " + name + b"\0" + identity))
     return _object(b"tree", b"".join(entry for _, entry in sorted(entries))) if entries else None

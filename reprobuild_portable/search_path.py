@@ -11,5 +11,5 @@ def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
 
     So a program of the current directory is never run.
     """
-    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
+    places = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return {**environ, "PATH": os.pathsep.join(places) or os.defpath}

@@ -134,10 +134,10 @@ class Context(NamedTuple):
         Raises:
             GaveUpError: no time is left.
         """
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
             raise GaveUpError("timed-out")
-        return left
+        return seconds
 
 
 class Taken(NamedTuple):
@@ -257,8 +257,8 @@ def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
 
     So a program of the current directory is never run.
     """
-    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
+    places = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return {**environ, "PATH": os.pathsep.join(places) or os.defpath}
 
 
 # --- reprobuild_portable/capture/processes.py ---
@@ -275,22 +275,22 @@ def _run(
     keeps it open cannot keep us. If `most` is not 0, a program that writes more bytes is ended.
     """
     with contextlib.ExitStack() as stack:
-        said = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
-        given: Any = subprocess.DEVNULL
+        output = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
+        input_file: Any = subprocess.DEVNULL
         if stdin:
-            given = stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
-            given.write(stdin)
-            given.seek(0)
-        left = context.left()
+            input_file = stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
+            input_file.write(stdin)
+            input_file.seek(0)
+        seconds = context.left()
         with _WATCHER.lock:  # so that `end_all` finds each program that has started
             if _WATCHER.closed:
                 raise GaveUpError("failed")
-            own = absolute_path(context.environ if env is None else env)
+            environment = absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
-                list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
+                list(argv), env=environment, cwd=cwd, stdin=input_file, stdout=output, stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
-            program = Watched(child.pid, said.fileno(), time.monotonic() + left, most)
+            program = Watched(child.pid, output.fileno(), time.monotonic() + seconds, most)
             _WATCHER.programs.append(program)
         code, reason = _wait(child, program)
         if reason:
@@ -299,10 +299,10 @@ def _run(
             raise GaveUpError("failed", f"`{os.path.basename(argv[0])}` exited {code}")
         if out:
             return b""
-        if most and os.fstat(said.fileno()).st_size > most:
+        if most and os.fstat(output.fileno()).st_size > most:
             raise GaveUpError("too-large")
-        said.seek(0)
-        return said.read()
+        output.seek(0)
+        return output.read()
 
 
 def _program(name: str, context: Context) -> Optional[str]:
@@ -437,14 +437,14 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     `worktrees/NAME/gitdir`, a submodule in `core.worktree` (gitrepository-layout, git-config).
     """
     here = os.path.join(os.path.realpath(top), ".git")
-    for own in dict.fromkeys((folder, common)):
-        outside = next(_links_out(own, common, context), None)
+    for git_folder in dict.fromkeys((folder, common)):
+        outside = next(_links_out(git_folder, common, context), None)
         if outside is not None:
             raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
-        listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
-        if not listed or os.path.realpath(os.path.join(folder, named)) != here:
+        is_listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
+        if not is_listed or os.path.realpath(os.path.join(folder, named)) != here:
             raise GaveUpError(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
@@ -482,9 +482,9 @@ def _claims(folder: str, top: str, program: str, context: Context) -> bool:
     for name in ("config.worktree", "config"):
         place = os.path.join(folder, name)
         words = (program, "config", "--file", place, "-z", "--get", "core.worktree")
-        said = _run(words, context, cwd="/", codes=(0, 1)) if os.path.isfile(place) else b""
-        if said:
-            named = os.path.join(folder, os.fsdecode(said.rstrip(b"\0")))
+        value = _run(words, context, cwd="/", codes=(0, 1)) if os.path.isfile(place) else b""
+        if value:
+            named = os.path.join(folder, os.fsdecode(value.rstrip(b"\0")))
             return os.path.realpath(named) == os.path.realpath(top)
     return False
 
@@ -495,11 +495,11 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     An explicit `--git-dir` skips git's own check. A repository of root is accepted: a site may have
     installed it for all.
     """
-    own = {0, os.geteuid()}
+    owners = {0, os.geteuid()}
     if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
-        own.add(int(context.environ["SUDO_UID"]))
+        owners.add(int(context.environ["SUDO_UID"]))
     places = (top, os.path.join(top, ".git"), folder, common)
-    if all(os.lstat(place).st_uid in own for place in places):
+    if all(os.lstat(place).st_uid in owners for place in places):
         return
     if not _is_safe(os.path.realpath(top), program, context):
         raise GaveUpError(
@@ -518,11 +518,13 @@ def _is_safe(top: str, program: str, context: Context) -> bool:
     for scope in ("--system", "--global"):
         words = (program, "config", scope, "-z", "--type=path", "--get-all", "safe.directory")
         # Without a configuration file, git of some versions ends with 128.
-        said = _run(words, context, cwd="/", codes=(0, 1, 128))
-        for one in os.fsdecode(said).split("\0")[:-1]:
-            named = [*named, one] if one else []
-    within = any(one.endswith("/*") and top.startswith(os.path.realpath(one[:-2]) + os.sep) for one in named)
-    return within or "*" in named or any(one and os.path.realpath(one) == top for one in named)
+        output = _run(words, context, cwd="/", codes=(0, 1, 128))
+        for value in os.fsdecode(output).split("\0")[:-1]:
+            named = [*named, value] if value else []
+    within = any(
+        place.endswith("/*") and top.startswith(os.path.realpath(place[:-2]) + os.sep) for place in named
+    )
+    return within or "*" in named or any(place and os.path.realpath(place) == top for place in named)
 
 
 # --- reprobuild_portable/capture/repositories/repository.py ---
@@ -620,14 +622,14 @@ class Repository:
                 source
             )  # git compares them with the files': a younger copy would hide late changes
             os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
-        theirs = quote(os.fsencode(os.path.join(self.common, "objects")))
+        alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
         self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
         self.env.update(
             GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
             GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
             GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
             GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
-            GIT_ALTERNATE_OBJECT_DIRECTORIES=theirs if theirs.startswith('"') else f'"{theirs}"',
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
         for setting in _CALM:
@@ -656,11 +658,11 @@ class Repository:
 
         Names that git compares without case are in lower case.
         """
-        found = {}
+        settings = {}
         for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
             name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
-            found[name] = value
-        return found
+            settings[name] = value
+        return settings
 
     def _silence_filters(self) -> None:
         for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
@@ -743,7 +745,7 @@ class Repository:
 
         Equal commits have equal ids.
         """
-        rows = [b"tree " + tree, *(b"parent " + one.encode() for one in parents)]
+        rows = [b"tree " + tree, *(b"parent " + parent.encode() for parent in parents)]
         return self.add(
             b"commit",
             b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
@@ -759,10 +761,10 @@ class Repository:
         index = os.path.join(self.scratch, name)
         if not empty and os.path.exists(self.index):
             shutil.copy2(self.index, index)
-        gone = [path for path, entry in changes.items() if entry is None]
-        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in gone]
+        deletions = [path for path, entry in changes.items() if entry is None]
+        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
         if self.hash == "sha256":
-            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in gone]
+            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in deletions]
         rows += [
             entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
         ]
@@ -802,10 +804,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
     """
     folder = os.path.join(top, ".git")
     if os.path.isfile(folder):
-        said = _read(folder, 1 << 14)
-        if not said.startswith(b"gitdir: "):
+        content = _read(folder, 1 << 14)
+        if not content.startswith(b"gitdir: "):
             raise GaveUpError("failed", "its `.git` is no git folder")
-        folder = os.path.join(top, os.fsdecode(said[8:].rstrip(b"\r\n")))
+        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
     if not os.path.isfile(os.path.join(folder, "HEAD")):
         raise GaveUpError("failed", "its `.git` is no git folder")
     shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
@@ -831,9 +833,9 @@ class Head(NamedTuple):
     pushed: bool = False
 
 
-def _unique(wanted: str, used: Dict[str, int]) -> str:
+def _unique(stem: str, used: Dict[str, int]) -> str:
     """Return a unique name for the files of a repository."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", wanted).strip(".")[:80] or "repository"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", stem).strip(".")[:80] or "repository"
     used[name] = used.get(name, 0) + 1
     return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)
 
@@ -1024,8 +1026,8 @@ def rule_of_name(name: str) -> str:
 
 
 def _judge_name(name: str) -> str:
-    found = _NAMES.fullmatch(name)
-    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    match = _NAMES.fullmatch(name)
+    return NAMES[int(str(match.lastgroup)[1:])][0] if match else ""
 
 
 # A value names the same things again and again, and is judged once more when it is shown.
@@ -1119,10 +1121,10 @@ def decoded(text: str) -> str | None:
     """Return what a text in base64 says, or None where it is none, or says no text."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
+        content = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
     except ValueError:
         return None
-    return said if said and all(c.isprintable() or c in "\r\n\t" for c in said) else None
+    return content if content and all(c.isprintable() or c in "\r\n\t" for c in content) else None
 
 
 def is_login(text: str) -> bool:
@@ -2849,7 +2851,7 @@ def find(
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     in_runs, values = _of_long_words(text, look)
-    found: dict[int, str] = {}
+    rules: dict[int, str] = {}
     lists = any(mark in text for mark in _OF_LISTS)
     for block in _blocks(text):
         lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
@@ -2857,10 +2859,10 @@ def find(
             places = _lines_to_search(number, block, lines, values, look)
             add = _add_lists if VALUES[number].after else _add_lines
             if places:
-                add(VALUES[number], text, block, places, found, most, look)
-        if most is not None and len(found) >= most:
+                add(VALUES[number], text, block, places, rules, most, look)
+        if most is not None and len(rules) >= most:
             break
-    return sorted(found.items())[:most]
+    return sorted(rules.items())[:most]
 
 
 def _blocks(text: bytes) -> Iterator[_Block]:
@@ -2926,7 +2928,7 @@ def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], d
                 numbers.add(number)
         for number in _UNMARKED:
             values[number] |= _without_marks(VALUES[number], runs)
-    return numbers | {number for number, found in values.items() if found}, values
+    return numbers | {number for number, secrets in values.items() if secrets}, values
 
 
 def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
@@ -2945,7 +2947,7 @@ def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
 
 
 def _add_lines(
-    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
@@ -2960,7 +2962,7 @@ def _add_lines(
         if _holds(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
-            found.setdefault(number, rule.name)
+            rules.setdefault(number, rule.name)
             times += 1
 
 
@@ -2996,7 +2998,7 @@ def _holds(
 
 
 def _add_lists(
-    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines of a block in which a secret of a rule begins that may end in a later one; none is judged twice."""
@@ -3014,7 +3016,7 @@ def _add_lists(
             look()
             passed = match.end()
             if judged(rule, match):
-                found.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
+                rules.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
                 times += 1
                 break
 
@@ -3101,7 +3103,7 @@ def _search(
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
-    found: Dict[Tuple[str, int, str], bytes] = {}
+    by_place: Dict[Tuple[str, int, str], bytes] = {}
     try:
         new = _carried(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
@@ -3114,12 +3116,12 @@ def _search(
         except GaveUpError:
             unsearched += 1
             continue
-        found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
-    listed = sorted(found)[:LISTED]
-    commits = _commits(repository, facts, {found[place] for place in listed})
+        by_place.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+    listing = sorted(by_place)[:LISTED]
+    commits = _commits(repository, facts, {by_place[place] for place in listing})
     secrets = [
-        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(found[place], "")}
-        for place in listed
+        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
+        for place in listing
     ]
     return {"secrets": secrets, "unsearched": unsearched}
 
@@ -3130,10 +3132,10 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
     It returns as many as there is time for. `git log` would do it alone, and start a program of the
     repository's configuration for each signature.
     """
-    found: Dict[bytes, str] = {}
+    by_oid: Dict[bytes, str] = {}
     if not facts["head"] or not oids:
-        return found
-    above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
+        return by_oid
+    above = [facts["head"], *(f"^{prerequisite}" for prerequisite in facts["prerequisites"])]
     with contextlib.suppress(GaveUpError):
         commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
         words = (
@@ -3146,23 +3148,23 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
             "--no-renames",
             "--no-ext-diff",
         )
-        asked = (f"--find-object={oid.decode()}" for oid in sorted(oids))
+        options = (f"--find-object={oid.decode()}" for oid in sorted(oids))
         commit = ""
-        for row in repository.git(*words, *asked, stdin=commits, most=SEARCHED).split(b"\n"):
+        for row in repository.git(*words, *options, stdin=commits, most=SEARCHED).split(b"\n"):
             if not row.startswith(b":"):
                 commit = row.decode("ascii", "replace")
                 continue
             for oid in row.split(b" ", 4)[2:4]:
                 if oid in oids:
-                    found.setdefault(oid, commit)
-    return found
+                    by_oid.setdefault(oid, commit)
+    return by_oid
 
 
 def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
     """Return path by id of all content of a bundle."""
-    excluded = [f"^{one}" for one in facts["prerequisites"]]
-    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
-    return dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    excluded = [f"^{prerequisite}" for prerequisite in facts["prerequisites"]]
+    output = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    return dict(row.split(b" ", 1) for row in output.split(b"\n") if b" " in row)
 
 
 def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
@@ -3201,9 +3203,11 @@ def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes
 
     Together they have at most `SEARCHED` bytes.
     """
-    asked = b"".join(oid + b"\n" for oid in oids)
-    said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
-    rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
+    stdin = b"".join(oid + b"\n" for oid in oids)
+    output = repository.git(
+        "cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=stdin
+    )
+    rows = [row.split(b" ") for row in output.split(b"\n") if row.startswith(b"blob ")]
     blobs = sorted((int(size), oid) for _, size, oid in rows)
     chosen, total = [], 0
     for size, oid in blobs:
@@ -3221,20 +3225,20 @@ def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> I
     """
     if not oids:
         return iter(())
-    asked = b"".join(oid + b"\n" for oid in oids)
-    return _objects(repository.git("cat-file", "--batch", stdin=asked, most=most), repository.context)
+    stdin = b"".join(oid + b"\n" for oid in oids)
+    return _objects(repository.git("cat-file", "--batch", stdin=stdin, most=most), repository.context)
 
 
-def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
+def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
     at = 0
-    while at < len(said):
+    while at < len(output):
         context.left()
-        end = said.index(b"\n", at)
-        words = said[at:end].split(b" ")
+        end = output.index(b"\n", at)
+        words = output[at:end].split(b" ")
         at = end + 1
         if words[-1] != b"missing":
             if words[1] == b"blob":
-                yield words[0], said[at : at + int(words[2])]
+                yield words[0], output[at : at + int(words[2])]
             at += int(words[2]) + 1
 
 
@@ -3411,10 +3415,10 @@ class Packing:
         """Add a directory below the prefix, without excluded files."""
         for above, folders, names in os.walk(os.path.join(self._base, path)):
             self._context.left()
-            links = [one for one in folders if os.path.islink(os.path.join(above, one))]
+            links = [folder for folder in folders if os.path.islink(os.path.join(above, folder))]
             folders[:] = sorted(set(folders) - _NOT_PACKED - set(links))
             inside = os.path.relpath(above, self._base)
-            for name in sorted(names + [one for one in links if one not in _NOT_PACKED]):
+            for name in sorted(names + [link for link in links if link not in _NOT_PACKED]):
                 if not name.endswith(_NOT_RUN):
                     self._any(f"{inside}/{name}")
 
@@ -3424,17 +3428,17 @@ class Packing:
         They lie beside the standard library. The directories that Tcl needs follow, and the files for
         pkg-config.
         """
-        there = set(os.listdir(os.path.join(self._base, "lib")))
-        asked = {one for one in there if one.startswith(f"lib{name}.so")}
-        while asked:
-            for one in sorted(asked):
+        names = set(os.listdir(os.path.join(self._base, "lib")))
+        libraries = {library for library in names if library.startswith(f"lib{name}.so")}
+        while libraries:
+            for library in sorted(libraries):
                 self._context.left()
-                self._any(f"lib/{one}", needed=True)
-            asked = {one for one in there & self._asked if f"lib/{one}" not in self._names}
-        tcl = any(one.startswith("lib/libtcl") for one in self._names)
-        for one in sorted(there):
-            if tcl and re.fullmatch(r"(tcl|tk)\d[\d.]*", one):
-                self.folder(f"lib/{one}")
+                self._any(f"lib/{library}", needed=True)
+            libraries = {library for library in names & self._asked if f"lib/{library}" not in self._names}
+        tcl = any(file.startswith("lib/libtcl") for file in self._names)
+        for entry in sorted(names):
+            if tcl and re.fullmatch(r"(tcl|tk)\d[\d.]*", entry):
+                self.folder(f"lib/{entry}")
         for kind in ("", "-embed"):
             path = f"lib/pkgconfig/{name.replace('python', 'python-')}{kind}.pc"
             if os.path.isfile(os.path.join(self._base, path)):
@@ -3473,7 +3477,7 @@ class Packing:
         if secret_file(path, content) or _places(content, self._context, 1):
             return self._leave(path, "secret", needed)
         if content.startswith(b"\x7fELF"):
-            self._asked.update(one.decode("ascii") for one in _LIBRARY.findall(content))
+            self._asked.update(library.decode("ascii") for library in _LIBRARY.findall(content))
         self._add(path, content, bool(state.st_mode & stat.S_IXUSR))
         return None
 
@@ -3627,27 +3631,27 @@ def redact(text: str) -> str:
 
 def _without_header(text: str) -> str:
     """Cut the logins out of headers that are called Authorization."""
-    kept, at = [], 0
+    parts, at = [], 0
     for match in AUTHORIZATION.finditer(text):
         if match.start() >= at:
             ends = [
                 i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
             ]
-            kept += [text[at : match.end()], GONE]
+            parts += [text[at : match.end()], GONE]
             at = min(ends, default=len(text))
-    return "".join([*kept, text[at:]])
+    return "".join([*parts, text[at:]])
 
 
 def _without_options(text: str) -> str:
     """Cut the words after options that are called like a secret."""
-    kept, at = [], 0
+    parts, at = [], 0
     for match in OPTION.finditer(text):
         name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
         if match.start() >= at and secret_name(name, value):
-            kept.append(f"{text[at : match.end(1)]} {GONE}")
+            parts.append(f"{text[at : match.end(1)]} {GONE}")
             word = WORD.match(text, match.end())
             at = word.end() if word else match.end()
-    return "".join([*kept, text[at:]])
+    return "".join([*parts, text[at:]])
 
 
 def assigns_secret(match: re.Match[str]) -> bool:
@@ -3657,11 +3661,11 @@ def assigns_secret(match: re.Match[str]) -> bool:
         return False
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
-    found = secret_name(name, value)
+    rule = secret_name(name, value)
     if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
         return False
-    if not found or (not match[2] and (match[3] == "=" or match[4])):
-        return bool(found)
+    if not rule or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(rule)
     before = match.string[max(match.start() - 1, 0) : match.start()]
     if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
         return False
@@ -3704,8 +3708,8 @@ def secret_query(query: str) -> bool:
 
 def _without_secrets(query: str) -> str:
     """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
-    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
-    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+    pairs = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in pairs)[len(pairs[0][0]) if pairs else 0 :]
 
 
 def _without_parameters(path: str) -> str:
@@ -3768,7 +3772,7 @@ def secret_variable(name: str, value: str) -> str | None:
         return None
     if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
         return "login"
-    found = (
+    rule = (
         secret_name(name, value)
         or secret_value(value)
         or _secret_inside(value)
@@ -3776,9 +3780,9 @@ def secret_variable(name: str, value: str) -> str | None:
         or _login_inside(name, value)
         or _encoded_inside(value)
     )
-    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+    if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
-    return found
+    return rule
 
 
 def holds_secret(name: str, value: str) -> bool:
@@ -3959,10 +3963,10 @@ def normal_version(text: str) -> Optional[str]:
 
     It is None if the text is not a version by the specification.
     """
-    found = _VERSION.fullmatch(text.strip().lower())
-    if found is None:
+    match = _VERSION.fullmatch(text.strip().lower())
+    if match is None:
         return None
-    part = found.groupdict()
+    part = match.groupdict()
     out = f"{int(part['epoch'])}!" if part["epoch"] and int(part["epoch"]) else ""
     out += ".".join(str(int(number)) for number in part["release"].split("."))
     if part["pre"]:
@@ -4033,12 +4037,12 @@ def _line(entry: Dict[str, Any]) -> str:
     return f"{entry['name']} @ {url}" + ("#" + "&".join(marks) if marks else "")
 
 
-def _bare_line(entry: Dict[str, Any], what: str) -> str:
+def _bare_line(entry: Dict[str, Any], problem: str) -> str:
     """Return the line of an editable install without a commit.
 
     With a commit, a build could use the install without its changes.
     """
-    return f"# Editable install whose {what} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
+    return f"# Editable install whose {problem} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
 
 
 def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> str:
@@ -4080,16 +4084,18 @@ def _freezable(url: str) -> str:
 def _notes(document: Dict[str, Any]) -> List[str]:
     """Return notes on the gaps and doubts of a capture."""
     notes = [
-        f"{one['name']}: the freeze says what {one['first']} holds, which is first on the path; "
-        f"{one['installed']['location']} has it installed from another place "
-        f"({_line(one['installed']).splitlines()[-1]})"
-        for one in (document.get("distributions") or {}).get("unclear", [])
+        f"{distribution['name']}: the freeze says what {distribution['first']} holds, which is first on the path; "
+        f"{distribution['installed']['location']} has it installed from another place "
+        f"({_line(distribution['installed']).splitlines()[-1]})"
+        for distribution in (document.get("distributions") or {}).get("unclear", [])
     ]
-    folders = [one["location"] for one in (document.get("distributions") or {}).get("broken", [])]
-    damaged = [one for one in folders if not os.path.basename(one).startswith("~")]
+    folders = [
+        distribution["location"] for distribution in (document.get("distributions") or {}).get("broken", [])
+    ]
+    damaged = [folder for folder in folders if not os.path.basename(folder).startswith("~")]
     notes += [
-        f"{one} has no metadata that can be read: the freeze leaves it out, and the image will not have it"
-        for one in damaged[:SAID]
+        f"{folder} has no metadata that can be read: the freeze leaves it out, and the image will not have it"
+        for folder in damaged[:SAID]
     ]
     if len(damaged) > SAID:
         notes.append(f"{len(damaged) - SAID} more have none: `broken` in capture.json")
@@ -4105,26 +4111,30 @@ def _notes(document: Dict[str, Any]) -> List[str]:
     if lost:
         named = ", ".join(f"{file['path']} ({file['reason']})" for file in lost[:NAMED])
         notes.append(f"the packed interpreter is without {len(lost)} of its files: {named}")
-    for one in document["repositories"]:
-        if one["elsewhere"]:
-            notes.append(f"{one['name']} is a worktree: its commits are those of {one['elsewhere']}")
-        if one["only_here"]:
+    for repository in document["repositories"]:
+        if repository["elsewhere"]:
             notes.append(
-                f"{one['name']}: commit {one['base']} and those before it are with no remote but "
-                f"{one['only_here']}, a directory of this machine: keep it"
+                f"{repository['name']} is a worktree: its commits are those of {repository['elsewhere']}"
             )
-        secret = [file for file in one["left_out"] if file["reason"] == "secret"]
+        if repository["only_here"]:
+            notes.append(
+                f"{repository['name']}: commit {repository['base']} and those before it are with no remote but "
+                f"{repository['only_here']}, a directory of this machine: keep it"
+            )
+        secret = [file for file in repository["left_out"] if file["reason"] == "secret"]
         notes += [
-            f"{one['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
-            f"`--accept {shlex.quote(os.path.basename(one['folder']) + '/' + file['path'])}` captures it"
+            f"{repository['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
+            f"`--accept {shlex.quote(os.path.basename(repository['folder']) + '/' + file['path'])}` captures it"
             for file in secret[:SAID]
         ]
         if len(secret) > SAID:
             notes.append(
-                f"{one['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
+                f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
-        if one["unsearched"]:
-            notes.append(f"{one['name']}: {one['unsearched']} files were not searched for secrets")
+        if repository["unsearched"]:
+            notes.append(
+                f"{repository['name']}: {repository['unsearched']} files were not searched for secrets"
+            )
     return notes
 
 
@@ -4134,13 +4144,17 @@ def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
     The line names the largest of these files.
     """
     lines = []
-    for one in repositories:
-        if one["left_out"]:
-            largest = sorted(one["left_out"], key=lambda file: -int(file.get("bytes", 0)))
+    for repository in repositories:
+        if repository["left_out"]:
+            largest = sorted(repository["left_out"], key=lambda file: -int(file.get("bytes", 0)))
             named = [f"{file['path']} ({file['reason']})" for file in largest[:NAMED]]
-            more = ["..."] if one["left_out_count"] > NAMED else []
-            files = "1 file is" if one["left_out_count"] == 1 else f"{one['left_out_count']} files are"
-            lines.append(f"{one['name']}: {files} not in the snapshot: {', '.join([*named, *more])}")
+            more = ["..."] if repository["left_out_count"] > NAMED else []
+            files = (
+                "1 file is"
+                if repository["left_out_count"] == 1
+                else f"{repository['left_out_count']} files are"
+            )
+            lines.append(f"{repository['name']}: {files} not in the snapshot: {', '.join([*named, *more])}")
     return lines
 
 
@@ -4310,7 +4324,7 @@ def take_distributions(context: Context) -> Taken:
     out the current directory, and prints the same. If the install is from another place, the imported one is
     uncertain: the name is then in `unclear`.
     """
-    found: Dict[str, Dict[str, Any]] = {}
+    by_name: Dict[str, Dict[str, Any]] = {}
     bare: Dict[str, str] = {}
     unclear: Dict[str, Dict[str, Any]] = {}
     broken, withheld = [], []
@@ -4327,20 +4341,20 @@ def take_distributions(context: Context) -> Taken:
         if folder.startswith("~"):  # an interrupted pip renamed it; its metadata still has the name
             entry["name"] = folder.partition("-")[0]
         name = canonical_name(entry["name"])
-        if name not in found:
-            found[name] = entry
+        if name not in by_name:
+            by_name[name] = entry
             if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):
                 bare[name] = str(dist.locate_file(""))
         elif name in bare and entry["origin"] is not None:
             if _is_inside(bare[name], entry["origin"].get("path")):
-                found[name] = entry
+                by_name[name] = entry
                 del bare[name]
                 unclear.pop(name, None)
             else:
-                first = found[name]["location"]
+                first = by_name[name]["location"]
                 unclear[name] = {"name": entry["name"], "first": first, "installed": entry}
     facts = {
-        "found": [found[name] for name in sorted(found)],
+        "found": [by_name[name] for name in sorted(by_name)],
         "broken": broken,
         "unclear": [unclear[name] for name in sorted(unclear)],
     }
@@ -4459,22 +4473,24 @@ def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
     """
     if not text:
         return None, False
-    said = json.loads(text)
-    url, cut = strip_credentials(str(said["url"]))
-    found: Dict[str, Any] = {"url": url, "subdirectory": said.get("subdirectory")}
-    if "vcs_info" in said:
-        info = said["vcs_info"]
-        found.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
-    elif url.startswith("file:") and "archive_info" not in said:
+    document = json.loads(text)
+    url, cut = strip_credentials(str(document["url"]))
+    origin: Dict[str, Any] = {"url": url, "subdirectory": document.get("subdirectory")}
+    if "vcs_info" in document:
+        info = document["vcs_info"]
+        origin.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
+    elif url.startswith("file:") and "archive_info" not in document:
         path = unquote(urlsplit(url).path)
-        found.update(kind="folder", path=path, editable=bool((said.get("dir_info") or {}).get("editable")))
+        origin.update(
+            kind="folder", path=path, editable=bool((document.get("dir_info") or {}).get("editable"))
+        )
     else:
-        info = said.get("archive_info") or {}
+        info = document.get("archive_info") or {}
         hashes = info.get("hashes") or dict(
             [str(info["hash"]).split("=", 1)] if "=" in str(info.get("hash")) else []
         )
-        found.update(kind="archive", sha256=hashes.get("sha256"))
-    return found, cut
+        origin.update(kind="archive", sha256=hashes.get("sha256"))
+    return origin, cut
 
 
 # --- reprobuild_portable/capture/environment.py ---
@@ -4488,8 +4504,8 @@ def _environment(program: bool) -> Dict[str, str]:
     """
     environ = dict(os.environ)
     if program and environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
-        given = _read("/proc/self/environ", 1 << 24)
-        if given and not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
+        content = _read("/proc/self/environ", 1 << 24)
+        if content and not any(entry.startswith(b"LC_CTYPE=") for entry in content.split(b"\0")):
             del environ["LC_CTYPE"]
     return environ
 
@@ -4588,12 +4604,12 @@ def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
 
     The index has no entry for `paths`.
     """
-    asked, ours = b"".join(path + b"\0" for path in paths), _ours(repository)
-    if not asked or not ours - {"lfs"}:
+    stdin, filters = b"".join(path + b"\0" for path in paths), _ours(repository)
+    if not stdin or not filters - {"lfs"}:
         return set()
-    said = repository.git("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
-    names = zip(said[0::3], said[2::3])
-    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in ours}
+    fields = repository.git("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
+    names = zip(fields[0::3], fields[2::3])
+    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in filters}
 
 
 def _object(
@@ -4710,8 +4726,8 @@ def _staged(
     if not (head.commit and head.tree) or unmerged:
         return None
     words = ("diff-index", "--cached", "--raw", "--no-abbrev", "-z", "--no-renames")
-    said = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
-    rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
+    fields = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
+    rows = ((row[1:].split(b" "), path) for row, path in zip(fields[::2], fields[1::2]))
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
 
 
@@ -4742,19 +4758,19 @@ def _unstage(
     paths: Dict[bytes, List[Staged]] = {}
     for row in rows:
         paths.setdefault(row.oid, []).append(row)
-    found: Dict[bytes, str] = {}
+    rules: Dict[bytes, str] = {}
     undone = []
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _withheld(repository, row.path, oid, content)
                 if rule:
-                    found[row.path] = rule
+                    rules[row.path] = rule
                     undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
     if undone:
         words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
         repository.git(*words, stdin=b"".join(undone))
-    return found
+    return rules
 
 
 def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
@@ -4798,14 +4814,16 @@ def _bundle(
         stream.write(
             b"# v2 git bundle\n" if repository.hash == "sha1" else b"# v3 git bundle\n@object-format=sha256\n"
         )
-        stream.writelines(f"-{one}\n".encode() for one in prerequisites)
+        stream.writelines(f"-{prerequisite}\n".encode() for prerequisite in prerequisites)
         stream.writelines(f"{oid} refs/reprobuild/{name}\n".encode() for name, oid in sorted(refs.items()))
         stream.write(b"\n")
         stream.flush()
-        wanted = "".join(f"{oid}\n" for oid in refs.values()) + "".join(f"^{one}\n" for one in prerequisites)
+        revisions = "".join(f"{oid}\n" for oid in refs.values()) + "".join(
+            f"^{prerequisite}\n" for prerequisite in prerequisites
+        )
         words = ("pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q")
         try:
-            repository.git(*words, stdin=wanted.encode(), out=stream, most=BUNDLE)
+            repository.git(*words, stdin=revisions.encode(), out=stream, most=BUNDLE)
             if stream.seek(0, os.SEEK_END) > BUNDLE:
                 raise GaveUpError("too-large")
         except GaveUpError as err:
@@ -4830,7 +4848,7 @@ def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dic
         return None
     rows = [(row.path, (row.mode, row.oid)) for row in staged if row.mode.strip(b"0")]
     rows += [
-        (path, found) for path, found in {**files.changed, **files.untracked}.items() if found is not None
+        (path, entry) for path, entry in {**files.changed, **files.untracked}.items() if entry is not None
     ]
     return {oid: path for path, (mode, oid) in sorted(rows, reverse=True) if mode != b"160000"}
 
@@ -4877,10 +4895,10 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
 
 
 def _head(repository: Repository) -> Head:
-    said = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
-    if said == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
-        said = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
-    branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
+    content = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
+    if content == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
+        content = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
+    branch = quote(content[5:]) if content[:5] == b"ref: " and len(content) > 5 else None
     words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--remotes")
     rows = repository.git(*words, codes=(0, 128)).decode().split("\n")
     if len(rows) < 3:  # the first row repeats words that git cannot resolve
@@ -4889,12 +4907,12 @@ def _head(repository: Repository) -> Head:
 
 
 def _remotes(repository: Repository) -> List[Dict[str, str]]:
-    found = []
+    remotes = []
     for key, url in repository.config.items():
         match = _REMOTE.fullmatch(key)
         if match:
-            found.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
-    return found
+            remotes.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
+    return remotes
 
 
 def _bare_url(url: str) -> str:
@@ -5010,7 +5028,7 @@ def _holders(repository: Repository, commit: str) -> List[str]:
         return remotes
     refs = repository.git("for-each-ref", "--contains", commit, "--format=%(refname)", "refs/remotes")
     names = refs.decode("utf-8", "surrogateescape").split("\n")
-    return [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
+    return [remote for remote in remotes if any(name.startswith(f"refs/remotes/{remote}/") for name in names)]
 
 
 def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
@@ -5043,28 +5061,28 @@ def _trees(
     A large repository without staged changes has its tree already. The others are made here: git would write
     every tree of the repository, and wait for the disk after each.
     """
-    kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
+    changes = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
     index = (head.tree or "").encode() if staged == [] else b""
-    if index and not kept:
+    if index and not changes:
         return index, index
     if _is_doubtful(repository, entries, files):
         index = index or repository.tree(dict.fromkeys(unmerged), "staged")
-        return index, repository.tree(kept, "work") if kept else index
+        return index, repository.tree(changes, "work") if changes else index
     root = _root(entries)
-    there: Set[bytes] = set()
+    oids: Set[bytes] = set()
     if staged is not None:
         for row in staged:
             root.put(row.path, (row.mode_before, row.before) if row.mode_before.strip(b"0") else None)
-        if root.write(repository, there, known=True).decode() == head.tree:
+        if root.write(repository, oids, known=True).decode() == head.tree:
             for row in staged:
                 root.put(row.path, (row.mode, row.oid) if row.mode.strip(b"0") else None)
         else:  # no index makes such a tree: for example one with an empty directory
             root = _root(entries)
-            there.clear()
-    index = index or root.write(repository, there)
-    for path, found in kept.items():
-        root.put(path, found)
-    return index, root.write(repository, there) if kept else index
+            oids.clear()
+    index = index or root.write(repository, oids)
+    for path, entry in changes.items():
+        root.put(path, entry)
+    return index, root.write(repository, oids) if changes else index
 
 
 def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> bool:
@@ -5120,10 +5138,10 @@ class Folder(Dict[bytes, Any]):
                 folder, name = above.pop()
                 del folder[name]
 
-    def write(self, repository: Repository, there: Set[bytes], known: bool = False) -> bytes:
+    def write(self, repository: Repository, oids: Set[bytes], known: bool = False) -> bytes:
         """Return the id, and write the tree if necessary.
 
-        A tree that is not in `there` is written and added to it. If it is `known`, it is only added.
+        A tree that is not in `oids` is written and added to it. If it is `known`, it is only added.
         """
         if self.oid:
             return self.oid
@@ -5132,13 +5150,13 @@ class Folder(Dict[bytes, Any]):
             if not isinstance(entry, Folder):
                 rows.append((name, entry[0] + b" " + name + b"\0" + bytes.fromhex(entry[1].decode())))
             else:
-                oid = entry.write(repository, there, known)
+                oid = entry.write(repository, oids, known)
                 rows.append((name + b"/", b"40000 " + name + b"\0" + bytes.fromhex(oid.decode())))
         content = b"".join(row for _, row in sorted(rows))
         self.oid = repository.id(b"tree %d\0" % len(content) + content).encode()
-        if not known and self.oid not in there:
+        if not known and self.oid not in oids:
             repository.add(b"tree", content)
-        there.add(self.oid)
+        oids.add(self.oid)
         return self.oid
 
 
@@ -5153,11 +5171,11 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
     """
     waiting = []
     try:
-        listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
+        output = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
     except GaveUpError as err:  # a home directory that is a repository
         files.left_out.append({"path": ".", "reason": err.reason})
         return
-    paths = listed.split(b"\0")[:-1]
+    paths = output.split(b"\0")[:-1]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
@@ -5176,9 +5194,9 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
             _leave(files, path, "too-large", size)
         else:
-            found = _object(repository, path, None, files, UNTRACKED_FILE)
-            if found is not None:
-                files.untracked[path] = found
+            file_entry = _object(repository, path, None, files, UNTRACKED_FILE)
+            if file_entry is not None:
+                files.untracked[path] = file_entry
                 total, count = total + size, count + 1
 
 
@@ -5187,7 +5205,7 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
 
     A path that is not a file is listed with its reason.
     """
-    found: List[bytes] = []
+    paths: List[bytes] = []
     top = os.path.realpath(repository.top)
     for place in repository.context.include:
         path = os.fsencode(os.path.relpath(place, top))
@@ -5197,8 +5215,8 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
         if reason:
             _leave(files, path, reason)
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _no_file(place: str) -> str:
@@ -5277,8 +5295,8 @@ def _look(
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
-    ours = _ours(repository)
-    strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in ours} - large
+    filters = _ours(repository)
+    strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
     for path, entry in entries.items():
         if entry.mode == b"160000":
             _look_inside(repository, path, entry, files)
@@ -5316,9 +5334,11 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
         return set(), {}
     paths = [path for path, entry in entries.items() if entry.mode not in (b"120000", b"160000")]
     kinds = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
-    said = repository.git("check-attr", "-z", "--stdin", *kinds, stdin=b"\0".join(paths) + b"\0").split(b"\0")
+    fields = repository.git("check-attr", "-z", "--stdin", *kinds, stdin=b"\0".join(paths) + b"\0").split(
+        b"\0"
+    )
     converted, filtered = set(), {}
-    for path, kind, value in zip(said[0::3], said[1::3], said[2::3]):
+    for path, kind, value in zip(fields[0::3], fields[1::3], fields[2::3]):
         if value in (b"unset", b"unspecified") and not (auto and kind == b"text" and value == b"unspecified"):
             continue
         if kind == b"filter":
@@ -5330,13 +5350,13 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
 
 def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
     """Compare one path with its index entry, byte for byte."""
-    found = _object(repository, path, entry, files, most)
+    file_entry = _object(repository, path, entry, files, most)
     # Of a path that is only intended to be added the index has an empty file, and no tree has it.
-    if entry is not None and found == (entry.mode, entry.oid) and path not in files.intended:
+    if entry is not None and file_entry == (entry.mode, entry.oid) and path not in files.intended:
         return
     with contextlib.suppress(OSError):
-        if found is not None or repository.state(path) is None:
-            files.changed[path] = found
+        if file_entry is not None or repository.state(path) is None:
+            files.changed[path] = file_entry
 
 
 def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
@@ -5348,14 +5368,14 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     state = None
     with contextlib.suppress(OSError):
         state = repository.state(path)
-    there = state is not None and stat.S_ISDIR(state.st_mode)
-    if there and os.path.exists(os.path.join(full, ".git")):
+    is_folder = state is not None and stat.S_ISDIR(state.st_mode)
+    if is_folder and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
         with contextlib.suppress(GaveUpError, OSError):
             head = _head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
-    elif not there:
+    elif not is_folder:
         _look_at(repository, path, entry, files, CHANGED_FILE)
     elif any(names for _, _, names in os.walk(full)):
         _leave(files, path + b"/", "not-initialised")
@@ -5480,11 +5500,11 @@ def _absolute(include: Sequence[str]) -> List[str]:
 
     The file itself may be a link, and stays one.
     """
-    found = []
+    paths = []
     for name in include:
         above, last = os.path.split(os.path.abspath(os.fspath(name)))
-        found.append(os.path.join(os.path.realpath(above), last))
-    return sorted(set(found))
+        paths.append(os.path.join(os.path.realpath(above), last))
+    return sorted(set(paths))
 
 
 def take_included(context: Context, folder: str, places: Sequence[str], name: str) -> Taken:
@@ -5620,12 +5640,12 @@ def _take_repositories(
     waiting: List[Tuple[str, List[str], Optional[str], str]] = [
         (top, names, None, "") for top, names in tops.items()
     ]
-    found: List[Dict[str, Any]] = []
+    repositories: List[Dict[str, Any]] = []
     lines: Dict[str, str] = {}
     used: Dict[str, int] = {}
     captured: Set[str] = set()
-    while waiting and len(found) < REPOSITORIES:
-        room = REPOSITORIES - len(found)
+    while waiting and len(repositories) < REPOSITORIES:
+        room = REPOSITORIES - len(repositories)
         wave, waiting = waiting[:room], waiting[room:]
         named = [
             _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
@@ -5635,21 +5655,31 @@ def _take_repositories(
         )
         for record, name, (top, names, parent, inside) in zip(records, named, wave):
             if record is None:
-                lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+                lines.update(
+                    {
+                        distribution: _bare_line(editable[distribution], "repository was not captured")
+                        for distribution in names
+                    }
+                )
                 continue
             captured.add(os.path.realpath(top))
             record.update(distributions=names, parent=parent, path=inside)
-            found.append(record)
+            repositories.append(record)
             for path, folder in sorted(record.pop("inner").items()):
                 waiting.append((folder, [], name, quote(path)))
-            for one in names:
-                lines[one] = _editable_line(editable[one], top, record)
+            for distribution in names:
+                lines[distribution] = _editable_line(editable[distribution], top, record)
     for top, names, _, _ in waiting:
         take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
-        lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+        lines.update(
+            {
+                distribution: _bare_line(editable[distribution], "repository was not captured")
+                for distribution in names
+            }
+        )
     with contextlib.suppress(OSError):  # of a working directory that is gone
-        found += _take_loose(include, captured, used, take)
-    return found, lines
+        repositories += _take_loose(include, captured, used, take)
+    return repositories, lines
 
 
 def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
@@ -5657,19 +5687,21 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
 
     The repository around such a directory does not have its files.
     """
-    found: List[str] = []
+    names: List[str] = []
     for top in sorted(set(tops.values())):
         # `./` keeps a colon from being read as magic: the command takes no literal names.
-        asked = {
+        by_path = {
             os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
             for name in tops if tops[name] == top
         }  # fmt: skip
-        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
+        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in by_path)
         with contextlib.suppress(GaveUpError, OSError):  # the capture of the repository reports it
             repository = Repository(top, context)
-            said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
-            found += [name for path, name in asked.items() if path in said]
-    return Taken(found)
+            ignored_paths = repository.git(
+                *words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0"
+            ).split(b"\0")
+            names += [name for path, name in by_path.items() if path in ignored_paths]
+    return Taken(names)
 
 
 def _too_many(context: Context) -> Taken:
@@ -5733,9 +5765,9 @@ def take_command(context: Context) -> Taken:
         )
         match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
         pid = int(match.group(1)) if match else 0
-    given = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
-    own = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in given)
-    return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
+    own_words = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
+    argv = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in own_words)
+    return Taken({"argv": argv, "folder": _path(os.getcwd()), "processes": chain})
 
 
 # Programs that take a password behind `-p`, without a space.
@@ -5838,12 +5870,12 @@ def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
     reason = ""
     for fields in _GPU:
         try:
-            said = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
+            output = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
         except (GaveUpError, OSError) as err:
             reason = err.reason if isinstance(err, GaveUpError) else "failed"
             continue
         return {
-            "nvidia_smi": said.decode("utf-8", "replace").strip().split("\n"),
+            "nvidia_smi": output.decode("utf-8", "replace").strip().split("\n"),
             "nvidia_smi_fields": fields.split(","),
         }
     return {"nvidia_smi": None, "nvidia_smi_reason": reason}
@@ -5858,7 +5890,7 @@ def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
         environ[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDNN_HOME", "NCCL_HOME") if environ.get(name)
     ]
     homes += ["/usr/local/cuda", "/usr"]
-    found = {}
+    versions = {}
     for home in dict.fromkeys(homes):
         for name in ("version.json", "version.txt"):
             match = re.search(
@@ -5866,7 +5898,7 @@ def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
                 _text(os.path.join(home, name)),
             )
             if match:
-                found[_path(os.path.join(home, name))] = match.group(1) or match.group(2)
+                versions[_path(os.path.join(home, name))] = match.group(1) or match.group(2)
         for header in (
             "cudnn_version.h",
             "nccl.h",
@@ -5878,8 +5910,8 @@ def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
                 r"#define\s+(?:CUDNN|NCCL)_(?:MAJOR|MINOR|PATCHLEVEL|PATCH)\s+(\d+)", _text(path)
             )
             if parts:
-                found[_path(path)] = ".".join(parts[:3])
-    return found
+                versions[_path(path)] = ".".join(parts[:3])
+    return versions
 
 
 # --- reprobuild_portable/capture/system/jobs.py ---
@@ -5909,22 +5941,22 @@ def take_scheduler(context: Context) -> Taken:
 
     The schedulers are Slurm, PBS, LSF, Grid Engine and Kubernetes.
     """
-    found = {}
+    schedulers = {}
     for kind, start in _SCHEDULERS.items():
         values = {
             name: value for name, value in sorted(context.environ.items())
             if name.startswith(start) and not secret_variable(name, value)
         }  # fmt: skip
         if values:
-            found[kind] = {
+            schedulers[kind] = {
                 name: value.encode("utf-8", "backslashreplace").decode() for name, value in values.items()
             }
-    if "kubernetes" in found:
+    if "kubernetes" in schedulers:
         place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # the token beside it is not read
-        found["kubernetes"]["namespace"] = _text(place, 256)
-    if not found:
+        schedulers["kubernetes"]["namespace"] = _text(place, 256)
+    if not schedulers:
         raise GaveUpError("not-there")
-    return Taken(found)
+    return Taken(schedulers)
 
 
 # --- reprobuild_portable/capture/system/machine.py ---
@@ -5955,7 +5987,7 @@ def take_machine(context: Context) -> Taken:
         if name.startswith("RLIMIT_")
     }
     group = _text("/proc/self/cgroup").rpartition("::")[2].split("\n")[0]
-    held = {
+    group_limits = {
         name: _text(f"/sys/fs/cgroup{group}/{name}")
         for name in ("cpu.max", "cpuset.cpus.effective", "memory.max")
     }
@@ -5966,7 +5998,7 @@ def take_machine(context: Context) -> Taken:
             "cpu": {"count": os.cpu_count(), "usable": sorted(os.sched_getaffinity(0)), **fields},
             "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
             "limits": limits,
-            "cgroup": {"group": group, **held},
+            "cgroup": {"group": group, **group_limits},
             "huge_pages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
             "release": dict(re.findall(r'(?m)^([A-Z_]+)="?([^"\n]*)"?$', _text("/etc/os-release"))),
             "container": [
@@ -6007,7 +6039,7 @@ def take_dpkg(context: Context) -> Taken:
     facts = {
         "packages": len(rows),
         "native": native,
-        "lists": sorted(lists, key=lambda one: str(one["file"])),
+        "lists": sorted(lists, key=lambda apt_list: str(apt_list["file"])),
     }
     return Taken(facts, {"apt-packages.txt": "".join(row + "\n" for _, _, row in sorted(rows)).encode()})
 
@@ -6077,14 +6109,14 @@ def take_conda(context: Context) -> Taken:
         context.left()
         if entry.name.endswith(".json"):
             try:
-                said = dict(json.loads(_read(entry.path, 1 << 26)))
+                record = dict(json.loads(_read(entry.path, 1 << 26)))
             except (ValueError, TypeError) as err:
                 broken.append({"location": _path(entry.path), "why": type(err).__name__})
                 continue
-            url, cut = strip_credentials(str(said.get("url") or said.get("fn") or entry.name))
+            url, cut = strip_credentials(str(record.get("url") or record.get("fn") or entry.name))
             if cut:
-                withheld.append({"what": "an address", "name": str(said.get("name")), "reason": "secret"})
-            digest = said.get("sha256") or said.get("md5")
+                withheld.append({"what": "an address", "name": str(record.get("name")), "reason": "secret"})
+            digest = record.get("sha256") or record.get("md5")
             rows.append(url + (f"#{digest}" if digest else ""))
     text = "# environment: " + _path(folder) + "\n@EXPLICIT\n" + "".join(row + "\n" for row in rows)
     return Taken(
@@ -6155,11 +6187,13 @@ def _take_all(
     if packing:
         document[INTERPRETER] = take(INTERPRETER, take_interpreter, BUDGETS[INTERPRETER])
     others.join()
-    found, lines = repositories[0]
-    document["repositories"] = found
+    records, lines = repositories[0]
+    document["repositories"] = records
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _freeze(installed, lines)
-    document["warnings"] = [{"repository": one["name"], **place} for one in found for place in one["secrets"]]
+    document["warnings"] = [
+        {"repository": record["name"], **place} for record in records for place in record["secrets"]
+    ]
     document["withheld"] = withheld
     document["notes"] = _notes(document)
     cleaned = {
@@ -6186,8 +6220,8 @@ def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[
     started = time.monotonic()
     thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
     thread.start()
-    left = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
-    thread.join(min(left, threading.TIMEOUT_MAX))
+    timeout = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
+    thread.join(min(timeout, threading.TIMEOUT_MAX))
     result = box[0] if box else GaveUpError("timed-out")
     outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}
     if isinstance(result, GaveUpError):
@@ -6326,17 +6360,19 @@ def main(words: Optional[List[str]] = None) -> int:
         metavar="DIR",
         help="pack this Python into DIR, print its facts, and capture nothing else",
     )
-    asked = parser.parse_args(words)
-    if asked.pack_interpreter:
-        return _pack(asked.pack_interpreter, asked.seconds)
+    options = parser.parse_args(words)
+    if options.pack_interpreter:
+        return _pack(options.pack_interpreter, options.seconds)
     try:
-        out = asked.out or default_folder(os.environ)
-        report = _capture(out, asked.seconds, True, asked.accept, asked.include)
+        out = options.out or default_folder(os.environ)
+        report = _capture(out, options.seconds, True, options.accept, options.include)
     except UnwritableError as err:
-        return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
+        return _finish(_report(options.out or "", note=str(err)), options.json, 3)
     except Exception as err:
-        return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
-    return _finish(report, asked.json, 0)
+        return _finish(
+            _report(options.out or "", note=f"the capture failed: {_harmless(err)}"), options.json, 0
+        )
+    return _finish(report, options.json, 0)
 
 
 def _pack(folder: str, seconds: float) -> int:
@@ -6368,15 +6404,15 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     """
     lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
     lines += [
-        f"{name}: {what}"
-        for name, what in sorted(report["parts"].items())
-        if what not in ("done", "not-there")
+        f"{name}: {outcome}"
+        for name, outcome in sorted(report["parts"].items())
+        if outcome not in ("done", "not-there")
     ]
-    lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
+    lines += [f"withheld: {value['name']} ({value['what']})" for value in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}{_where(one)}"
-        for one in report["warnings"][:SAID]
+        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}{_where(warning)}"
+        for warning in report["warnings"][:SAID]
     ]
     if len(report["warnings"]) > SAID:
         lines.append(f"and {len(report['warnings']) - SAID} more: capture.json lists them under `warnings`")

@@ -34,10 +34,10 @@ def normal_version(text: str) -> Optional[str]:
 
     It is None if the text is not a version by the specification.
     """
-    found = _VERSION.fullmatch(text.strip().lower())
-    if found is None:
+    match = _VERSION.fullmatch(text.strip().lower())
+    if match is None:
         return None
-    part = found.groupdict()
+    part = match.groupdict()
     out = f"{int(part['epoch'])}!" if part["epoch"] and int(part["epoch"]) else ""
     out += ".".join(str(int(number)) for number in part["release"].split("."))
     if part["pre"]:

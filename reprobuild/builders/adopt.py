@@ -67,8 +67,8 @@ def adopt(
         allowance = Allowance()
         for number, layer in enumerate(foreign.layers, start=1):
             title = f"{builder}, layer {number}"
-            kept, listing = _rewritten(layer, title, builder, epoch, store, level, allowance)
-            layers.append(kept)
+            new_layer, listing = _rewritten(layer, title, builder, epoch, store, level, allowance)
+            layers.append(new_layer)
             tree = merge([listing], below=tree or None)
         if check is not None:
             check(tree, config)

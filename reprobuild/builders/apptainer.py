@@ -64,14 +64,14 @@ def build(
     _check_place(scratch)
     rights, plain = _rights(env), _plain(env)
     say(f"apptainer: {version(env)}, {'as root' if rights == ROOT else 'with subordinate users'}")
-    own, packed = scratch / "own", scratch / "layer.tar"
+    work, packed = scratch / "own", scratch / "layer.tar"
     try:
-        (own / "tmp").mkdir(parents=True)
-        _build(program, own / "root", folder, rights, {**plain, "APPTAINER_TMPDIR": str(own / "tmp")})
-        config = _checked(read_config(own / "root" / _SCRIPTS), read_lock(folder / LOCK))
-        _pack(own / "root", packed, rights, plain)
+        (work / "tmp").mkdir(parents=True)
+        _build(program, work / "root", folder, rights, {**plain, "APPTAINER_TMPDIR": str(work / "tmp")})
+        config = _checked(read_config(work / "root" / _SCRIPTS), read_lock(folder / LOCK))
+        _pack(work / "root", packed, rights, plain)
     finally:
-        _remove(own, rights, plain)
+        _remove(work, rights, plain)
 
     @contextlib.contextmanager
     def opened() -> Iterator[IO[bytes]]:
@@ -131,8 +131,8 @@ def _within(options: tuple[str, ...], *argv: str) -> list[str]:
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without user variables that change the build."""
-    kept = ("PATH", "HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "APPTAINER_CONFIGDIR")
-    return {**{name: env[name] for name in kept if name in env}, "LC_ALL": "C.UTF-8"}
+    names = ("PATH", "HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "APPTAINER_CONFIGDIR")
+    return {**{name: env[name] for name in names if name in env}, "LC_ALL": "C.UTF-8"}
 
 
 def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
@@ -166,13 +166,12 @@ def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None
 
 def _checked(config: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
     """Return Apptainer's configuration if it equals the lock's."""
-    wanted, clean = image_config(lock).document(), cleaned_config(config, NAME).document()
-    for name in sorted({*wanted, *clean}):
-        if clean.get(name) != wanted.get(name):
+    lock_config, clean = image_config(lock).document(), cleaned_config(config, NAME).document()
+    for name in sorted({*lock_config, *clean}):
+        if clean.get(name) != lock_config.get(name):
+            values = f"{clean.get(name)!r}, not {lock_config.get(name)!r}"
             raise BuildError(
-                f"Apptainer built another {name} than the lock says: {clean.get(name)!r}, not {wanted.get(name)!r}"[
-                    :2000
-                ],
+                f"Apptainer built another {name} than the lock says: {values}"[:2000],
                 hint=_ANOTHER,
             )
     return clean

@@ -60,13 +60,13 @@ def build(
 def _buildx(env: Mapping[str, str]) -> str:
     """Return the plugin's version, or "" if the plugin is missing."""
     try:
-        said = proc.run(
+        output = proc.run(
             ["docker", "buildx", "version"], env=env, purpose="ask for buildx", timeout=ANSWER_SECONDS
         ).decode()
     except proc.ProcessFailedError:
         return ""
-    found = re.search(r"v?(\d+\.\d+\S*)", said)
-    return found[1] if found else "of an unknown version"
+    match = re.search(r"v?(\d+\.\d+\S*)", output)
+    return match[1] if match else "of an unknown version"
 
 
 def _driver(env: Mapping[str, str]) -> str:
@@ -74,11 +74,11 @@ def _driver(env: Mapping[str, str]) -> str:
 
     It is `docker` for the daemon itself.
     """
-    said = proc.run(
+    output = proc.run(
         ["docker", "buildx", "inspect"], env=env, purpose="ask for the builder", timeout=ANSWER_SECONDS
     ).decode()
-    found = re.search(r"(?m)^Driver:\s*(\S+)", said)
-    return found[1] if found else "unknown"
+    match = re.search(r"(?m)^Driver:\s*(\S+)", output)
+    return match[1] if match else "unknown"
 
 
 def _own_buildkit(env: Mapping[str, str]) -> list[str]:
@@ -87,12 +87,12 @@ def _own_buildkit(env: Mapping[str, str]) -> list[str]:
     Raises:
         EngineError: it needs the plugin, and has none.
     """
-    said = proc.run(
+    output = proc.run(
         ["docker", "--version"], env=env, purpose="ask for Docker's version", timeout=ANSWER_SECONDS
     ).decode()
-    found = re.search(r"version (\d+)\.", said)
-    if found is None or int(found[1]) > LAST_WITH_OWN_BUILDKIT:
-        raise EngineError(f"`docker` has no buildx, and so no BuildKit: {said.strip()}", hint=NO_BUILDX)
+    match = re.search(r"version (\d+)\.", output)
+    if match is None or int(match[1]) > LAST_WITH_OWN_BUILDKIT:
+        raise EngineError(f"`docker` has no buildx, and so no BuildKit: {output.strip()}", hint=NO_BUILDX)
     return ["build"]
 
 
@@ -106,10 +106,10 @@ def _through_the_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: 
         _run([*argv[:-1], "--iidfile", str(id_file), argv[-1]], env)
         images.save_image(read_plain(id_file, 4096).decode().strip(), archive, env)
     finally:
-        made = read_plain(id_file, 4096).decode().strip() if id_file.exists() else ""
-        if made and made not in before:
+        image_id = read_plain(id_file, 4096).decode().strip() if id_file.exists() else ""
+        if image_id and image_id not in before:
             with contextlib.suppress(EngineError):  # the earlier error is the one to report
-                images.remove_image(made, env)
+                images.remove_image(image_id, env)
 
 
 def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -139,12 +139,12 @@ def _cache_removed(env: Mapping[str, str], say: Say) -> Iterator[None]:
         yield
     finally:
         try:
-            left = images.remove_cache(images.cache_ids(env) - before, env)
+            count = images.remove_cache(images.cache_ids(env) - before, env)
         except EngineError as err:
             say(f"docker: what the build left in the build cache stays there: {err}")
         else:
-            if left:
-                say(f"docker: {left} records stay in the build cache; `docker builder prune` removes them")
+            if count:
+                say(f"docker: {count} records stay in the build cache; `docker builder prune` removes them")
 
 
 @contextlib.contextmanager

@@ -51,8 +51,11 @@ class BuilderResidue(Struct, frozen=True, kw_only=True):
         if self.below and entry.path.startswith(f"{self.path}/"):
             return True
         stated = (self.path, self.type, self.mode, self.size, self.target)
-        found = (entry.path, entry.type, entry.mode, entry.size, entry.target)
-        return all(one is None or one == other for one, other in zip(stated, found, strict=True))
+        values = (entry.path, entry.type, entry.mode, entry.size, entry.target)
+        return all(
+            stated_value is None or stated_value == value
+            for stated_value, value in zip(stated, values, strict=True)
+        )
 
 
 PATHS: tuple[BuilderResidue, ...] = (
@@ -114,9 +117,9 @@ def cleaned_config(config: Mapping[str, Any], builder: str) -> RuntimeConfig:
             hint=f"does {builder} add something to every image? See its own configuration",
         )
     try:
-        found = read_runtime_config(config)
+        runtime = read_runtime_config(config)
     except ValueError as err:
         raise BuildError(f"the image of {builder} has a damaged configuration: {err}", hint=AGAIN) from None
     foreign = LABELS.get(builder, ())
-    labels = {name: value for name, value in found.labels.items() if name not in foreign}
-    return msgspec.structs.replace(found, labels=labels)
+    labels = {name: value for name, value in runtime.labels.items() if name not in foreign}
+    return msgspec.structs.replace(runtime, labels=labels)

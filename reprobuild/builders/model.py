@@ -45,11 +45,11 @@ class Builder(Protocol):
         ...
 
 
-def failed(builder: str, err: proc.ProcessFailedError, gone: ReproError | None) -> ReproError:
+def failed(builder: str, err: proc.ProcessFailedError, engine_error: ReproError | None) -> ReproError:
     """Return the error for a failed build.
 
-    It is `gone` if the engine went away, else a `BuildError` for the recipe.
+    It is `engine_error` if the engine went away, else a `BuildError` for the recipe.
     """
-    if gone is not None:
-        return gone
+    if engine_error is not None:
+        return engine_error
     return BuildError(f"{builder}: {err}", hint=FAILED)

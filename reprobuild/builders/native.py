@@ -55,9 +55,9 @@ def build_image(
         if recipe != recipes[index]:
             layers[index] = make_layer(recipe, store, level, afresh=afresh)
             listings[index] = read_listing(layers[index], store)
-    own = _own(lock, files)
+    own_files = _own(lock, files)
     tree = merge(listings)
-    layers.append(make_layer(files_recipe(lock, own, tree), store, level, afresh=afresh))
+    layers.append(make_layer(files_recipe(lock, own_files, tree), store, level, afresh=afresh))
     tree = merge([read_listing(layers[-1], store)], below=tree)
 
     config = image_config(lock)
@@ -102,5 +102,5 @@ def _own(lock: SealedLock, files: Mapping[str, bytes]) -> dict[str, bytes]:
     A file that records the origin of a source is in the layer of that source.
     """
     placed = {origin(source, lock)[0].strip("/") for source in lock.sources if source.watched}
-    given = {path.strip("/"): content for path, content in files.items()}
-    return {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}
+    by_path = {path.strip("/"): content for path, content in files.items()}
+    return {**environ_file(lock), **{path: by_path[path] for path in by_path.keys() - placed}}

@@ -36,15 +36,15 @@ def build(
     say(f"podman: {version(env)}")
     layout = scratch / "layout"
     before = set(engine.call(env, "images", "--all", "--quiet", "--no-trunc", purpose="list images").split())
-    made = ""
+    image_id = ""
     try:
-        made = _built(folder, scratch / "id", platform, epoch, env)
-        argv = ["save", "--quiet", "--format", "oci-dir", "--uncompressed", "--output", str(layout), made]
+        image_id = _built(folder, scratch / "id", platform, epoch, env)
+        argv = ["save", "--quiet", "--format", "oci-dir", "--uncompressed", "--output", str(layout), image_id]
         engine.call(env, *argv, purpose="write the image", timeout=BUILD_SECONDS)
     finally:
-        if made and made not in before:
+        if image_id and image_id not in before:
             with contextlib.suppress(EngineError):  # the earlier error is the one to report
-                engine.call(env, "rmi", made, purpose="remove the image")
+                engine.call(env, "rmi", image_id, purpose="remove the image")
     with open_foreign(layout) as foreign:
         yield foreign
 

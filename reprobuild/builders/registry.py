@@ -63,8 +63,8 @@ def build_foreign(
     """
     builder = find_builder(name, env)
     with private_folder(out, f"{PREFIX}{name}.") as scratch:
-        made = builder.build(out, scratch, platform=platform, epoch=epoch, env=env, say=say)
-        with made as foreign:
+        build = builder.build(out, scratch, platform=platform, epoch=epoch, env=env, say=say)
+        with build as foreign:
             return adopt(
                 foreign, out, builder=name, platform=platform, epoch=epoch, reference=reference, check=check
             )

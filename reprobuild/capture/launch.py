@@ -20,14 +20,16 @@ def recipe() -> str:
     return files("reprobuild_runtime").joinpath("capture.sh").read_text()
 
 
-def interpreter(env: Mapping[str, str], own: str, say: Callable[[str], object] = lambda text: None) -> str:
-    """Return the Python of the active environment; `own`, that of reprobuild, where none is active.
+def interpreter(
+    env: Mapping[str, str], default: str, say: Callable[[str], object] = lambda text: None
+) -> str:
+    """Return the Python of the active environment; `default`, that of reprobuild, where none is active.
 
     A relative path would name a program of the current directory, which may be anybody's.
 
     Args:
         env: of this process.
-        own: the Python of reprobuild.
+        default: the Python of reprobuild.
         say: takes a note on a variable that is not used.
     """
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -37,9 +39,9 @@ def interpreter(env: Mapping[str, str], own: str, say: Callable[[str], object] =
             say(
                 f"{name} is not an absolute path and is not used: activate the environment again, or name --python"
             )
-        elif (found := Path(env[name]) / "bin" / "python").exists():
-            return str(found)
-    return own
+        elif (python := Path(env[name]) / "bin" / "python").exists():
+            return str(python)
+    return default
 
 
 def pack_interpreter(program: Path, folder: Path, env: Mapping[str, str]) -> bytes:

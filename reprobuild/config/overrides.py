@@ -130,10 +130,11 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         sources = {name: without_login(place) for name, place in self.sources.items()}
         indexes = {name: strip_credentials(place)[0] for name, place in self.indexes.items()}
         archives = tuple(
-            msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
+            msgspec.structs.replace(archive, url=strip_credentials(archive.url)[0])
+            for archive in self.archives
         )
-        channels = tuple(strip_credentials(one)[0] for one in self.channels)
-        kept: dict[str, Any] = msgspec.json.decode(
+        channels = tuple(strip_credentials(channel)[0] for channel in self.channels)
+        record: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(
                 msgspec.structs.replace(
                     self,
@@ -146,7 +147,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
                 )
             )
         )
-        return kept
+        return record
 
 
 def read_decisions(path: Path) -> Decisions:
@@ -164,7 +165,9 @@ def read_decisions(path: Path) -> Decisions:
     if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
         raw["bake"] = dict(_baked(item, path) for item in raw["bake"])
     if isinstance(raw, dict) and isinstance(raw.get("archives"), list):
-        raw["archives"] = [{"url": one} if isinstance(one, str) else one for one in raw["archives"]]
+        raw["archives"] = [
+            {"url": archive} if isinstance(archive, str) else archive for archive in raw["archives"]
+        ]
     if isinstance(raw, dict) and isinstance(raw.get("python"), float):
         raise UsageError(
             f"{path}: python: {raw['python']} is a number in YAML", hint='write it in quotes: python: "3.10"'
@@ -184,8 +187,8 @@ def _key_hint(error: str) -> str:
     at, unknown = re.search(r"at `\$\.(\w+)", error), re.search("unknown field `(.*?)`", error)
     name = at[1] if at and at[1] in _NESTED else ""
     keys = (_NESTED[name] if name else Decisions).__struct_fields__
-    listed = f"{f'the keys of {name}' if name else 'the decisions'} are: {', '.join(keys)}"
-    return "\n".join(filter(None, [did_you_mean(unknown[1], keys) if unknown else "", listed]))
+    listing = f"{f'the keys of {name}' if name else 'the decisions'} are: {', '.join(keys)}"
+    return "\n".join(filter(None, [did_you_mean(unknown[1], keys) if unknown else "", listing]))
 
 
 def _baked(item: object, path: Path) -> tuple[str, str | None]:
@@ -249,13 +252,13 @@ def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
     Args:
         decisions: those of one file.
     """
-    found = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
-    found += [
+    texts = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
+    texts += [
         f"sources.{name} = {without_login(place)}"
         for name, place in decisions.sources.items()
         if not read_origin(place, Path()).is_remote
     ]
-    return tuple(found)
+    return tuple(texts)
 
 
 def stated(decisions: Decisions) -> tuple[str, ...]:
@@ -301,9 +304,9 @@ def _check_spellings(decisions: Decisions, path: Path) -> None:
     Their order would decide which of them counts.
     """
     for field in _BY_PROJECT:
-        seen: dict[str, str] = {}
+        spellings: dict[str, str] = {}
         for name in getattr(decisions, field):
-            other = seen.setdefault(canonicalize_name(name), name)
+            other = spellings.setdefault(canonicalize_name(name), name)
             if other != name:
                 raise UsageError(
                     f"{path}: {field}: {other} and {name} are one project", hint="keep the one that you mean"
@@ -318,13 +321,13 @@ def merge(base: Decisions, options: Decisions) -> Decisions:
     default = Decisions()
     changed: dict[str, Any] = {}
     for field in Decisions.__struct_fields__:
-        mine, given = getattr(base, field), getattr(options, field)
-        if isinstance(given, dict):
-            named = {canonicalize_name(name) for name in given} if field in _BY_PROJECT else given.keys()
-            kept = {name: value for name, value in mine.items() if _key(field, name) not in named}
-            changed[field] = {**kept, **given}
-        elif isinstance(given, tuple):
-            changed[field] = tuple(dict.fromkeys((*mine, *given)))
-        elif given != getattr(default, field):
-            changed[field] = given
+        base_value, option = getattr(base, field), getattr(options, field)
+        if isinstance(option, dict):
+            named = {canonicalize_name(name) for name in option} if field in _BY_PROJECT else option.keys()
+            rest = {name: value for name, value in base_value.items() if _key(field, name) not in named}
+            changed[field] = {**rest, **option}
+        elif isinstance(option, tuple):
+            changed[field] = tuple(dict.fromkeys((*base_value, *option)))
+        elif option != getattr(default, field):
+            changed[field] = option
     return msgspec.structs.replace(base, **changed)

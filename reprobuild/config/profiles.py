@@ -63,14 +63,17 @@ def suggestions(names: Collection[str], text: str) -> list[str]:
         text: the profiles in force, separated by commas.
     """
     chosen = text.split(",")
-    found = []
+    hints = []
     for name, profile in read_profiles().items():
-        brings = {one.replace("_", "-") for one in _data().consumers.get(name, Consumer(())).distributions}
-        if name not in chosen and DEFAULT in profile.includes and (there := sorted(brings & {*names})):
-            found.append(
-                f"{there[0]} has rules of its own for deterministic runs: `--profile {name}` applies them"
+        brings = {
+            distribution.replace("_", "-")
+            for distribution in _data().consumers.get(name, Consumer(())).distributions
+        }
+        if name not in chosen and DEFAULT in profile.includes and (matches := sorted(brings & {*names})):
+            hints.append(
+                f"{matches[0]} has rules of its own for deterministic runs: `--profile {name}` applies them"
             )
-    return found
+    return hints
 
 
 def check_profile(text: str, where: str = "") -> str:
@@ -101,13 +104,13 @@ def variables(text: str) -> frozenset[str]:
 
     An unknown profile has no variables.
     """
-    known, found, waiting = read_profiles(), set[str](), text.split(",")
+    known, names, waiting = read_profiles(), set[str](), text.split(",")
     while waiting:
         profile = known.get(waiting.pop())
         if profile is not None:
             waiting += profile.includes
-            found |= {entry.name for entry in profile.settings if "." not in entry.name}
-    return frozenset(found)
+            names |= {entry.name for entry in profile.settings if "." not in entry.name}
+    return frozenset(names)
 
 
 def values(text: str) -> dict[str, bool | int | str | None]:
@@ -115,11 +118,11 @@ def values(text: str) -> dict[str, bool | int | str | None]:
 
     An unknown profile has no settings. A profile outweighs those it includes.
     """
-    known, found = read_profiles(), dict[str, bool | int | str | None]()
+    known, settings = read_profiles(), dict[str, bool | int | str | None]()
     for name in text.split(","):
         profile = known.get(name)
         if profile is not None:
             for included in profile.includes:
-                found |= values(included)
-            found |= {entry.name: entry.value for entry in profile.settings}
-    return found
+                settings |= values(included)
+            settings |= {entry.name: entry.value for entry in profile.settings}
+    return settings

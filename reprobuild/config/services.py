@@ -80,4 +80,6 @@ def distances(services: Mapping[str, Service]) -> dict[str, float]:
 
     `http.Net` takes them in this form.
     """
-    return {urlsplit(one.url).netloc: one.distance for one in services.values() if one.distance}
+    return {
+        urlsplit(service.url).netloc: service.distance for service in services.values() if service.distance
+    }

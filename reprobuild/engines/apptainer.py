@@ -56,8 +56,8 @@ _INSTALL = "install Apptainer 1.1 or newer, or choose another engine with --engi
 
 def version(env: Mapping[str, str]) -> str | None:
     """Return the version of the program on PATH, or None."""
-    found = _program(env)
-    return found and found[1]
+    program = _program(env)
+    return program and program[1]
 
 
 def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
@@ -77,10 +77,10 @@ def usable_program(env: Mapping[str, str]) -> str:
     Raises:
         EngineError: it is missing or too old.
     """
-    found = _program(env)
-    if found is None:
+    program = _program(env)
+    if program is None:
         raise EngineError("neither `apptainer` nor `singularity` answers", hint=_INSTALL)
-    name, text = found
+    name, text = program
     oldest, _ = PROGRAMS[name]
     numbers = _VERSION.match(text)
     if numbers is None or tuple(map(int, numbers.groups())) < oldest:
@@ -104,14 +104,14 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
             hint="it was built again meanwhile: run the command again",
         )
     with cache.locked():
-        kept, named = cache.of_manifest(image.manifest), cache.find(reference)
-        there = kept is not None and cache.whole(kept)
-        if not there:
+        sif, named = cache.of_manifest(image.manifest), cache.find(reference)
+        is_intact = sif is not None and cache.whole(sif)
+        if not is_intact:
             _check_squashfs(env)
             with cache.made(image) as folder:
                 write_sif(image, folder, DEFINITION, env)
         cache.call(reference, image.manifest)
-        return not there or named != kept
+        return not is_intact or named != sif
 
 
 def _check_squashfs(env: Mapping[str, str]) -> None:
@@ -164,8 +164,8 @@ def _follow(
     program = usable_program(env)
     _check_user(task.user)
     cache = Cache.of(env)
-    kept = cache.find(reference)
-    if kept is None or not cache.file(kept).exists():
+    sif = cache.find(reference)
+    if sif is None or not cache.file(sif).exists():
         raise EngineError(f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it")
     tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
@@ -177,13 +177,13 @@ def _follow(
     if task.gpus:
         check_gpus(
             [program, "--quiet", "exec", *_ISOLATION],
-            cache.file(kept),
+            cache.file(sif),
             task.gpus,
             _variables(program, task, env),
         )
     try:
         code = stream(
-            [*_limited(task), program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
+            [*_limited(task), program, "--silent", *_arguments(cache.file(sif), sif, task, folder)], sink=watch,
             env=_variables(program, task, env), purpose="run a container", timeout=task.timeout, handing=handing,
         )  # fmt: skip
     except ProcessTimeoutError:
@@ -201,10 +201,10 @@ def _refused(stderr: bytes, task: Task) -> None:
 
     A command may have exited with the same code.
     """
-    said = [line for line in stderr.decode(errors="replace").splitlines() if line.startswith(FATAL)]
-    if not said:
+    complaints = [line for line in stderr.decode(errors="replace").splitlines() if line.startswith(FATAL)]
+    if not complaints:
         return
-    complaint = said[-1].removeprefix(FATAL).strip()
+    complaint = complaints[-1].removeprefix(FATAL).strip()
     if (
         task.network == "none"
         and complaint.startswith("container creation failed")
@@ -218,7 +218,7 @@ def _refused(stderr: bytes, task: Task) -> None:
     raise EngineError(f"Apptainer refused: {complaint}", hint="try the SIF by hand: apptainer exec FILE true")
 
 
-def _arguments(image: Path, kept: CachedSif, task: Task, folder: Path) -> list[str]:
+def _arguments(image: Path, sif: CachedSif, task: Task, folder: Path) -> list[str]:
     """Return the arguments after the program's name."""
     mounts = [*task.volumes, *([(str(folder / "outputs"), task.outputs)] if task.outputs else [])]
     network = {"none": ("--net", "--network", "none"), "host": ()}.get(
@@ -226,7 +226,7 @@ def _arguments(image: Path, kept: CachedSif, task: Task, folder: Path) -> list[s
     )
     # Root's home is in the image; any other home is not, and becomes an empty directory.
     home = ("--no-home",) if os.geteuid() == 0 else ()
-    folder_of_start = task.workdir if task.workdir and task.bypass else kept.workdir
+    folder_of_start = task.workdir if task.workdir and task.bypass else sif.workdir
     return [
         "exec" if task.bypass else "run", *_ISOLATION, *home, *network, *bring_options(task.gpus),
         "--workdir", str(folder / "work"), "--pwd", folder_of_start,
@@ -248,8 +248,8 @@ def _limited(task: Task) -> list[str]:
 
     The limits are the task's. Without limits it has the caller's.
     """
-    asked = limits_of_caller(msgspec.structs.replace(task, generous=False))
-    options = [f"--{one.name}={_word(one.soft)}:{_word(one.hard)}" for one in asked]
+    limits = limits_of_caller(msgspec.structs.replace(task, generous=False))
+    options = [f"--{limit.name}={_word(limit.soft)}:{_word(limit.hard)}" for limit in limits]
     return ["prlimit", *options, "--"] if options else []
 
 
@@ -271,12 +271,12 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
     A container sees its variables that have the program's prefix. Proxies would be passed to the container,
     and with them a password in their address.
     """
-    own = tuple(prefix for _, prefix in PROGRAMS.values())
+    prefixes = tuple(prefix for _, prefix in PROGRAMS.values())
     prefix = PROGRAMS[program][1]
-    kept = {
+    environment = {
         name: value
         for name, value in env.items()
-        if (not name.startswith(own) or name in _SETTINGS)
+        if (not name.startswith(prefixes) or name in _SETTINGS)
         and not (task.network == "none" and name.lower().endswith("_proxy"))
     }
     variables = {**visible(task.gpus, env), **task.environment}
@@ -286,16 +286,16 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
                 f"Apptainer cannot set the variable {name!r}",
                 hint="it sets HOME itself, and by a shell all that a shell can name",
             )
-    return {**kept, **{f"{prefix}ENV_{name}": value for name, value in variables.items()}}
+    return {**environment, **{f"{prefix}ENV_{name}": value for name, value in variables.items()}}
 
 
-def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
+def _outputs(folder: Path, destination: Path | None = None) -> dict[str, bytes]:
     """Return or keep the container's output files.
 
-    The result is {relative path: content}. With `kept` the files are moved there, and the result is empty. No
+    The result is {relative path: content}. With `destination` the files are moved there, and the result is empty. No
     link is followed.
     """
-    if kept:
-        keep_folder(folder, kept)
+    if destination:
+        keep_folder(folder, destination)
         return {}
     return read_folder(folder)

@@ -65,13 +65,13 @@ class Cache(Struct, frozen=True):
             above.mkdir(parents=True, exist_ok=True)
             cache.folder.mkdir(exist_ok=True, mode=0o700)
             (cache.folder / "names").mkdir(exist_ok=True)
-            found = cache.folder.stat()
+            status = cache.folder.stat()
         except OSError as err:
             raise EngineError(
                 f"no SIF can be kept in {cache.folder}: {err.strerror}",
                 hint="let XDG_CACHE_HOME name a directory that can be written",
             ) from None
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise EngineError(
                 f"{cache.folder} can be changed by other users",
                 hint="let XDG_CACHE_HOME name a directory of your own, or remove this one",
@@ -106,25 +106,25 @@ class Cache(Struct, frozen=True):
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             return None
         try:
-            kept = msgspec.json.decode(read_plain(self.folder / f"{digest}.json", _LARGEST), type=CachedSif)
+            sif = msgspec.json.decode(read_plain(self.folder / f"{digest}.json", _LARGEST), type=CachedSif)
         except (OSError, msgspec.DecodeError):
             return None
-        return kept if kept.manifest == f"sha256:{digest}" else None
+        return sif if sif.manifest == f"sha256:{digest}" else None
 
     def _name(self, reference: str) -> Path:
         return self.folder / "names" / hashlib.sha256(reference.encode()).hexdigest()
 
-    def file(self, kept: CachedSif) -> Path:
+    def file(self, sif: CachedSif) -> Path:
         """Return the SIF of an image."""
-        return self.folder / f"{kept.manifest.partition(':')[2]}.sif"
+        return self.folder / f"{sif.manifest.partition(':')[2]}.sif"
 
-    def whole(self, kept: CachedSif) -> bool:
+    def whole(self, sif: CachedSif) -> bool:
         """Return whether the SIF has the bytes that were written.
 
         The whole file is read.
         """
         try:
-            return self.file(kept).stat().st_size == kept.size and _sha256(self.file(kept)) == kept.sha256
+            return self.file(sif).stat().st_size == sif.size and _sha256(self.file(sif)) == sif.sha256
         except OSError:
             return False
 
@@ -141,13 +141,13 @@ class Cache(Struct, frozen=True):
         try:
             yield part
             written = part / filename("sif")
-            kept = CachedSif(
+            sif = CachedSif(
                 manifest=image.manifest, config=image.config_digest, sha256=_sha256(written),
                 size=written.stat().st_size,
                 workdir=image.runtime.directory,
             )  # fmt: skip
-            written.replace(self.file(kept))
-            self._write(self.folder / f"{digest}.json", msgspec.json.encode(kept))
+            written.replace(self.file(sif))
+            self._write(self.folder / f"{digest}.json", msgspec.json.encode(sif))
         finally:
             shutil.rmtree(part, ignore_errors=True)
 

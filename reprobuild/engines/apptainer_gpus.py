@@ -66,23 +66,23 @@ def check_gpus(command: Sequence[str], image: Path, gpus: str, env: Mapping[str,
             f"Apptainer knows no GPU by a name of CDI: {gpus}",
             hint="name it by its index or UUID, or give all with --gpu all",
         )
-    said: list[bytes] = []
+    output: list[bytes] = []
     vendor = gpu.vendor(gpus)
     code = stream(
         [*command, *bring_options(gpus), str(image), "/bin/sh", "-c", _LOOK[vendor]],
-        sink=lambda _, data: said.append(data), env=env, purpose="look for the GPU in a container",
+        sink=lambda _, data: output.append(data), env=env, purpose="look for the GPU in a container",
         timeout=LOOK_SECONDS,
     )  # fmt: skip
     if code == _NOTHING:
         raise EngineError(
-            f"Apptainer brings no GPU into the container: it has no node of {vendor.upper()}'s{_why(b''.join(said))}",
+            f"Apptainer brings no GPU into the container: it has no node of {vendor.upper()}'s{_why(b''.join(output))}",
             hint="the driver's nodes must be in /dev, and its libraries known to `ldconfig -p`: does `nvidia-smi` or "
             f"`rocminfo` answer on this machine? Install the driver, {gpu.WITHOUT}",
         )
 
 
-def _why(said: bytes) -> str:
+def _why(output: bytes) -> str:
     """Return Apptainer's warning, such as "While finding nv bind points: ..."."""
-    lines = [line.partition(":") for line in said.decode(errors="replace").splitlines()]
-    found = [rest.strip() for _, _, rest in lines if "bind points" in rest or "Could not find any" in rest]
-    return f"; {found[0]}" if found else ""
+    lines = [line.partition(":") for line in output.decode(errors="replace").splitlines()]
+    warnings = [rest.strip() for _, _, rest in lines if "bind points" in rest or "Could not find any" in rest]
+    return f"; {warnings[0]}" if warnings else ""

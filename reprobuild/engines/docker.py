@@ -111,10 +111,10 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
                     raise EngineError(
                         f"Docker cannot load the image: {line['error']}", hint="see the daemon's log"
                     )
-        found = client.images.get(reference).id
-        if found not in digests:
+        image_id = client.images.get(reference).id
+        if image_id not in digests:
             raise EngineError(
-                f"Docker loaded {reference} as {found}, not as {' or '.join(digests)}",
+                f"Docker loaded {reference} as {image_id}, not as {' or '.join(digests)}",
                 hint="another image has this name; choose one with --tag",
             )
     return True

@@ -44,11 +44,11 @@ def gpu_options(client: docker.DockerClient, gpus: str) -> list[dict[str, Any]]:
         devices = [f"{node}:{inside}:rwm" for node, inside in gpu.amd_devices().items()]
         return [{"devices": devices, "group_add": list(gpu.amd_groups()), "environment": visible}]
     names = list(gpu.ids(gpus))
-    asked = DeviceRequest(
+    by_capability = DeviceRequest(
         capabilities=[["gpu"]], **({"device_ids": names} if names else {"count": -1})
     )  # fmt: skip
     by_cdi = DeviceRequest(driver="cdi", device_ids=list(gpu.cdi_names(gpus)))
-    found = [] if gpu.by_cdi(gpus) else [asked]
-    if not found or client.info().get("CDISpecDirs"):
-        found.append(by_cdi)
-    return [{"device_requests": [request]} for request in found]
+    requests = [] if gpu.by_cdi(gpus) else [by_capability]
+    if not requests or client.info().get("CDISpecDirs"):
+        requests.append(by_cdi)
+    return [{"device_requests": [request]} for request in requests]

@@ -35,10 +35,10 @@ def folders(env: Mapping[str, str]) -> tuple[str, ...]:
     """
     with connected(env) as client:
         info = client.info()
-    own = str(info.get("DockerRootDir") or "")
+    root = str(info.get("DockerRootDir") or "")
     if not has_containerd_store(info):
-        return (own,)
-    return f"{own}/containerd/daemon", CONTAINERD, own
+        return (root,)
+    return f"{root}/containerd/daemon", CONTAINERD, root
 
 
 def image_ids(env: Mapping[str, str]) -> set[str]:
@@ -85,13 +85,13 @@ def remove_cache(ids: Iterable[str], env: Mapping[str, str]) -> int:
 
     A record stays as long as others need it.
     """
-    left = set(ids)
+    records = set(ids)
     with connected(env) as client:
-        while left:
-            for record in left:
+        while records:
+            for record in records:
                 cast(Any, client.api).prune_builds(filters={"id": record}, all=True)
-            there = left & {record["ID"] for record in _disk_use(client).get("BuildCache") or ()}
-            if there == left:
-                return len(left)
-            left = there
+            rest = records & {record["ID"] for record in _disk_use(client).get("BuildCache") or ()}
+            if rest == records:
+                return len(records)
+            records = rest
     return 0

@@ -23,9 +23,9 @@ def container_options(
         task: the task to run.
         visible: variables that select the visible GPUs.
     """
-    own = bool(task.user or task.generous) and _rootless(client)
-    user = user_of(task.user, own=own)
-    found: dict[str, Any] = {
+    rootless = bool(task.user or task.generous) and _rootless(client)
+    user = user_of(task.user, rootless=rootless)
+    options: dict[str, Any] = {
         "environment": {**visible, **identity(user), **task.environment},
         "network_mode": task.network, "shm_size": task.shared_memory, "log_config": {"Type": "none"},
         "mounts": [
@@ -34,25 +34,25 @@ def container_options(
         ],
         # A user's own daemon cannot raise limits above the user's.
         "ulimits": [
-            Ulimit(name=one.name, soft=one.soft, hard=one.hard)
-            for one in (task.limits if own else limits(task))
+            Ulimit(name=limit.name, soft=limit.soft, hard=limit.hard)
+            for limit in (task.limits if rootless else limits(task))
         ],
     }  # fmt: skip
     if user:
-        found["user"] = user
+        options["user"] = user
     if user and task.user == "caller":
-        found["group_add"] = [str(group) for group in os.getgroups()]
-    return found | ({"working_dir": task.workdir} if task.workdir else {})
+        options["group_add"] = [str(group) for group in os.getgroups()]
+    return options | ({"working_dir": task.workdir} if task.workdir else {})
 
 
-def user_of(user: str, *, own: bool) -> str:
+def user_of(user: str, *, rootless: bool) -> str:
     """Return the user in the container for `Task.user`.
 
-    In a container of a user's `own` daemon, root is that user.
+    In a container of a rootless daemon, root is the user of that daemon.
     """
     if user != "caller":
         return user
-    return "" if own or os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
+    return "" if rootless or os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
 
 
 def _rootless(client: docker.DockerClient) -> bool:

@@ -59,7 +59,7 @@ def vendors(root: Path | None = None) -> tuple[str, ...]:
         root: the directory that holds dev, proc and sys; else that of this machine.
     """
     root = root or MACHINE
-    return tuple(name for name, there in ((NVIDIA, _has_nvidia(root)), (AMD, _has_amd(root))) if there)
+    return tuple(name for name, has_gpu in ((NVIDIA, _has_nvidia(root)), (AMD, _has_amd(root))) if has_gpu)
 
 
 def present(root: Path | None = None) -> bool:
@@ -89,11 +89,11 @@ def _has_amd(root: Path) -> bool:
     ids = list(root.glob("sys/class/kfd/kfd/topology/nodes/*/gpu_id"))
     if not ids:  # hidden, as in some containers
         return any(root.glob("dev/dri/renderD*"))
-    found = []
+    contents = []
     for path in ids:
         with contextlib.suppress(OSError):
-            found.append(path.read_text().strip())
-    return any(text not in ("", "0") for text in found)
+            contents.append(path.read_text().strip())
+    return any(text not in ("", "0") for text in contents)
 
 
 def amd_devices() -> dict[str, str]:
@@ -108,11 +108,11 @@ def amd_groups() -> tuple[str, ...]:
     By name these are `video` and `render`. Numbers are used, since an image may lack these groups, or have
     other numbers for them.
     """
-    found = set()
+    groups = set()
     for path in (MACHINE / "dev/kfd", *MACHINE.glob("dev/dri/*")):
         with contextlib.suppress(OSError):
-            found.add(path.stat().st_gid)
-    return tuple(str(number) for number in sorted(found - {0}))
+            groups.add(path.stat().st_gid)
+    return tuple(str(number) for number in sorted(groups - {0}))
 
 
 def requested(option: str, root: Path | None = None) -> str:
@@ -165,11 +165,11 @@ def vendor(gpus: str) -> str:
     return AMD if vendors() == (AMD,) and not by_cdi(gpus) else NVIDIA
 
 
-def remedy(said: str) -> str:
+def remedy(stderr: str) -> str:
     """Return the remedy for an engine's GPU error, or ""."""
-    return next((hint for words, hint in REMEDIES if words in said), "")
+    return next((hint for words, hint in REMEDIES if words in stderr), "")
 
 
-def refusal(what: str, said: str, hint: str) -> EngineError:
+def refusal(message: str, stderr: str, hint: str) -> EngineError:
     """Return an engine's error, with a GPU remedy or `hint`."""
-    return EngineError(what, hint=remedy(said) or hint)
+    return EngineError(message, hint=remedy(stderr) or hint)

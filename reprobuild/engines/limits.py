@@ -27,8 +27,8 @@ def limits(task: Task) -> list[Limit]:
 
     Its engine may set any limit.
     """
-    asked = {limit.name: limit for limit in task.limits}
-    return [*(one for one in GENEROUS if task.generous and one.name not in asked), *task.limits]
+    by_name = {limit.name: limit for limit in task.limits}
+    return [*(limit for limit in GENEROUS if task.generous and limit.name not in by_name), *task.limits]
 
 
 def limits_of_caller(task: Task) -> list[Limit]:
@@ -39,17 +39,19 @@ def limits_of_caller(task: Task) -> list[Limit]:
     Raises:
         EngineError: a requested limit is higher.
     """
-    found = []
+    result = []
     for limit in limits(task):
-        own = hard_limit(limit.name)
-        if limit in task.limits and (_above(limit.hard, own) or _above(limit.soft, own)):
+        ceiling = hard_limit(limit.name)
+        if limit in task.limits and (_above(limit.hard, ceiling) or _above(limit.soft, ceiling)):
             raise EngineError(
-                f"--ulimit {limit.name}: {_text(limit.hard)} is more than you may have here, {_text(own)}",
+                f"--ulimit {limit.name}: {_text(limit.hard)} is more than you may have here, {_text(ceiling)}",
                 hint="ask for no more, or let the administrator raise it (/etc/security/limits.conf, Slurm's "
                 "PropagateResourceLimits)",
             )
-        found.append(Limit(name=limit.name, soft=_least(limit.soft, own), hard=_least(limit.hard, own)))
-    return found
+        result.append(
+            Limit(name=limit.name, soft=_least(limit.soft, ceiling), hard=_least(limit.hard, ceiling))
+        )
+    return result
 
 
 def may_raise() -> bool:
@@ -58,8 +60,8 @@ def may_raise() -> bool:
     Its capabilities decide (capabilities(7)).
     """
     status = Path("/proc/self/status").read_text().splitlines()
-    found = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
-    return bool(int(found, 16) >> _CAP_SYS_RESOURCE & 1)
+    capabilities = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
+    return bool(int(capabilities, 16) >> _CAP_SYS_RESOURCE & 1)
 
 
 def hard_limit(name: str) -> int:
@@ -71,12 +73,12 @@ def _number(value: int) -> int:
     return -1 if value == resource.RLIM_INFINITY else value
 
 
-def _above(one: int, other: int) -> bool:
-    return other != -1 and (one == -1 or one > other)
+def _above(first: int, second: int) -> bool:
+    return second != -1 and (first == -1 or first > second)
 
 
-def _least(one: int, other: int) -> int:
-    return other if _above(one, other) else one
+def _least(first: int, second: int) -> int:
+    return second if _above(first, second) else first
 
 
 def _text(value: int) -> str:

@@ -94,18 +94,18 @@ class Streams:
 
     def take(self, stream: int, data: bytes) -> None:
         """Add a piece of a stream (1 stdout, 2 stderr)."""
-        kept = self.held[stream]
+        buffer = self.held[stream]
         if stream == 1:
-            kept += data[: self.LARGEST + 1 - len(kept)]
+            buffer += data[: self.LARGEST + 1 - len(buffer)]
             return
-        kept += data
-        if len(kept) > 2 * self.LARGEST:
-            del kept[: -self.LARGEST]
+        buffer += data
+        if len(buffer) > 2 * self.LARGEST:
+            del buffer[: -self.LARGEST]
 
     def of(self, stream: int) -> bytes:
         """Return the kept bytes of a stream."""
-        kept = self.held[stream]
-        return bytes(kept if stream == 1 else kept[-self.LARGEST :])
+        buffer = self.held[stream]
+        return bytes(buffer if stream == 1 else buffer[-self.LARGEST :])
 
 
 # Takes a stream's number (1 standard output, 2 standard error) and bytes as they arrive.

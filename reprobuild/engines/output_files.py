@@ -37,12 +37,12 @@ class Pieces:
 
     def read(self, size: int) -> bytes:
         """Return exactly `size` bytes, fewer only at the end."""
-        found = [self._rest]
-        there = len(self._rest)
-        while there < size and (piece := next(self._pieces, None)) is not None:
-            found.append(piece)
-            there += len(piece)
-        data = b"".join(found)
+        pieces = [self._rest]
+        length = len(self._rest)
+        while length < size and (piece := next(self._pieces, None)) is not None:
+            pieces.append(piece)
+            length += len(piece)
+        data = b"".join(pieces)
         self._rest = data[size:]
         return data[:size]
 
@@ -143,7 +143,7 @@ def read_files(stream: IO[bytes]) -> dict[str, bytes]:
     Raises:
         EngineError: they are too large together, or the tar is damaged.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     whole = 0
     try:
         with tarfile.open(fileobj=stream) as tar:
@@ -152,10 +152,10 @@ def read_files(stream: IO[bytes]) -> dict[str, bytes]:
                 if opened:
                     whole += info.size
                     refuse_large(whole)
-                    found[info.name.partition("/")[2]] = opened.read()
+                    files[info.name.partition("/")[2]] = opened.read()
     except UNREADABLE as err:
         raise _damaged(err) from None
-    return found
+    return files
 
 
 def spool_small(pieces: Iterable[bytes], spool: IO[bytes]) -> None:
@@ -179,14 +179,14 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     Raises:
         EngineError: they are too large together, or too deep.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     whole = 0
     for path, _, number in _written(folder):
         with os.fdopen(os.dup(number), "rb") as stream:
             whole += os.fstat(number).st_size
             refuse_large(whole)
-            found[path] = stream.read(LARGEST)
-    return found
+            files[path] = stream.read(LARGEST)
+    return files
 
 
 def refuse_large(size: int) -> None:

@@ -40,10 +40,10 @@ def version(env: Mapping[str, str]) -> str | None:
     """Return podman's version, or None if it is unusable."""
     try:
         argv = ["podman", "info", "--format", "{{.Version.Version}}"]
-        said = proc.run(argv, env=env, purpose="ask podman for its version", timeout=ANSWER_SECONDS)
+        output = proc.run(argv, env=env, purpose="ask podman for its version", timeout=ANSWER_SECONDS)
     except EngineError:
         return None
-    return said.decode(errors="replace").strip()
+    return output.decode(errors="replace").strip()
 
 
 def folder(env: Mapping[str, str]) -> str:
@@ -70,13 +70,13 @@ def call(
     """
     argv = ["podman", *map(str, arguments)]
     try:
-        said = proc.run(argv, env=env, purpose=purpose, stdin=stdin, cwd=cwd, timeout=timeout)
+        output = proc.run(argv, env=env, purpose=purpose, stdin=stdin, cwd=cwd, timeout=timeout)
     except proc.ProcessFailedError as failed:
         raise explained(failed.code, failed.stderr, str(failed)) from None
-    return said.decode(errors="replace").strip()
+    return output.decode(errors="replace").strip()
 
 
-def explained(code: int, stderr: str, what: str) -> EngineError:
+def explained(code: int, stderr: str, message: str) -> EngineError:
     """Return the error for podman's message, with a known remedy.
 
     The runtimes of podman refuse some options on some machines.
@@ -85,17 +85,17 @@ def explained(code: int, stderr: str, what: str) -> EngineError:
         return EngineError(f"podman was ended by signal {-code}", hint=SIGNALLED)
     if "cgroups in hybrid mode not supported" in stderr:  # crun 1.8
         return EngineError(
-            what,
+            message,
             hint='install runc, and write `runtime = "runc"` below [engine] in ~/.config/containers/containers.conf',
         )
     if "error setting rlimit" in stderr:
         return EngineError(
-            what,
+            message,
             hint="podman asks for higher limits than you may have: write "
             '`default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]` below [containers] in '
             "~/.config/containers/containers.conf",
         )
-    return gpu.refusal(what, stderr, hint=UNWELL)
+    return gpu.refusal(message, stderr, hint=UNWELL)
 
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -110,13 +110,13 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
         _link_layout(layout, reference, name, Path(folder))
         call(env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder))
     try:
-        found = _image_id(name, env)
-        if found not in digests:
+        image_id = _image_id(name, env)
+        if image_id not in digests:
             raise EngineError(
-                f"podman loaded {reference} as {found}, not as {' or '.join(digests)}",
+                f"podman loaded {reference} as {image_id}, not as {' or '.join(digests)}",
                 hint="is the layout of another build? Make it again with `reprobuild build`",
             )
-        call(env, "tag", found.removeprefix("sha256:"), reference, purpose="name the image")
+        call(env, "tag", image_id.removeprefix("sha256:"), reference, purpose="name the image")
     finally:
         with contextlib.suppress(EngineError):
             call(env, "rmi", name, purpose="remove a name")  # and the image, if it has no other name
@@ -128,12 +128,12 @@ def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
 
     Podman takes the directory's path for the name of the image, or the name in its index.
     """
-    found = read_layout(layout)
-    if holds(layout / "index.json", named_index(found, reference)):
+    image = read_layout(layout)
+    if holds(layout / "index.json", named_index(image, reference)):
         (folder / name).symlink_to(layout.absolute())
         return
     (folder / name).mkdir()
-    (folder / name / "index.json").write_bytes(named_index(found, f"localhost/{name}"))
+    (folder / name / "index.json").write_bytes(named_index(image, f"localhost/{name}"))
     for part in ("oci-layout", "blobs"):
         (folder / name / part).symlink_to((layout / part).absolute())
 
@@ -233,15 +233,15 @@ def _kill(container: str, env: Mapping[str, str]) -> None:
 @contextlib.contextmanager
 def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[str]:
     devices, visible = _gpus(task.gpus)
-    options, theirs, told = container_options(task, visible, env)
+    options, environment, stdin = container_options(task, visible, env)
     options += devices
     arguments = task.arguments
     if task.bypass:
         options += ["--entrypoint", arguments[0]]
         arguments = arguments[1:]
     try:
-        said = call(
-            theirs, "create", *options, reference, *arguments, purpose="make a container", stdin=told
+        output = call(
+            environment, "create", *options, reference, *arguments, purpose="make a container", stdin=stdin
         )  # fmt: skip
     except EngineError as err:
         if "not known" in str(err) or "no such image" in str(err).lower():
@@ -249,7 +249,7 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
                 f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it"
             ) from None
         raise
-    container = said.splitlines()[-1]
+    container = output.splitlines()[-1]
     try:
         yield container
     finally:
@@ -304,12 +304,14 @@ def _start(
         return code
     # Podman uses these codes for its own failures, too; the container's own code counts only if it has run.
     argv = ["container", "inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", container]
-    status, _, theirs = call(env, *argv, purpose="ask how a container ended").partition(" ")
+    status, _, exit_code = call(env, *argv, purpose="ask how a container ended").partition(" ")
     if code < 0 or status not in ("exited", "stopped"):
-        said = tail.decode(errors="replace").strip()
-        what = f"podman could not run a container: {said.splitlines()[-1] if said else f'exit code {code}'}"
-        raise explained(code, said, what)
-    return int(theirs)
+        stderr = tail.decode(errors="replace").strip()
+        message = (
+            f"podman could not run a container: {stderr.splitlines()[-1] if stderr else f'exit code {code}'}"
+        )
+        raise explained(code, stderr, message)
+    return int(exit_code)
 
 
 def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:

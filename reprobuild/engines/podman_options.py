@@ -46,11 +46,11 @@ def container_options(
         options += ["--ulimit", f"{limit.name}={limit.soft}:{limit.hard}"]
     for host, inside in task.volumes:
         options += ["--volume", f"{host}:{inside}:{'ro' if inside in task.read_only else 'rw'}"]
-    theirs, lines = dict(env), []
+    environment, lines = dict(env), []
     for name, value in {**visible, **identity(user), **task.environment}.items():
         if not OF_PODMAN.fullmatch(name):
             options += ["--env", name]
-            theirs[name] = value
+            environment[name] = value
         elif name not in task.hidden:
             options += ["--env", f"{name}={value}"]
         elif "\n" in value:
@@ -62,7 +62,7 @@ def container_options(
             lines.append(f"{name}={value}\n")
     if lines:
         options += ["--env-file", "/dev/stdin"]
-    return options, theirs, "".join(lines).encode("utf-8", "surrogateescape") if lines else None
+    return options, environment, "".join(lines).encode("utf-8", "surrogateescape") if lines else None
 
 
 def _user(user: str) -> str:
@@ -84,9 +84,9 @@ def _limits(task: Task) -> list[Limit]:
         return []
     if os.geteuid() == 0 and may_raise():
         return limits(task)
-    found = limits_of_caller(task)
-    named = {one.name for one in found}
-    return [*found, *(one for one in _own() if one.name not in named)]
+    caller_limits = limits_of_caller(task)
+    named = {limit.name for limit in caller_limits}
+    return [*caller_limits, *(limit for limit in _own() if limit.name not in named)]
 
 
 def _own() -> list[Limit]:

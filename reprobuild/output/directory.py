@@ -89,8 +89,8 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     lock, layout = read_lock(out / LOCK), out / image.layout
     whole = image.lock == lock.digest
     if whole and layout.exists():
-        found = read_layout(layout)
-        whole = (found.manifest, found.reference) == (image.manifest, image.reference)
+        layout_image = read_layout(layout)
+        whole = (layout_image.manifest, layout_image.reference) == (image.manifest, image.reference)
     if not whole:
         raise UsageError(
             f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
@@ -193,10 +193,10 @@ def is_pulled_here(image: Image, out: Path, store: Store) -> bool:
     return store.recall(_built_key(image, out, "pulled into")) is True
 
 
-def _built_key(image: Image, out: Path, way: str = "made in") -> str:
+def _built_key(image: Image, out: Path, relation: str = "made in") -> str:
     facts = (image.lock, image.manifest, image.tree, image.reference)
     content = (
-        "\0".join((f"image {way} a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
+        "\0".join((f"image {relation} a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
     )
     return hashlib.sha256(content).hexdigest()
 
@@ -250,8 +250,13 @@ def _work(verdict: Verdict) -> dict[str, Any]:
         "excused": dict(excused_values(verdict.comparisons)),
         "warnings": [line for comparison in verdict.comparisons for line in comparison.warnings],
         "artefacts": [
-            {"name": each.name, "verdict": each.verdict, "detail": each.detail, "excused": each.excused}
-            for each in verdict.comparisons
+            {
+                "name": comparison.name,
+                "verdict": comparison.verdict,
+                "detail": comparison.detail,
+                "excused": comparison.excused,
+            }
+            for comparison in verdict.comparisons
         ],
         **({"mounts": list(msgspec.to_builtins(verdict.work.mounts))} if verdict.work else {}),
     }

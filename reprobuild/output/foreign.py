@@ -36,8 +36,8 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
         if os.path.lexists(path):
             path.unlink()
             say(f"removed {path}: it is not known to be of this image")
-    if left := [name for name in _UNTOUCHED if os.path.lexists(out / name)]:
-        say(f"not made by this command, and left in {out} as they are: {', '.join(left)}")
+    if names := [name for name in _UNTOUCHED if os.path.lexists(out / name)]:
+        say(f"not made by this command, and left in {out} as they are: {', '.join(names)}")
 
 
 def aside_of_lock(path: Path, lock: Lock) -> Path:

@@ -89,14 +89,14 @@ def own_files(
         sizes: of the wheels, by their sha256.
     """
     facts = json.dumps(install_facts(lock, sizes), indent=1, ensure_ascii=False) + "\n"
-    own = {
+    contents = {
         "requirements.txt": texts["requirements.txt"].encode(),
         "install.json": facts.encode(),
         # Ours, not that of the sealed lock: it must know the format that this version writes into install.json.
         "install.py": files("reprobuild_runtime").joinpath("install.py").read_bytes(),
         "payload.tar": _pack_payload(lock, store),
     }
-    return {f"{own_folder(lock)}/{name}": content for name, content in own.items()}
+    return {f"{own_folder(lock)}/{name}": content for name, content in contents.items()}
 
 
 def install_facts(lock: SealedLock, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def _direct_url(source: Source) -> dict[str, Any]:
 
 
 def _pack_payload(lock: SealedLock, store: Store) -> bytes:
-    found = {**environ_file(lock), **payload(lock, store)}
+    contents = {**environ_file(lock), **payload(lock, store)}
     stream = io.BytesIO()
     writer = TarWriter(stream, lock.epoch)
-    for directory in parents(found):
+    for directory in parents(contents):
         writer.directory(directory)
-    for name, content in sorted(found.items()):
+    for name, content in sorted(contents.items()):
         writer.file(name, content)
     writer.close()
     return stream.getvalue()

@@ -73,14 +73,14 @@ def payload(lock: SealedLock, store: Store) -> dict[str, bytes]:
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
     runtime = read_runtime(lock, store)
-    found = {f"{package}/{name}": content for name, content in runtime.items()}
+    contents = {f"{package}/{name}": content for name, content in runtime.items()}
     if FACADE in runtime:  # locks that an earlier version sealed have no such module
-        found[f"{FILES}/lib/reprobuild/__init__.py"] = runtime[FACADE]
-    found |= dict(origin(source, lock) for source in lock.sources if source.watched)
-    found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
+        contents[f"{FILES}/lib/reprobuild/__init__.py"] = runtime[FACADE]
+    contents |= dict(origin(source, lock) for source in lock.sources if source.watched)
+    contents[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     # used from Python 3.15 on, instead of the line `import` above (https://peps.python.org/pep-0829/)
-    found[f"{site}/reprobuild.start"] = b"reprobuild_runtime.startup:start\n"
-    return {path.lstrip("/"): content for path, content in found.items()}
+    contents[f"{site}/reprobuild.start"] = b"reprobuild_runtime.startup:start\n"
+    return {path.lstrip("/"): content for path, content in contents.items()}
 
 
 def origin(source: Source, lock: SealedLock) -> tuple[str, bytes]:

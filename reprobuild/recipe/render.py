@@ -305,6 +305,8 @@ def _dependencies(wheel: Wheel, names: Collection[str]) -> dict[str, Any]:
 
     Each has only its name, which identifies it.
     """
-    asked = (read_requirement(text) for text in wheel.requires)
-    found = {str(canonicalize_name(one.name)) for one in asked if one} & {*names}
-    return {"dependencies": [{"name": name} for name in sorted(found)]} if found else {}
+    requirements = (read_requirement(text) for text in wheel.requires)
+    dependencies = {
+        str(canonicalize_name(requirement.name)) for requirement in requirements if requirement
+    } & {*names}
+    return {"dependencies": [{"name": name} for name in sorted(dependencies)]} if dependencies else {}

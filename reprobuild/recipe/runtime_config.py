@@ -43,10 +43,10 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
 
     def document(self) -> dict[str, Any]:
         """Return the `config` object, without empty values."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
+        values: dict[str, Any] = msgspec.to_builtins(self)
         for name in _SETS:
-            found[name] = {key: {} for key in found[name]}
-        filled = {name: value for name, value in found.items() if value}
+            values[name] = {key: {} for key in values[name]}
+        filled = {name: value for name, value in values.items() if value}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in filled.items()}
 
     def digest_part(self) -> dict[str, Any]:
@@ -54,11 +54,11 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
 
         Absent values are [] or "", and the directory is never absent.
         """
-        found: dict[str, Any] = {**msgspec.to_builtins(self), "WorkingDir": self.directory}
-        del found["Labels"]
+        values: dict[str, Any] = {**msgspec.to_builtins(self), "WorkingDir": self.directory}
+        del values["Labels"]
         if self.healthcheck is None:
-            del found["Healthcheck"]
-        return found
+            del values["Healthcheck"]
+        return values
 
 
 _SETS = ("ExposedPorts", "Volumes")  # objects with empty values, in Go's way of writing a set
@@ -91,18 +91,18 @@ def read_runtime_config(config: object) -> RuntimeConfig:
     Raises:
         ValueError: it is no object, or a value has another type than in the specification; the message has its path.
     """
-    found = msgspec.convert({"config": config}, _Image).config or _Document()  # its error is a ValueError
+    document = msgspec.convert({"config": config}, _Image).config or _Document()  # its error is a ValueError
     return RuntimeConfig(
-        env=tuple(sorted_settings(found.env or ())),
-        entrypoint=tuple(found.entrypoint or ()),
-        cmd=tuple(found.cmd or ()),
-        working_dir=found.working_dir or "",
-        user=found.user or "",
-        stop_signal=found.stop_signal or "",
-        exposed_ports=tuple(sorted(found.exposed_ports or ())),
-        volumes=tuple(sorted(found.volumes or ())),
-        labels=found.labels or {},
-        healthcheck=found.healthcheck if _starts_program(found.healthcheck) else None,
+        env=tuple(sorted_settings(document.env or ())),
+        entrypoint=tuple(document.entrypoint or ()),
+        cmd=tuple(document.cmd or ()),
+        working_dir=document.working_dir or "",
+        user=document.user or "",
+        stop_signal=document.stop_signal or "",
+        exposed_ports=tuple(sorted(document.exposed_ports or ())),
+        volumes=tuple(sorted(document.volumes or ())),
+        labels=document.labels or {},
+        healthcheck=document.healthcheck if _starts_program(document.healthcheck) else None,
     )
 
 
@@ -120,10 +120,10 @@ def sorted_settings(settings: Iterable[str]) -> list[str]:
     If a name occurs twice, engines differ in the value they use, so such lists are sorted by name alone and keep their
     order.
     """
-    given = list(settings)
-    pairs = sorted(given)
+    lines = list(settings)
+    pairs = sorted(lines)
     names = [pair.partition("=")[0] for pair in pairs]
-    return pairs if len({*names}) == len(names) else sorted(given, key=lambda pair: pair.partition("=")[0])
+    return pairs if len({*names}) == len(names) else sorted(lines, key=lambda pair: pair.partition("=")[0])
 
 
 def environment_lines(config: RuntimeConfig) -> list[str]:

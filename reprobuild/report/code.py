@@ -60,7 +60,7 @@ class JobCode(Struct, frozen=True, kw_only=True):
         """
         if self.folder is None:
             return bool(self.repositories or self.diffs)
-        return any(one.job is not None for one in self.repositories)
+        return any(repository.job is not None for repository in self.repositories)
 
 
 def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
@@ -72,22 +72,22 @@ def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
     """
     captured = snapshot.captured
     placed = place_repositories(captured, snapshot.requirements, drop)
-    places = {one.repository.name: one.path for one in placed}
-    lines = {one.line for one in placed}
+    places = {placement.repository.name: placement.path for placement in placed}
+    lines = {placement.line for placement in placed}
     folder = text_of(captured.command.folder) if captured and captured.command else ""
     inner = _innermost(captured.repositories, folder) if captured and folder else None
-    found = [
-        _of_capture(one, places.get(one.name), folder if one is inner else "")
-        for one in (captured.repositories if captured else ())
+    repositories = [
+        _of_capture(repository, places.get(repository.name), folder if repository is inner else "")
+        for repository in (captured.repositories if captured else ())
     ]
-    found += [
+    repositories += [
         Code(name=line.name, folder=line.path or line.url or "", commit=line.commit)
         for line in snapshot.requirements
         if line.kind in ("editable", "vcs") and line not in lines
     ]
     notes = (captured.notes or ()) if captured else ()
     return JobCode(
-        repositories=tuple(found), folder=folder or None, diffs=_diffs(snapshot),
+        repositories=tuple(repositories), folder=folder or None, diffs=_diffs(snapshot),
         left_out=any(_LEFT_OUT in note for note in notes),
     )  # fmt: skip
 
@@ -98,7 +98,11 @@ def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
     for line in snapshot.requirements:
         last = (line.path or line.url or "").rstrip("/").rpartition("/")[2]
         known.add(canonicalize_name(last.removesuffix(".git")))
-    taken = {one.diff.file for one in snapshot.captured.repositories} if snapshot.captured else set()
+    taken = (
+        {repository.diff.file for repository in snapshot.captured.repositories}
+        if snapshot.captured
+        else set()
+    )
     return tuple(
         patch.file for patch in snapshot.patches
         if patch.file not in taken and canonicalize_name(patch.name) not in known
@@ -107,24 +111,24 @@ def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _innermost(repositories: Collection[CapturedRepository], folder: str) -> CapturedRepository | None:
     """Return the innermost repository that contains a directory."""
-    holders = [one for one in repositories if _inside(folder, text_of(one.folder))]
-    return max(holders, key=lambda one: len(text_of(one.folder)), default=None)
+    holders = [repository for repository in repositories if _inside(folder, text_of(repository.folder))]
+    return max(holders, key=lambda repository: len(text_of(repository.folder)), default=None)
 
 
 def _inside(folder: str, top: str) -> bool:
     return folder == top or folder.startswith(top.rstrip("/") + "/")
 
 
-def _of_capture(one: CapturedRepository, place: str | None, folder: str) -> Code:
-    top = text_of(one.folder)
-    branch = unquoted(one.branch).decode("utf-8", "surrogateescape") if one.branch else None
+def _of_capture(repository: CapturedRepository, place: str | None, folder: str) -> Code:
+    top = text_of(repository.folder)
+    branch = unquoted(repository.branch).decode("utf-8", "surrogateescape") if repository.branch else None
     job = posixpath.relpath(folder, top) if folder else None
-    return Code(name=one.name, folder=top, commit=one.head, branch=branch, place=place, job=job)
+    return Code(name=repository.name, folder=top, commit=repository.head, branch=branch, place=place, job=job)
 
 
 def render_code(code: JobCode) -> list[str]:
     """Return the lines of `show` on the job's own code."""
-    lines = [f"code          {_described(one)}" for one in _first(code.repositories)]
+    lines = [f"code          {_described(repository)}" for repository in _first(code.repositories)]
     if len(code.repositories) > len(lines):
         lines.append(
             f"code          {len(code.repositories) - len(lines)} more repositories; all with --json"
@@ -138,18 +142,20 @@ def render_code(code: JobCode) -> list[str]:
 
 def _first(repositories: Collection[Code]) -> list[Code]:
     """Return the repositories to show, the job's own first."""
-    return sorted(repositories, key=lambda one: one.job is None)[:_MANY]
+    return sorted(repositories, key=lambda repository: repository.job is None)[:_MANY]
 
 
-def _described(one: Code) -> str:
-    facts = [f"commit {one.commit[:_SHORT]}" if one.commit else "no commit"]
-    if one.branch:
-        facts.append(f"branch {safe(one.branch.removeprefix('refs/heads/'))}")
-    if one.place:
-        facts.append(f"{one.place} in the image")
-    if one.job is not None:
-        facts.append("the job ran in it" if one.job == "." else f"the job ran in its {safe(one.job)}")
-    return f"{safe(one.name)}: {safe(one.folder)} ({', '.join(facts)})"
+def _described(repository: Code) -> str:
+    facts = [f"commit {repository.commit[:_SHORT]}" if repository.commit else "no commit"]
+    if repository.branch:
+        facts.append(f"branch {safe(repository.branch.removeprefix('refs/heads/'))}")
+    if repository.place:
+        facts.append(f"{repository.place} in the image")
+    if repository.job is not None:
+        facts.append(
+            "the job ran in it" if repository.job == "." else f"the job ran in its {safe(repository.job)}"
+        )
+    return f"{safe(repository.name)}: {safe(repository.folder)} ({', '.join(facts)})"
 
 
 def _missing(code: JobCode) -> list[str]:
@@ -158,17 +164,19 @@ def _missing(code: JobCode) -> list[str]:
     They have the commands to capture or mount it.
     """
     if code.folder is None:
-        said = "none: the snapshot has no repository, and does not tell the job's directory; there run:"
+        status = "none: the snapshot has no repository, and does not tell the job's directory; there run:"
         start, mount = "", '"$PWD":/job'
     else:
-        said = f"none of the job's own: it ran in {escaped(code.folder)}, which is in no captured repository"
+        status = (
+            f"none of the job's own: it ran in {escaped(code.folder)}, which is in no captured repository"
+        )
         start = f"cd {escaped(shlex.quote(code.folder))} && "
         mount = escaped(shlex.quote(f"{code.folder}:/job"))
     capture = f"{start}{{ git rev-parse --git-dir || git init; }} && reprobuild capture -o ~/with-code"
     if code.left_out:
         capture = "a repository was left out; the note on it says what admits it"
     return [
-        f"code          {said}",
+        f"code          {status}",
         f"  capture it  {capture}",
         f"  or mount it reprobuild run frozen -v {mount} --workdir /job -- COMMAND",
     ]

@@ -44,23 +44,23 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-def render_comparison(found: EnvironmentComparison, *, everything: bool = False) -> str:
+def render_comparison(comparison: EnvironmentComparison, *, everything: bool = False) -> str:
     """Return the report of `compare`.
 
     Names and values are escaped, and long ones shortened.
 
     Args:
-        found: the differences.
+        comparison: the differences.
         everything: list all, noise included.
     """
-    noise = sum(difference.noise for difference in found.differences)
-    shown = [difference for difference in found.differences if everything or not difference.noise]
-    grave = sum(item.grave for item in found.not_compared)
-    lines = list(_headline(shown, noise, _between(found), grave))
+    noise = sum(difference.noise for difference in comparison.differences)
+    shown = [difference for difference in comparison.differences if everything or not difference.noise]
+    grave = sum(item.grave for item in comparison.not_compared)
+    lines = list(_headline(shown, noise, _between(comparison), grave))
     lines += [
         "",
-        f"A  {safe(found.one.name)} ({found.one.form})",
-        f"B  {safe(found.other.name)} ({found.other.form})",
+        f"A  {safe(comparison.one.name)} ({comparison.one.form})",
+        f"B  {safe(comparison.other.name)} ({comparison.other.form})",
     ]
     tables = [
         ("differ", [d for d in shown if d.one is not None and d.other is not None]),
@@ -75,20 +75,21 @@ def render_comparison(found: EnvironmentComparison, *, everything: bool = False)
             "",
             f"noise: {noise} more differ, of the session, the job or the host: --verbose lists them",
         ]
-    if found.not_compared:
-        lines += ["", "not compared:", *_unsaid(found.not_compared, None if everything else NAMES)]
+    if comparison.not_compared:
+        lines += ["", "not compared:", *_unsaid(comparison.not_compared, None if everything else NAMES)]
     return "\n".join(lines)
 
 
-def _between(found: EnvironmentComparison) -> str:
+def _between(comparison: EnvironmentComparison) -> str:
     """Describe the scope of a comparison of two locks.
 
     The text is empty for other comparisons. Of an output directory, only the lock is read.
     """
-    if not found.one.form == found.other.form == "lock":
+    if not comparison.one.form == comparison.other.form == "lock":
         return ""
     half = any(
-        item.kind == "realised" and item.reason != NEITHER and not item.names for item in found.not_compared
+        item.kind == "realised" and item.reason != NEITHER and not item.names
+        for item in comparison.not_compared
     )
     return f" between the two locks{', of which one is not sealed' if half else ''}; no image was read"
 
@@ -100,8 +101,8 @@ def _headline(shown: Sequence[EnvironmentDifference], noise: int, between: str, 
         where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
         yield f"likeliest: {safe(first.name, LONGEST_NAME)}{where}: {_value(first)} ({first.reason})"
     elif noise:
-        said = f"{noise}, of the session, the job or the host: --verbose lists them"
-        yield f"no difference but noise{between}: {said}{doubt}"
+        summary = f"{noise}, of the session, the job or the host: --verbose lists them"
+        yield f"no difference but noise{between}: {summary}{doubt}"
     else:
         yield f"no difference{between}{doubt}"
 
@@ -128,34 +129,34 @@ def _why(difference: EnvironmentDifference) -> str:
 
 def _value(difference: EnvironmentDifference) -> str:
     """Return both values, or the differing entries of two lists."""
-    one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
-    if one is None or other is None:
-        return safe(one or other or "", LONGEST) or _EMPTY
+    first, second = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
+    if first is None or second is None:
+        return safe(first or second or "", LONGEST) or _EMPTY
     # Channels and fields of a lock hold addresses, which are not lists.
-    lists = entries(difference.name, one, other) if difference.kind in _WITH_LISTS else None
+    lists = entries(difference.name, first, second) if difference.kind in _WITH_LISTS else None
     if lists is None:
-        return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(one, other))
-    gone, new = (":".join(found) for found in lists)
-    if not gone and not new:
+        return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(first, second))
+    only_a, only_b = (":".join(items) for items in lists)
+    if not only_a and not only_b:
         return "the same entries, in another order or number"
     parts = [
-        f"only A {safe(gone, LONGEST // 2)}" if gone else "",
-        f"only B {safe(new, LONGEST // 2)}" if new else "",
+        f"only A {safe(only_a, LONGEST // 2)}" if only_a else "",
+        f"only B {safe(only_b, LONGEST // 2)}" if only_b else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _parted(one: str, other: str) -> tuple[str, str]:
+def _parted(first: str, second: str) -> tuple[str, str]:
     """Return two values without a long common start.
 
     The start of long values would hide the difference.
     """
-    if max(len(one), len(other)) <= LONGEST // 2:
-        return one, other
-    pairs = enumerate(zip(one, other, strict=False))
-    parting = next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    if max(len(first), len(second)) <= LONGEST // 2:
+        return first, second
+    pairs = enumerate(zip(first, second, strict=False))
+    parting = next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
     start = max(0, parting - SHOWN_BEFORE)
-    return (f"...{one[start:]}", f"...{other[start:]}") if start else (one, other)
+    return (f"...{first[start:]}", f"...{second[start:]}") if start else (first, second)
 
 
 def _unsaid(unsaid: Sequence[NotCompared], most: int | None) -> Iterator[str]:
@@ -165,9 +166,9 @@ def _unsaid(unsaid: Sequence[NotCompared], most: int | None) -> Iterator[str]:
         if item.reason != NEITHER:
             names = ", ".join(safe(name, LONGEST_NAME) for name in item.names[:most])
             more = ", ..." if len(item.names) > len(item.names[:most]) else ""
-            listed = f" ({len(item.names)}: {names}{more})" if item.names else ""
+            detail = f" ({len(item.names)}: {names}{more})" if item.names else ""
             doubt = "in doubt: " if item.grave else ""
-            yield f"  {doubt}{_word(item)}: {safe(item.reason)}{listed}"
+            yield f"  {doubt}{_word(item)}: {safe(item.reason)}{detail}"
     if neither:
         yield f"  {NEITHER}: {'; '.join(neither)}"
 

@@ -66,13 +66,13 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
     else:
         counts = Counter(probe.verdict for probe in smoke.probes)
         how = "with the image's own threads, and with one" if smoke.libraries else "in strict mode"
-        said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
-        yield f"{where}: {len(smoke.probes)} probes {how}: {said}"
+        summary = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
+        yield f"{where}: {len(smoke.probes)} probes {how}: {summary}"
     yield from _bound(smoke)
     away = [safe(probe.name) for probe in smoke.probes if probe.verdict == "not-applicable"]
-    foreign = [each for each in smoke.probes if smoke.libraries and _of_absent_library(each)]
+    foreign = [probe for probe in smoke.probes if smoke.libraries and _of_absent_library(probe)]
     if foreign:
-        away = [name for name in away if name not in {safe(each.name) for each in foreign}]
+        away = [name for name in away if name not in {safe(probe.name) for probe in foreign}]
         yield f"  not applicable here: {len(foreign)} probes of libraries that the image does not have"
     if away:
         yield f"  not applicable here: {', '.join(away)}"
@@ -117,37 +117,41 @@ def _bound(smoke: Smoke) -> Iterator[str]:
 
     The runs are those of the identical probes.
     """
-    found = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
-    if not found:
+    modes = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
+    if not modes:
         return
-    ((runs, upper), number), *others = Counter((mode.runs, mode.upper) for mode in found).most_common()
-    all_of_them = "" if not others else f" for {number} of {len(found)}"
-    least = min(mode.runs for mode in found)
+    ((runs, upper), number), *others = Counter((mode.runs, mode.upper) for mode in modes).most_common()
+    all_of_them = "" if not others else f" for {number} of {len(modes)}"
+    least = min(mode.runs for mode in modes)
     smallest = "" if least == runs else f"; the smallest N is {least}"
     yield f"  N = {runs}{all_of_them}: fewer than {upper:.0%} of runs drift, at 95 %{smallest}"
 
 
-def against_lines(found: Against) -> list[str]:
+def against_lines(comparison: Against) -> list[str]:
     """Return the differences between this check and an earlier verdict."""
-    start = f"against the certificate of {safe(found.made)}"
-    differ = len(found.failed) + len(found.other)
-    if found.verdict == "differ":
-        head = f"{start}: FAILED: {len(found.failed)} of {found.compared} digests differ on the same platform"
-    elif found.verdict == "inconclusive":
-        alone = f"{len(found.unmatched)} digests cannot be compared, {found.compared} can"
-        head = f"{start}: inconclusive: {alone if found.compared else 'the two have no digest in common'}"
-    elif found.verdict == "same":
-        head = f"{start}: the same platform, and all {found.compared} digests are the same"
+    start = f"against the certificate of {safe(comparison.made)}"
+    differ = len(comparison.failed) + len(comparison.other)
+    if comparison.verdict == "differ":
+        head = f"{start}: FAILED: {len(comparison.failed)} of {comparison.compared} digests differ on the same platform"
+    elif comparison.verdict == "inconclusive":
+        alone = f"{len(comparison.unmatched)} digests cannot be compared, {comparison.compared} can"
+        head = (
+            f"{start}: inconclusive: {alone if comparison.compared else 'the two have no digest in common'}"
+        )
+    elif comparison.verdict == "same":
+        head = f"{start}: the same platform, and all {comparison.compared} digests are the same"
     else:
-        head = f"{start}: another platform: {differ} of {found.compared} digests differ, which is no failure"
+        head = f"{start}: another platform: {differ} of {comparison.compared} digests differ, which is no failure"
     return [
         head,
-        *_limited(f"  {describe(item)}" for item in found.failed),
-        *_limited(f"  platform: {describe(item)}" for item in found.platform),
-        *_limited(f"  {describe(item)}" for item in found.other),
-        *_limited(f"  other mounts, so your work is not compared: {describe(item)}" for item in found.mounts),
-        *_limited(f"  {_alone(item, found)}: {describe(item)}" for item in found.unmatched),
-        *_limited(f"  changes no result: {describe(item)}" for item in found.beside),
+        *_limited(f"  {describe(item)}" for item in comparison.failed),
+        *_limited(f"  platform: {describe(item)}" for item in comparison.platform),
+        *_limited(f"  {describe(item)}" for item in comparison.other),
+        *_limited(
+            f"  other mounts, so your work is not compared: {describe(item)}" for item in comparison.mounts
+        ),
+        *_limited(f"  {_alone(item, comparison)}: {describe(item)}" for item in comparison.unmatched),
+        *_limited(f"  changes no result: {describe(item)}" for item in comparison.beside),
     ]
 
 
@@ -157,10 +161,10 @@ def describe(item: Deviation) -> str:
     return f"{safe(item.scope)}: {safe(item.name)}: {values}"
 
 
-def _alone(item: Deviation, found: Against) -> str:
+def _alone(item: Deviation, comparison: Against) -> str:
     if item.then is None or item.now is None:
         return "only in one of them"
-    if item.scope == WORK and found.mounts:
+    if item.scope == WORK and comparison.mounts:
         return "computed with other mounts"
     return "computed on another kind of device"
 
@@ -173,5 +177,5 @@ def _value(text: str) -> str:
 
 def _limited(lines: Iterable[str]) -> Sequence[str]:
     known = list(lines)
-    left = len(known) - SHOWN
-    return known if left <= 0 else [*known[:SHOWN], f"  ... and {left} more in report.html"]
+    rest = len(known) - SHOWN
+    return known if rest <= 0 else [*known[:SHOWN], f"  ... and {rest} more in report.html"]

@@ -25,33 +25,33 @@ _LEVELS = {
 }
 
 
-def render_explanation(found: ImageDiff, *, everything: bool = False) -> str:
+def render_explanation(diff: ImageDiff, *, everything: bool = False) -> str:
     """Return the report of `diff`.
 
     Names and values of images are escaped, and long ones shortened.
 
     Args:
-        found: the differences.
+        diff: the differences.
         everything: list all, and report a missing diffoscope, too.
     """
     most = None if everything else SHOWN
-    lines = [*_side(found.one), *_side(found.other), "", _LEVELS[found.level]]
-    if found.files:
-        lines += ["", *_summary(found)]
+    lines = [*_side(diff.one), *_side(diff.other), "", _LEVELS[diff.level]]
+    if diff.files:
+        lines += ["", *_summary(diff)]
     by_culprit: dict[tuple[str, str], list[FileChange]] = {}
-    for file in found.files:
+    for file in diff.files:
         by_culprit.setdefault(file.culprit, []).append(file)
-    for culprit in found.culprits:
+    for culprit in diff.culprits:
         files = by_culprit[culprit.kind, culprit.name]
         lines += ["", _headline(culprit), *_limited([_file(file) for file in files], most)]
     for title, kinds in _SECTIONS:
-        changes = [change for kind in kinds for change in found.changes if change.kind == kind]
+        changes = [change for kind in kinds for change in diff.changes if change.kind == kind]
         if changes:
             lines += ["", title, *_limited([_change(change) for change in changes], most)]
-    for deeper in found.diffoscope:
+    for deeper in diff.diffoscope:
         lines += ["", f"diffoscope of /{safe(deeper.path)}:"]
         lines += [f"  {safe(line)}" for line in deeper.text.splitlines()]
-    notes = [note for note in found.notes if everything or note != ABSENT]
+    notes = [note for note in diff.notes if everything or note != ABSENT]
     if notes:
         lines += ["", *(safe(note, 4 * LONGEST) for note in notes)]
     return "\n".join(lines)
@@ -74,9 +74,9 @@ def _side(side: ImageSummary) -> Iterator[str]:
         yield f"  {name:<8}  {digest}"
 
 
-def _summary(found: ImageDiff) -> Iterator[str]:
-    kinds = Counter(file.kind for file in found.files)
-    paths = len({file.path for file in found.files})
+def _summary(diff: ImageDiff) -> Iterator[str]:
+    kinds = Counter(file.kind for file in diff.files)
+    paths = len({file.path for file in diff.files})
     yield f"{_count(paths, 'path')} differ: " + ", ".join(
         f"{number} {kind}" for kind, number in kinds.items()
     )
@@ -99,22 +99,22 @@ def _count(number: int, word: str) -> str:
 
 def _file(file: FileChange) -> str:
     values = f"{safe(file.one) or 'nothing'} -> {safe(file.other) or 'nothing'}"
-    said = values if file.kind in _VALUED else safe(file.detail, 3 * LONGEST)
-    return f"{file.kind:<10}  /{safe(file.path)}{f': {said}' if said else ''}"
+    detail = values if file.kind in _VALUED else safe(file.detail, 3 * LONGEST)
+    return f"{file.kind:<10}  /{safe(file.path)}{f': {detail}' if detail else ''}"
 
 
 _VALUED = ("type", "mode", "owner", "link", "attributes", "device", "added", "removed")
 
 
 def _change(change: Change) -> str:
-    one, other = ("nothing" if value is None else safe(value) for value in (change.one, change.other))
-    return f"{change.kind}: {safe(change.name)}: {one} -> {other}"
+    first, second = ("nothing" if value is None else safe(value) for value in (change.one, change.other))
+    return f"{change.kind}: {safe(change.name)}: {first} -> {second}"
 
 
 def _limited(lines: Sequence[str], most: int | None) -> list[str]:
     shown = [f"  {line}" for line in lines[:most]]
-    left = len(lines) - len(shown)
-    return [*shown, f"  ... and {left} more: -v or --json lists them"] if left else shown
+    rest = len(lines) - len(shown)
+    return [*shown, f"  ... and {rest} more: -v or --json lists them"] if rest else shown
 
 
 def safe(text: str, longest: int = LONGEST) -> str:

@@ -48,10 +48,10 @@ def machine_lines(snapshot: Snapshot) -> list[str]:
 
 def _of_systems(snapshot: Snapshot) -> Iterator[str]:
     for system in _SYSTEMS:
-        found = list(_signs(snapshot, system))
-        if found:
+        signs = list(_signs(snapshot, system))
+        if signs:
             yield (
-                f"captured on   {system}: {_some(found)}; the image is Linux: what {system} alone has is refused when "
+                f"captured on   {system}: {_some(signs)}; the image is Linux: what {system} alone has is refused when "
                 "the lock is made, and results of another system need not be the same"
             )
 
@@ -81,39 +81,39 @@ def _is_of(line: Requirement, system: str) -> bool:
 
 
 def _of_rocm(snapshot: Snapshot) -> Iterator[str]:
-    found = []
+    signs = []
     for report in snapshot.reports:
         for fact in report.facts:
             if fact.name.lower() == "rocm used to build pytorch" and not _NOTHING.fullmatch(fact.value or ""):
-                found.append(f"torch was built with ROCm {fact.value} ({fact.place})")
+                signs.append(f"torch was built with ROCm {fact.value} ({fact.place})")
     for line in snapshot.requirements:
         if match := _ROCM.fullmatch(line.version or ""):
-            found.append(f"{line.name} {line.version} is for ROCm {match['version']} ({line.place})")
-    if found:
-        yield f"ROCm          {_some(found)}: it needs GPUs of AMD"
+            signs.append(f"{line.name} {line.version} is for ROCm {match['version']} ({line.place})")
+    if signs:
+        yield f"ROCm          {_some(signs)}: it needs GPUs of AMD"
 
 
 def _of_ascend(snapshot: Snapshot) -> Iterator[str]:
-    found: list[str] = []
+    signs: list[str] = []
     short: list[str] = []
     for report in snapshot.reports:
         for fact in report.facts:
             name = fact.name.lower()
             library = name.partition("] ")[2].replace("_", "-")
             if name.startswith(("cann", "ascend")) or _ASCEND.fullmatch(library):
-                found.append(f"{fact.name} ({fact.place})")
+                signs.append(f"{fact.name} ({fact.place})")
     for line in snapshot.requirements:
         name = str(canonicalize_name(line.name))
         if _ASCEND.fullmatch(name):
-            (short if name in _ASCEND_ALONE else found).append(f"{line.name} ({line.place})")
+            (short if name in _ASCEND_ALONE else signs).append(f"{line.name} ({line.place})")
     for variable in snapshot.variables:
         if _ASCEND_VARIABLES.fullmatch(variable.name):
-            found.append(f"{variable.name} ({variable.place})")
-    if found:
-        yield f"Ascend        {_some([*found, *short])}: it needs NPUs of Huawei, which no check here uses"
+            signs.append(f"{variable.name} ({variable.place})")
+    if signs:
+        yield f"Ascend        {_some([*signs, *short])}: it needs NPUs of Huawei, which no check here uses"
 
 
-def _some(found: Sequence[str]) -> str:
+def _some(signs: Sequence[str]) -> str:
     """Return the first signs for a terminal, and the others' number."""
-    more = len(found) - 3
-    return safe("; ".join(found[:3]), 600) + (f" and {more} more" if more > 0 else "")
+    more = len(signs) - 3
+    return safe("; ".join(signs[:3]), 600) + (f" and {more} more" if more > 0 else "")

@@ -12,20 +12,20 @@ from reprobuild.snapshot.parsers.capture_json import unquoted
 _MANY = 12
 
 
-def render_restored(captured: CaptureFacts, made: Sequence[Restored]) -> str:
+def render_restored(captured: CaptureFacts, trees: Sequence[Restored]) -> str:
     """Return a few lines for each work tree.
 
     They have its path, its commit, and the files that are not in it.
     """
-    known = {one.name: one for one in captured.repositories}
+    known = {repository.name: repository for repository in captured.repositories}
     lines = []
-    for one in made:
-        repository = known[one.name]
-        branch = f", branch {safe(one.branch.removeprefix('refs/heads/'))}" if one.branch else ", no branch"
-        lines.append(f"{one.name}: {safe(str(one.folder))}")
-        lines.append(f"  commit        {one.head or 'none yet'}{branch}")
-        if one.address:
-            lines.append(f"  fetched from  {safe(one.address)}")
+    for tree in trees:
+        repository = known[tree.name]
+        branch = f", branch {safe(tree.branch.removeprefix('refs/heads/'))}" if tree.branch else ", no branch"
+        lines.append(f"{tree.name}: {safe(str(tree.folder))}")
+        lines.append(f"  commit        {tree.head or 'none yet'}{branch}")
+        if tree.address:
+            lines.append(f"  fetched from  {safe(tree.address)}")
         lines += [
             f"  not captured  {safe(file.path)}: {safe(file.reason)}" for file in repository.left_out[:_MANY]
         ]
@@ -36,36 +36,36 @@ def render_restored(captured: CaptureFacts, made: Sequence[Restored]) -> str:
     return "\n".join(lines)
 
 
-def warnings(made: Sequence[Restored]) -> Iterator[str]:
+def warnings(trees: Sequence[Restored]) -> Iterator[str]:
     """Yield a warning for each nested bare repository.
 
     If a command starts in such a directory, git follows its configuration.
     """
-    for one in made:
-        for folder in one.bare[:_MANY]:
-            place = safe(str(one.folder / folder))
+    for tree in trees:
+        for folder in tree.bare[:_MANY]:
+            place = safe(str(tree.folder / folder))
             yield (
                 f"{place} is itself a git repository: git follows its configuration, which may start programs, "
                 "where a command runs in it; `git config --global safe.bareRepository explicit` prevents that"
             )
-        if len(one.bare) > _MANY:
-            yield f"{one.name}: {len(one.bare) - _MANY} more such directories; all with --json"
+        if len(tree.bare) > _MANY:
+            yield f"{tree.name}: {len(tree.bare) - _MANY} more such directories; all with --json"
 
 
-def restored_document(captured: CaptureFacts, made: Sequence[Restored]) -> dict[str, object]:
+def restored_document(captured: CaptureFacts, trees: Sequence[Restored]) -> dict[str, object]:
     """Return the JSON document of `restore`."""
-    known = {one.name: one for one in captured.repositories}
+    known = {repository.name: repository for repository in captured.repositories}
     return {
         "repositories": [
             {
-                "name": one.name, "directory": str(one.folder), "head": one.head, "branch": one.branch,
-                "address": one.address, "bare": list(one.bare),
+                "name": tree.name, "directory": str(tree.folder), "head": tree.head, "branch": tree.branch,
+                "address": tree.address, "bare": list(tree.bare),
                 "left_out": [
                     {"path": unquoted(file.path).decode("utf-8", "surrogateescape"), "reason": file.reason}
-                    for file in known[one.name].left_out
+                    for file in known[tree.name].left_out
                 ],
-                "left_out_count": max(known[one.name].left_out_count, len(known[one.name].left_out)),
+                "left_out_count": max(known[tree.name].left_out_count, len(known[tree.name].left_out)),
             }
-            for one in made
+            for tree in trees
         ]
     }  # fmt: skip

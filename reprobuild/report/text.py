@@ -78,24 +78,28 @@ def _counts(lock: Lock) -> list[str]:
 def _deviations(lock: Lock) -> list[str]:
     if not lock.deviations:
         return ["deviations: none"]
-    told = ["deviations:"]
+    lines = ["deviations:"]
     kinds = Counter(ruling.kind for ruling in lock.deviations)
-    seen: dict[str, list[str]] = {}
+    subjects: dict[str, list[str]] = {}
     for ruling in lock.deviations:
-        alike = seen.setdefault(ruling.kind, [])
+        alike = subjects.setdefault(ruling.kind, [])
         alike.append(ruling.subject)
         if kinds[ruling.kind] <= _MANY or len(alike) <= _FIRST:
-            told.append(f"  {describe(ruling)}")
+            lines.append(f"  {describe(ruling)}")
         elif len(alike) == kinds[ruling.kind]:
-            told.append(
+            lines.append(
                 f"  {len(alike) - _FIRST} more ({ruling.kind}), whose reasons the lock has: {', '.join(alike[_FIRST:])}"
             )
-    return told
+    return lines
 
 
 def _conflicts(lock: Lock) -> list[str]:
-    found = conflicts(lock)
-    return ["requirements that are not met:", *(f"  {said}" for said in in_short(found))] if found else []
+    conflict_lines = conflicts(lock)
+    return (
+        ["requirements that are not met:", *(f"  {line}" for line in in_short(conflict_lines))]
+        if conflict_lines
+        else []
+    )
 
 
 def describe(ruling: Resolution) -> str:
@@ -165,8 +169,8 @@ def render_snapshot(
 
 def _other_pip(snapshot: Snapshot) -> list[str]:
     """Return the line on a freeze that another pip wrote, if one did."""
-    found = find_other_pip(snapshot)
-    return [f"other pip     {safe(found.sentence(), 1200)}"] if found else []
+    other_pip = find_other_pip(snapshot)
+    return [f"other pip     {safe(other_pip.sentence(), 1200)}"] if other_pip else []
 
 
 def _packed(snapshot: Snapshot) -> list[str]:
@@ -184,13 +188,16 @@ def _lost(snapshot: Snapshot) -> list[str]:
     if snapshot.captured is None:
         return []
     lines = []
-    for one in snapshot.captured.repositories:
-        number = max(one.left_out_count, len(one.left_out))
+    for repository in snapshot.captured.repositories:
+        number = max(repository.left_out_count, len(repository.left_out))
         lines += [
-            f"not captured  {one.name}: {safe(file.path)}: {safe(file.reason)}" for file in one.left_out
+            f"not captured  {repository.name}: {safe(file.path)}: {safe(file.reason)}"
+            for file in repository.left_out
         ]
-        if number > len(one.left_out):
-            lines.append(f"not captured  {one.name}: {number - len(one.left_out)} more, which are not named")
+        if number > len(repository.left_out):
+            lines.append(
+                f"not captured  {repository.name}: {number - len(repository.left_out)} more, which are not named"
+            )
     return lines + [f"note          {safe(note, 600)}" for note in snapshot.captured.notes or ()]
 
 
@@ -209,19 +216,21 @@ def _also(snapshot: Snapshot) -> list[str]:
         lines.append(f"rpm           {len(snapshot.rpms)} packages")
     for report in snapshot.reports:
         models = Counter(report.gpus)
-        said = {
+        facts = {
             "python": report.python, "torch": report.torch, "CUDA": report.cuda, "cuDNN": report.cudnn,
             "driver": report.driver, "GPU": ", ".join(f"{count} {name}" for name, count in models.items()),
             "system": report.os, "libc": report.libc,
         }  # fmt: skip
-        told = "; ".join(f"{name} {value}" for name, value in said.items() if value) or "nothing of use"
-        lines.append(f"{report.kind:<12}  {told}")
+        description = (
+            "; ".join(f"{name} {value}" for name, value in facts.items() if value) or "nothing of use"
+        )
+        lines.append(f"{report.kind:<12}  {description}")
     return lines
 
 
 def _cuda(snapshot: Snapshot) -> list[str]:
-    found = weigh(snapshot)
-    return [f"CUDA          {line}" for line in found.lines()] if found else []
+    cuda = weigh(snapshot)
+    return [f"CUDA          {line}" for line in cuda.lines()] if cuda else []
 
 
 def _module(name: str, version: str | None) -> str:

@@ -167,7 +167,7 @@ class CaptureFacts(Struct, frozen=True, kw_only=True):
 
     def inside(self, name: str) -> tuple[CapturedRepository, ...]:
         """Return the submodules and embedded repositories of a repository."""
-        return tuple(one for one in self.repositories if one.parent == name)
+        return tuple(repository for repository in self.repositories if repository.parent == name)
 
 
 def _canonical(names: Iterable[str]) -> set[str]:

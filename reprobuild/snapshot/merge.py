@@ -23,7 +23,7 @@ _CALLED = {"torch": "pytorch", "tables": "pytables"}
 
 
 def exact_variables(
-    exact: Sequence[Variable], listed: Sequence[Variable], file: str, lines: int
+    exact: Sequence[Variable], text_variables: Sequence[Variable], file: str, lines: int
 ) -> tuple[tuple[Variable, ...], tuple[ParseNote, ...]]:
     """Return the variables of `env.nul`, and remarks on `env.txt`.
 
@@ -33,25 +33,29 @@ def exact_variables(
 
     Args:
         exact: of `env.nul`.
-        listed: of `env.txt`.
+        text_variables: of `env.txt`.
         file: the name of the latter.
         lines: its number of lines.
     """
     known = {variable.name: variable for variable in exact}
     remarks = [text.remark(file, 1, "", "read from env.nul, which tears no value apart", lines=lines)]
     withheld = []
-    for one in listed:
-        mine = known.get(one.name)
-        if mine is None and one.secret:
-            withheld.append(one)
-        elif one.suspect or one.name == "_":  # the shell sets `_` for each command
+    for variable in text_variables:
+        match = known.get(variable.name)
+        if match is None and variable.secret:
+            withheld.append(variable)
+        elif variable.suspect or variable.name == "_":  # the shell sets `_` for each command
             continue
-        elif mine is None:
-            remarks.append(_differs(one, "env.nul does not have it: not read"))
-        elif mine.value != one.value and mine.value is not None and one.value is not None:
-            remarks.append(_differs(one, f"it has another value at {mine.place}, which is taken"))
-    names = {variable.name for variable in listed}
-    lost = [one.name for one in exact if one.name not in names and re.fullmatch(r"[A-Za-z]\w*", one.name)]
+        elif match is None:
+            remarks.append(_differs(variable, "env.nul does not have it: not read"))
+        elif match.value != variable.value and match.value is not None and variable.value is not None:
+            remarks.append(_differs(variable, f"it has another value at {match.place}, which is taken"))
+    names = {variable.name for variable in text_variables}
+    lost = [
+        variable.name
+        for variable in exact
+        if variable.name not in names and re.fullmatch(r"[A-Za-z]\w*", variable.name)
+    ]
     if lost:
         some = ", ".join(lost[:_MOST]) + (", ..." if len(lost) > _MOST else "")
         reason = f"it lacks {len(lost)} variables of env.nul: {some}"
@@ -59,8 +63,15 @@ def exact_variables(
     return (*exact, *withheld), tuple(remarks)
 
 
-def _differs(one: Variable, reason: str) -> ParseNote:
-    return text.remark(one.place.file, one.place.line, one.name, reason, understood=False, lines=one.lines)
+def _differs(variable: Variable, reason: str) -> ParseNote:
+    return text.remark(
+        variable.place.file,
+        variable.place.line,
+        variable.name,
+        reason,
+        understood=False,
+        lines=variable.lines,
+    )
 
 
 def conda_versions(
@@ -82,10 +93,10 @@ def _with_version(line: Requirement, by_name: dict[str, list[CapturedCondaPackag
     name = canonicalize_name(line.name)
     # `graphviz` is the C program and `python-graphviz` the distribution, so the plain name comes last.
     names = (_CALLED.get(name, ""), f"python-{name}", f"{name}-python", f"{name}-py", f"py-{name}", name)
-    found = next((by_name[each] for each in names if each in by_name), [])
-    if not found or any(not same_version(found[0].version, other.version) for other in found):
+    packages = next((by_name[conda_name] for conda_name in names if conda_name in by_name), [])
+    if not packages or any(not same_version(packages[0].version, other.version) for other in packages):
         return line
-    first = found[0]
+    first = packages[0]
     if line.version is None:
         return replace(line, version=first.version, version_from=first.place)
     if not same_version(line.version, first.version):

@@ -48,27 +48,27 @@ def read_snapshot(folder: Path) -> Snapshot:
         SnapshotError: there is no such directory or no captured file in it, or a file in it is damaged, contradicts
             itself or another one, leads out of the directory, or is a patch with a secret.
     """
-    held = _Held(folder)
+    reader = _Held(folder)
     for path in _files(folder):
-        held.take(path)
-    if not held.first:
+        reader.take(path)
+    if not reader.first:
         inside = _elsewhere(folder)
         raise SnapshotError(
             f"nothing captured in `{escaped(str(folder))}`",
             hint=f"did you mean `{escaped(str(inside))}`?" if inside else _RECIPE,
         )
-    held.join()
-    there = {"env.txt" if name == "env.nul" else name for name in held.first}
-    document = held.first.get(capture_json.FILE)
+    reader.join()
+    names = {"env.txt" if name == "env.nul" else name for name in reader.first}
+    document = reader.first.get(capture_json.FILE)
     snapshot = Snapshot(
         digest="",
         captured=capture_json.parse(document[1], document[0]) if document else None,
         apt_lists=apt_lists.parse(document[1], document[0]) if document else (),
-        unlisted=unlisted.parse(document[1], held.names(), document[0]) if document else (),
-        unfrozen=unlisted.find_unfrozen(document[1], held.names(), document[0]) if document else (),
-        remarks=tuple(held.remarks),
-        absent=tuple(name for name in RECIPE if name not in there),
-        **{field: tuple(values) for field, values in held.found.items()},
+        unlisted=unlisted.parse(document[1], reader.names(), document[0]) if document else (),
+        unfrozen=unlisted.find_unfrozen(document[1], reader.names(), document[0]) if document else (),
+        remarks=tuple(reader.remarks),
+        absent=tuple(name for name in RECIPE if name not in names),
+        **{field: tuple(values) for field, values in reader.found.items()},
     )
     return replace(snapshot, digest=digest(snapshot))
 
@@ -81,8 +81,8 @@ def digest(snapshot: Snapshot) -> str:
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
     fields["reports"] = tuple(_as_before(report) for report in snapshot.reports)
     fields["remarks"] = tuple(_as_unknown(remark) for remark in snapshot.remarks)
-    kept = {name: value for name, value in fields.items() if value or name not in _LATER}
-    return hashlib.sha256(msgspec.json.encode(kept | {"digest": ""})).hexdigest()
+    content = {name: value for name, value in fields.items() if value or name not in _LATER}
+    return hashlib.sha256(msgspec.json.encode(content | {"digest": ""})).hexdigest()
 
 
 def _as_before(report: MachineReport) -> MachineReport:
@@ -120,11 +120,11 @@ class _Held:
         if kind is not None:
             self._read(kind, shown, _bytes(path, self.folder))
         elif aside := _ASIDE.fullmatch(path.name):
-            what = "the changes of a repository" if aside["changes"] else "names of untracked files"
-            self.remarks.append(text.remark(shown, 1, "", f"{what}, for people: not read"))
+            reason = "the changes of a repository" if aside["changes"] else "names of untracked files"
+            self.remarks.append(text.remark(shown, 1, "", f"{reason}, for people: not read"))
         elif not _BESIDE.fullmatch(path.name):
-            what = "a directory: not read" if path.is_dir() else "a file of no known kind: not read"
-            self.remarks.append(text.remark(shown, 1, "", what, understood=False))
+            reason = "a directory: not read" if path.is_dir() else "a file of no known kind: not read"
+            self.remarks.append(text.remark(shown, 1, "", reason, understood=False))
 
     def _read(self, kind: FileKind, shown: str, data: bytes) -> None:
         other, same = self.first.setdefault(kind.name, (shown, data))
@@ -168,9 +168,9 @@ class _Held:
         if "env.nul" in self.first and "env.txt" in self.first:
             file, data = self.first["env.txt"]
             both = self.found["variables"]
-            exact = [one for one in both if one.place.file != file]
-            listed = [one for one in both if one.place.file == file]
-            variables, notes = exact_variables(exact, listed, file, last_line(data))
+            exact = [variable for variable in both if variable.place.file != file]
+            text_variables = [variable for variable in both if variable.place.file == file]
+            variables, notes = exact_variables(exact, text_variables, file, last_line(data))
             self.found["variables"] = list(variables)
             self.remarks += notes
 

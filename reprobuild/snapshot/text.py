@@ -28,9 +28,9 @@ _COMMAND = re.compile(
 _ABSENT = re.compile(r"(\S+: )*(line \d+: )?\S+: (command )?not found|.*: No such file or directory")
 
 
-def broken(place: SourceLocation | str, what: str, hint: str) -> SnapshotError:
+def broken(place: SourceLocation | str, message: str, hint: str) -> SnapshotError:
     """Return an error that names file and line, for raising."""
-    return SnapshotError(f"{place}: {what}", hint=hint)
+    return SnapshotError(f"{place}: {message}", hint=hint)
 
 
 def remark(

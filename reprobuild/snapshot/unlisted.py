@@ -53,40 +53,44 @@ class _Document(Struct, frozen=True):
     python: _Python | None = None
 
 
-def parse(data: bytes, listed: Collection[str] = (), file: str = "capture.json") -> tuple[Requirement, ...]:
+def parse(
+    data: bytes, freeze_names: Collection[str] = (), file: str = "capture.json"
+) -> tuple[Requirement, ...]:
     """Return the lines that `pip freeze --all` adds to `pip freeze`.
 
     They are in the file's order.
 
     Args:
         data: the bytes of a `capture.json`.
-        listed: names of the freeze.
+        freeze_names: names of the freeze.
         file: the name of the document in messages.
 
     Raises:
         SnapshotError: it is damaged. `captured.parse` checks its version before.
     """
-    found: dict[str, Requirement] = {}
-    for name, one in _of_environment(data, file):
-        if name in NAMES and name not in _canonical(listed):
-            lines, _ = pip_freeze.parse(f"{name}=={one.version}\n".encode(), file)
+    requirements: dict[str, Requirement] = {}
+    for name, distribution in _of_environment(data, file):
+        if name in NAMES and name not in _canonical(freeze_names):
+            lines, _ = pip_freeze.parse(f"{name}=={distribution.version}\n".encode(), file)
             if len(lines) == 1 and lines[0].kind == "index":  # a version is hostile input, too
-                found[name] = lines[0]
-    return tuple(found.values())
+                requirements[name] = lines[0]
+    return tuple(requirements.values())
 
 
-def find_unfrozen(data: bytes, listed: Collection[str] = (), file: str = "capture.json") -> tuple[str, ...]:
+def find_unfrozen(
+    data: bytes, freeze_names: Collection[str] = (), file: str = "capture.json"
+) -> tuple[str, ...]:
     """Return the names of the distributions that the freeze of the same environment does not list, sorted.
 
     Args:
         data: the bytes of a `capture.json`.
-        listed: names of the freeze.
+        freeze_names: names of the freeze.
         file: the name of the document in messages.
 
     Raises:
         SnapshotError: as `parse`.
     """
-    known = _canonical(listed) | NAMES | _NEVER
+    known = _canonical(freeze_names) | NAMES | _NEVER
     names = {name for name, _ in _of_environment(data, file)} - known
     return tuple(sorted(name for name in names if is_valid(name, ProjectName)))
 
@@ -104,6 +108,9 @@ def _of_environment(data: bytes, file: str) -> Iterator[tuple[str, _Distribution
     if document.distributions is None or document.python is None:
         return
     prefix = PurePosixPath(document.python.prefix)
-    for one in document.distributions.found:
-        if PurePosixPath(one.location).is_relative_to(prefix) and one.installer not in _OTHERS:
-            yield str(canonicalize_name(one.name)), one
+    for distribution in document.distributions.found:
+        if (
+            PurePosixPath(distribution.location).is_relative_to(prefix)
+            and distribution.installer not in _OTHERS
+        ):
+            yield str(canonicalize_name(distribution.name)), distribution

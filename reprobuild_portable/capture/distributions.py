@@ -26,7 +26,7 @@ def take_distributions(context: Context) -> Taken:
     out the current directory, and prints the same. If the install is from another place, the imported one is
     uncertain: the name is then in `unclear`.
     """
-    found: Dict[str, Dict[str, Any]] = {}
+    by_name: Dict[str, Dict[str, Any]] = {}
     bare: Dict[str, str] = {}
     unclear: Dict[str, Dict[str, Any]] = {}
     broken, withheld = [], []
@@ -43,20 +43,20 @@ def take_distributions(context: Context) -> Taken:
         if folder.startswith("~"):  # an interrupted pip renamed it; its metadata still has the name
             entry["name"] = folder.partition("-")[0]
         name = canonical_name(entry["name"])
-        if name not in found:
-            found[name] = entry
+        if name not in by_name:
+            by_name[name] = entry
             if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):
                 bare[name] = str(dist.locate_file(""))
         elif name in bare and entry["origin"] is not None:
             if _is_inside(bare[name], entry["origin"].get("path")):
-                found[name] = entry
+                by_name[name] = entry
                 del bare[name]
                 unclear.pop(name, None)
             else:
-                first = found[name]["location"]
+                first = by_name[name]["location"]
                 unclear[name] = {"name": entry["name"], "first": first, "installed": entry}
     facts = {
-        "found": [found[name] for name in sorted(found)],
+        "found": [by_name[name] for name in sorted(by_name)],
         "broken": broken,
         "unclear": [unclear[name] for name in sorted(unclear)],
     }
@@ -175,19 +175,21 @@ def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
     """
     if not text:
         return None, False
-    said = json.loads(text)
-    url, cut = strip_credentials(str(said["url"]))
-    found: Dict[str, Any] = {"url": url, "subdirectory": said.get("subdirectory")}
-    if "vcs_info" in said:
-        info = said["vcs_info"]
-        found.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
-    elif url.startswith("file:") and "archive_info" not in said:
+    document = json.loads(text)
+    url, cut = strip_credentials(str(document["url"]))
+    origin: Dict[str, Any] = {"url": url, "subdirectory": document.get("subdirectory")}
+    if "vcs_info" in document:
+        info = document["vcs_info"]
+        origin.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
+    elif url.startswith("file:") and "archive_info" not in document:
         path = unquote(urlsplit(url).path)
-        found.update(kind="folder", path=path, editable=bool((said.get("dir_info") or {}).get("editable")))
+        origin.update(
+            kind="folder", path=path, editable=bool((document.get("dir_info") or {}).get("editable"))
+        )
     else:
-        info = said.get("archive_info") or {}
+        info = document.get("archive_info") or {}
         hashes = info.get("hashes") or dict(
             [str(info["hash"]).split("=", 1)] if "=" in str(info.get("hash")) else []
         )
-        found.update(kind="archive", sha256=hashes.get("sha256"))
-    return found, cut
+        origin.update(kind="archive", sha256=hashes.get("sha256"))
+    return origin, cut

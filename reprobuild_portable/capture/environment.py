@@ -19,8 +19,8 @@ def _environment(program: bool) -> Dict[str, str]:
     """
     environ = dict(os.environ)
     if program and environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
-        given = _read("/proc/self/environ", 1 << 24)
-        if given and not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
+        content = _read("/proc/self/environ", 1 << 24)
+        if content and not any(entry.startswith(b"LC_CTYPE=") for entry in content.split(b"\0")):
             del environ["LC_CTYPE"]
     return environ
 

@@ -54,12 +54,12 @@ def _line(entry: Dict[str, Any]) -> str:
     return f"{entry['name']} @ {url}" + ("#" + "&".join(marks) if marks else "")
 
 
-def _bare_line(entry: Dict[str, Any], what: str) -> str:
+def _bare_line(entry: Dict[str, Any], problem: str) -> str:
     """Return the line of an editable install without a commit.
 
     With a commit, a build could use the install without its changes.
     """
-    return f"# Editable install whose {what} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
+    return f"# Editable install whose {problem} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
 
 
 def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> str:

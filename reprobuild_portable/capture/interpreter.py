@@ -123,10 +123,10 @@ class Packing:
         """Add a directory below the prefix, without excluded files."""
         for above, folders, names in os.walk(os.path.join(self._base, path)):
             self._context.left()
-            links = [one for one in folders if os.path.islink(os.path.join(above, one))]
+            links = [folder for folder in folders if os.path.islink(os.path.join(above, folder))]
             folders[:] = sorted(set(folders) - _NOT_PACKED - set(links))
             inside = os.path.relpath(above, self._base)
-            for name in sorted(names + [one for one in links if one not in _NOT_PACKED]):
+            for name in sorted(names + [link for link in links if link not in _NOT_PACKED]):
                 if not name.endswith(_NOT_RUN):
                     self._any(f"{inside}/{name}")
 
@@ -136,17 +136,17 @@ class Packing:
         They lie beside the standard library. The directories that Tcl needs follow, and the files for
         pkg-config.
         """
-        there = set(os.listdir(os.path.join(self._base, "lib")))
-        asked = {one for one in there if one.startswith(f"lib{name}.so")}
-        while asked:
-            for one in sorted(asked):
+        names = set(os.listdir(os.path.join(self._base, "lib")))
+        libraries = {library for library in names if library.startswith(f"lib{name}.so")}
+        while libraries:
+            for library in sorted(libraries):
                 self._context.left()
-                self._any(f"lib/{one}", needed=True)
-            asked = {one for one in there & self._asked if f"lib/{one}" not in self._names}
-        tcl = any(one.startswith("lib/libtcl") for one in self._names)
-        for one in sorted(there):
-            if tcl and re.fullmatch(r"(tcl|tk)\d[\d.]*", one):
-                self.folder(f"lib/{one}")
+                self._any(f"lib/{library}", needed=True)
+            libraries = {library for library in names & self._asked if f"lib/{library}" not in self._names}
+        tcl = any(file.startswith("lib/libtcl") for file in self._names)
+        for entry in sorted(names):
+            if tcl and re.fullmatch(r"(tcl|tk)\d[\d.]*", entry):
+                self.folder(f"lib/{entry}")
         for kind in ("", "-embed"):
             path = f"lib/pkgconfig/{name.replace('python', 'python-')}{kind}.pc"
             if os.path.isfile(os.path.join(self._base, path)):
@@ -185,7 +185,7 @@ class Packing:
         if secret_file(path, content) or _places(content, self._context, 1):
             return self._leave(path, "secret", needed)
         if content.startswith(b"\x7fELF"):
-            self._asked.update(one.decode("ascii") for one in _LIBRARY.findall(content))
+            self._asked.update(library.decode("ascii") for library in _LIBRARY.findall(content))
         self._add(path, content, bool(state.st_mode & stat.S_IXUSR))
         return None
 

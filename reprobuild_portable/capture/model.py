@@ -68,10 +68,10 @@ class Context(NamedTuple):
         Raises:
             GaveUpError: no time is left.
         """
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
             raise GaveUpError("timed-out")
-        return left
+        return seconds
 
 
 class Taken(NamedTuple):

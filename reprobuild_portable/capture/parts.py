@@ -80,11 +80,13 @@ def _take_all(
     if packing:
         document[INTERPRETER] = take(INTERPRETER, take_interpreter, BUDGETS[INTERPRETER])
     others.join()
-    found, lines = repositories[0]
-    document["repositories"] = found
+    records, lines = repositories[0]
+    document["repositories"] = records
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _freeze(installed, lines)
-    document["warnings"] = [{"repository": one["name"], **place} for one in found for place in one["secrets"]]
+    document["warnings"] = [
+        {"repository": record["name"], **place} for record in records for place in record["secrets"]
+    ]
     document["withheld"] = withheld
     document["notes"] = _notes(document)
     cleaned = {
@@ -111,8 +113,8 @@ def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[
     started = time.monotonic()
     thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
     thread.start()
-    left = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
-    thread.join(min(left, threading.TIMEOUT_MAX))
+    timeout = max(0.0, context.deadline - started) + 0.5  # the part's own check of the clock reports more
+    thread.join(min(timeout, threading.TIMEOUT_MAX))
     result = box[0] if box else GaveUpError("timed-out")
     outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}
     if isinstance(result, GaveUpError):

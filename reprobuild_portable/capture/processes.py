@@ -27,22 +27,22 @@ def _run(
     keeps it open cannot keep us. If `most` is not 0, a program that writes more bytes is ended.
     """
     with contextlib.ExitStack() as stack:
-        said = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
-        given: Any = subprocess.DEVNULL
+        output = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
+        input_file: Any = subprocess.DEVNULL
         if stdin:
-            given = stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
-            given.write(stdin)
-            given.seek(0)
-        left = context.left()
+            input_file = stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
+            input_file.write(stdin)
+            input_file.seek(0)
+        seconds = context.left()
         with _WATCHER.lock:  # so that `end_all` finds each program that has started
             if _WATCHER.closed:
                 raise GaveUpError("failed")
-            own = absolute_path(context.environ if env is None else env)
+            environment = absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
-                list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
+                list(argv), env=environment, cwd=cwd, stdin=input_file, stdout=output, stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
-            program = Watched(child.pid, said.fileno(), time.monotonic() + left, most)
+            program = Watched(child.pid, output.fileno(), time.monotonic() + seconds, most)
             _WATCHER.programs.append(program)
         code, reason = _wait(child, program)
         if reason:
@@ -51,10 +51,10 @@ def _run(
             raise GaveUpError("failed", f"`{os.path.basename(argv[0])}` exited {code}")
         if out:
             return b""
-        if most and os.fstat(said.fileno()).st_size > most:
+        if most and os.fstat(output.fileno()).st_size > most:
             raise GaveUpError("too-large")
-        said.seek(0)
-        return said.read()
+        output.seek(0)
+        return output.read()
 
 
 def _program(name: str, context: Context) -> Optional[str]:

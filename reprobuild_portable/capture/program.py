@@ -76,17 +76,19 @@ def main(words: Optional[List[str]] = None) -> int:
         metavar="DIR",
         help="pack this Python into DIR, print its facts, and capture nothing else",
     )
-    asked = parser.parse_args(words)
-    if asked.pack_interpreter:
-        return _pack(asked.pack_interpreter, asked.seconds)
+    options = parser.parse_args(words)
+    if options.pack_interpreter:
+        return _pack(options.pack_interpreter, options.seconds)
     try:
-        out = asked.out or default_folder(os.environ)
-        report = _capture(out, asked.seconds, True, asked.accept, asked.include)
+        out = options.out or default_folder(os.environ)
+        report = _capture(out, options.seconds, True, options.accept, options.include)
     except UnwritableError as err:
-        return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
+        return _finish(_report(options.out or "", note=str(err)), options.json, 3)
     except Exception as err:
-        return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
-    return _finish(report, asked.json, 0)
+        return _finish(
+            _report(options.out or "", note=f"the capture failed: {_harmless(err)}"), options.json, 0
+        )
+    return _finish(report, options.json, 0)
 
 
 def _pack(folder: str, seconds: float) -> int:
@@ -118,15 +120,15 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     """
     lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
     lines += [
-        f"{name}: {what}"
-        for name, what in sorted(report["parts"].items())
-        if what not in ("done", "not-there")
+        f"{name}: {outcome}"
+        for name, outcome in sorted(report["parts"].items())
+        if outcome not in ("done", "not-there")
     ]
-    lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
+    lines += [f"withheld: {value['name']} ({value['what']})" for value in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}{_where(one)}"
-        for one in report["warnings"][:SAID]
+        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}{_where(warning)}"
+        for warning in report["warnings"][:SAID]
     ]
     if len(report["warnings"]) > SAID:
         lines.append(f"and {len(report['warnings']) - SAID} more: capture.json lists them under `warnings`")

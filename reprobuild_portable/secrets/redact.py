@@ -105,27 +105,27 @@ def redact(text: str) -> str:
 
 def _without_header(text: str) -> str:
     """Cut the logins out of headers that are called Authorization."""
-    kept, at = [], 0
+    parts, at = [], 0
     for match in AUTHORIZATION.finditer(text):
         if match.start() >= at:
             ends = [
                 i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
             ]
-            kept += [text[at : match.end()], GONE]
+            parts += [text[at : match.end()], GONE]
             at = min(ends, default=len(text))
-    return "".join([*kept, text[at:]])
+    return "".join([*parts, text[at:]])
 
 
 def _without_options(text: str) -> str:
     """Cut the words after options that are called like a secret."""
-    kept, at = [], 0
+    parts, at = [], 0
     for match in OPTION.finditer(text):
         name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
         if match.start() >= at and secret_name(name, value):
-            kept.append(f"{text[at : match.end(1)]} {GONE}")
+            parts.append(f"{text[at : match.end(1)]} {GONE}")
             word = WORD.match(text, match.end())
             at = word.end() if word else match.end()
-    return "".join([*kept, text[at:]])
+    return "".join([*parts, text[at:]])
 
 
 def assigns_secret(match: re.Match[str]) -> bool:
@@ -135,11 +135,11 @@ def assigns_secret(match: re.Match[str]) -> bool:
         return False
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
-    found = secret_name(name, value)
+    rule = secret_name(name, value)
     if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
         return False
-    if not found or (not match[2] and (match[3] == "=" or match[4])):
-        return bool(found)
+    if not rule or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(rule)
     before = match.string[max(match.start() - 1, 0) : match.start()]
     if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
         return False
@@ -182,8 +182,8 @@ def secret_query(query: str) -> bool:
 
 def _without_secrets(query: str) -> str:
     """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
-    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
-    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+    pairs = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in pairs)[len(pairs[0][0]) if pairs else 0 :]
 
 
 def _without_parameters(path: str) -> str:

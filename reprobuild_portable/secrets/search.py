@@ -82,7 +82,7 @@ def find(
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     in_runs, values = _of_long_words(text, look)
-    found: dict[int, str] = {}
+    rules: dict[int, str] = {}
     lists = any(mark in text for mark in _OF_LISTS)
     for block in _blocks(text):
         lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
@@ -90,10 +90,10 @@ def find(
             places = _lines_to_search(number, block, lines, values, look)
             add = _add_lists if VALUES[number].after else _add_lines
             if places:
-                add(VALUES[number], text, block, places, found, most, look)
-        if most is not None and len(found) >= most:
+                add(VALUES[number], text, block, places, rules, most, look)
+        if most is not None and len(rules) >= most:
             break
-    return sorted(found.items())[:most]
+    return sorted(rules.items())[:most]
 
 
 def _blocks(text: bytes) -> Iterator[_Block]:
@@ -159,7 +159,7 @@ def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], d
                 numbers.add(number)
         for number in _UNMARKED:
             values[number] |= _without_marks(VALUES[number], runs)
-    return numbers | {number for number, found in values.items() if found}, values
+    return numbers | {number for number, secrets in values.items() if secrets}, values
 
 
 def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
@@ -178,7 +178,7 @@ def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
 
 
 def _add_lines(
-    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
@@ -193,7 +193,7 @@ def _add_lines(
         if _holds(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
-            found.setdefault(number, rule.name)
+            rules.setdefault(number, rule.name)
             times += 1
 
 
@@ -229,7 +229,7 @@ def _holds(
 
 
 def _add_lists(
-    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], found: dict[int, str],
+    rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines of a block in which a secret of a rule begins that may end in a later one; none is judged twice."""
@@ -247,7 +247,7 @@ def _add_lists(
             look()
             passed = match.end()
             if judged(rule, match):
-                found.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
+                rules.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
                 times += 1
                 break
 

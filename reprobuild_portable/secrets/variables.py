@@ -65,7 +65,7 @@ def secret_variable(name: str, value: str) -> str | None:
         return None
     if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
         return "login"
-    found = (
+    rule = (
         secret_name(name, value)
         or secret_value(value)
         or _secret_inside(value)
@@ -73,9 +73,9 @@ def secret_variable(name: str, value: str) -> str | None:
         or _login_inside(name, value)
         or _encoded_inside(value)
     )
-    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+    if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
-    return found
+    return rule
 
 
 def holds_secret(name: str, value: str) -> bool:

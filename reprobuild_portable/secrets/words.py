@@ -131,8 +131,8 @@ def rule_of_name(name: str) -> str:
 
 
 def _judge_name(name: str) -> str:
-    found = _NAMES.fullmatch(name)
-    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    match = _NAMES.fullmatch(name)
+    return NAMES[int(str(match.lastgroup)[1:])][0] if match else ""
 
 
 # A value names the same things again and again, and is judged once more when it is shown.
@@ -226,10 +226,10 @@ def decoded(text: str) -> str | None:
     """Return what a text in base64 says, or None where it is none, or says no text."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
+        content = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
     except ValueError:
         return None
-    return said if said and all(c.isprintable() or c in "\r\n\t" for c in said) else None
+    return content if content and all(c.isprintable() or c in "\r\n\t" for c in content) else None
 
 
 def is_login(text: str) -> bool:

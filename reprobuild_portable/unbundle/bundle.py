@@ -103,9 +103,9 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         except RefusedError as err:
             raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
         end = length(start, members, epoch)
-        found = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
-        _check_length(found)
-        yield found
+        bundle = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
+        _check_length(bundle)
+        yield bundle
     finally:
         volume.close()
 
@@ -137,13 +137,13 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
         end: the number of bytes that must be present.
         which: the parts that may be short.
     """
-    there = "%d bytes are there of %s" % (volume.size, end)
+    detail = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return RefusedError("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+        return RefusedError("%s: %s: its copy was cut" % (path, detail), _rest(path, size))
     either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
     return RefusedError(
-        "%s: %s: one copy was cut" % (either, there),
+        "%s: %s: one copy was cut" % (either, detail),
         "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
         " `rsync --append-verify` does",
     )

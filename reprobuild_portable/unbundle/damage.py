@@ -49,16 +49,16 @@ def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> I
 
 
 def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
-    digest, left = hashlib.sha256(), member.size
+    digest, rest = hashlib.sha256(), member.size
     right = False
     try:
-        while left:
-            piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
+        while rest:
+            piece = bundle.volume.read(begin + member.size - rest, min(CHUNK, rest))
             if not piece:
                 raise RefusedError("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
-            left -= len(piece)
+            rest -= len(piece)
         right = digest.hexdigest() == member.sha256
     finally:
         sink.close(right)
@@ -68,11 +68,11 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Ite
         )  # fmt: skip
 
 
-def refuse_damaged(found: Sequence[str]) -> None:
+def refuse_damaged(messages: Sequence[str]) -> None:
     """Raise `RefusedError` if any damage was found."""
-    if found:
-        more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
-        raise RefusedError("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
+    if messages:
+        more = ["and %d more" % (len(messages) - MOST_NAMED)] if len(messages) > MOST_NAMED else []
+        raise RefusedError("\n".join([*messages[:MOST_NAMED], *more]), AGAIN)
 
 
 def check(bundle: Bundle) -> None:

@@ -30,8 +30,8 @@ def _alone(work: str) -> Iterator[int]:
         os.makedirs(work, 0o700)
     number = os.open(work, _DIRECTORY)
     try:
-        found = os.fstat(number)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        status = os.fstat(number)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
                 "remove it, or name a directory with -o where nobody else can write",
@@ -83,8 +83,8 @@ def _path_of(work: str, name: str, tree: int) -> str:
 
 
 def _is_own_folder(above: int, name: str) -> bool:
-    found = os.stat(name, dir_fd=above, follow_symlinks=False)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    status = os.stat(name, dir_fd=above, follow_symlinks=False)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _close(folder: int) -> None:
@@ -116,7 +116,7 @@ def _remove(above: int, name: str) -> None:
         os.rmdir(name, dir_fd=above)
 
 
-def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
+def _prune(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
     """Remove all entries except whole files of the bundle.
 
     Others may have put them there before they handed over the directory.
@@ -127,10 +127,10 @@ def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
             lower = os.open(name, _DIRECTORY, dir_fd=folder)
             try:
                 _close(lower)
-                _prune(lower, path + "/", kept, folders)
+                _prune(lower, path + "/", whole_paths, folders)
             finally:
                 os.close(lower)
-        elif path not in kept:
+        elif path not in whole_paths:
             _remove(folder, name)
 
 
@@ -155,10 +155,10 @@ def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, s
         os.close(number)
 
 
-def _is_whole(top: int, member: Member, own: bool = False) -> bool:
+def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
     """Return whether a plain file has a member's bytes.
 
-    With `own`, its owner and mode must also be those that `_Part` gives it.
+    With `strict`, its owner and mode must also be those that `_Part` gives it.
     """
     try:
         with _folder_of(top, member.path) as (folder, name):
@@ -168,8 +168,8 @@ def _is_whole(top: int, member: Member, own: bool = False) -> bool:
             raise
         return False
     with os.fdopen(number, "rb") as stream:
-        found = os.fstat(number)
-        if own and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) not in (0o444, 0o644)):
+        status = os.fstat(number)
+        if strict and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) not in (0o444, 0o644)):
             return False
-        plain = stat.S_ISREG(found.st_mode) and found.st_size == member.size
+        plain = stat.S_ISREG(status.st_mode) and status.st_size == member.size
         return plain and _hash_stream(stream) == member.sha256

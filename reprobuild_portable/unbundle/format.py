@@ -22,8 +22,8 @@ class RefusedError(Exception):
     The message describes the problem, and the hint the remedy.
     """
 
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
         self.hint = hint
 
 

@@ -71,13 +71,13 @@ def members_of(raw: bytes) -> List[Member]:
         _check_keys(document)  # first: encoding takes a hundred times the memory of a list of numbers
         if encode(document) != raw:  # a key that stands twice, a number in another form
             raise ValueError("its bytes are not those of its digest")
-        found = _members(document["members"])
+        members = _members(document["members"])
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise RefusedError(
             "its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE
         ) from None
-    for member in found:
+    for member in members:
         if (
             member.path not in FILES
             and not member.path.startswith(FOLDERS)
@@ -87,7 +87,7 @@ def members_of(raw: bytes) -> List[Member]:
                 "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )
-    return found
+    return members
 
 
 def _check_keys(document: Dict[str, Any]) -> None:
@@ -106,13 +106,13 @@ def _check_keys(document: Dict[str, Any]) -> None:
             raise ValueError("%.80r is no member" % (item,))
 
 
-def _members(listed: Any) -> List[Member]:
-    found: List[Member] = []
+def _members(items: Any) -> List[Member]:
+    members: List[Member] = []
     first: Dict[str, Member] = {}
     files: Set[str] = {MANIFEST, SIGNATURE}
     folders: Set[str] = set()
     named = 0
-    for item in listed:
+    for item in items:
         path, sha256, size = item["path"], item["sha256"], item["size"]
         _check_path(path)
         if type(size) is not int or not 0 <= size < LARGEST_FILE:
@@ -132,8 +132,8 @@ def _members(listed: Any) -> List[Member]:
         same = first.setdefault(sha256, Member(path, sha256, size))
         if same.size != size:
             raise ValueError("%r and %r have one sha256 and two sizes" % (same.path, path))
-        found.append(same if same.path == path else Member(path, sha256, size, same.path))
-    return found
+        members.append(same if same.path == path else Member(path, sha256, size, same.path))
+    return members
 
 
 def _check_rest(document: Dict[str, Any]) -> None:
@@ -142,11 +142,11 @@ def _check_rest(document: Dict[str, Any]) -> None:
     The members are checked elsewhere.
     """
     image, parts = document["image"], document["parts"]
-    told = [(document["lock"], _SHA256), (document["made_by"], _LINE), (image["reference"], _REFERENCE)]
-    told += [(image[name], _DIGEST) for name in ("tree", "config", "manifest")]
+    fields = [(document["lock"], _SHA256), (document["made_by"], _LINE), (image["reference"], _REFERENCE)]
+    fields += [(image[name], _DIGEST) for name in ("tree", "config", "manifest")]
     if not isinstance(parts, list) or len(parts) > 100:
         raise ValueError("it has no list of parts")
-    for value, grammar in told + [(part, _WORD) for part in parts]:
+    for value, grammar in fields + [(part, _WORD) for part in parts]:
         if not isinstance(value, str) or not grammar.fullmatch(value):
             raise ValueError("%.80r is not what a bundle says there" % (value,))
 

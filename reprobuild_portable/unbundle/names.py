@@ -34,24 +34,24 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
     if not os.path.isfile(lock):
         raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
-    own = "reprobuild:%s" % hash_file(lock)[:12]
-    if name != own:
+    lock_name = "reprobuild:%s" % hash_file(lock)[:12]
+    if name != lock_name:
         raise RefusedError(
             "the image of the bundle names itself %s, which could hide another image" % escaped(name),
-            "ask for a bundle of this reprobuild: in it the image is %s" % own,
+            "ask for a bundle of this reprobuild: in it the image is %s" % lock_name,
         )
     try:
         folder = os.path.join(tree, "image")
-        there = _named(folder, "index.json", _index, document["image"], name)
+        is_named = _named(folder, "index.json", _index, document["image"], name)
         if os.path.lexists(os.path.join(folder, "manifest.json")):
-            there = there and _named(folder, "manifest.json", _legacy, document["image"], name)
+            is_named = is_named and _named(folder, "manifest.json", _legacy, document["image"], name)
         with open(os.path.join(tree, "image.json"), "rb") as stream:
-            there = there and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
+            is_named = is_named and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
     except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
         raise RefusedError(
             "the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE
         ) from None
-    if not there:
+    if not is_named:
         raise RefusedError("its image has other names than %s" % name, "ask for another bundle")
     _check_layout(folder, document["image"]["manifest"])
     return name
@@ -90,12 +90,12 @@ def _named(
     return expected(json.loads(raw.decode()), image, reference) == raw
 
 
-def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+def _index(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     """Return the index.json of an image of one name.
 
     Size and platform are copied if they are valid.
     """
-    stated = found["manifests"][0]
+    stated = document["manifests"][0]
     platform = {
         key: stated["platform"][key] for key in ("os", "architecture", "variant") if key in stated["platform"]
     }
@@ -116,12 +116,12 @@ def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
     return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _legacy(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+def _legacy(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     """Return the manifest.json of an image of one name.
 
     It is for a Docker with the classic image store.
     """
-    layers = found[0]["Layers"]
+    layers = document[0]["Layers"]
     if not all(isinstance(layer, str) and _BLOB.fullmatch(layer) for layer in layers):
         raise ValueError("a layer of it is none")
     config = "blobs/sha256/%s" % image["config"].partition(":")[2]

@@ -90,11 +90,11 @@ def main(argv: Sequence[str]) -> int:
                 " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"
                 " follow them if you trust the sender"
             )
-            gone = _moved(bundle, out)
-            if gone:
+            count = _moved(bundle, out)
+            if count:
                 say(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
-                    " them again, and so does this program into a new folder" % gone
+                    " them again, and so does this program into a new folder" % count
                 )
             if _has_their_page(bundle, out):
                 say(

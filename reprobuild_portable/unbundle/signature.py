@@ -68,9 +68,9 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
 
 
 def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
-    asked = ["-n", NAMESPACE, "-s", signature]
+    options = ["-n", NAMESPACE, "-s", signature]
     try:
-        if keygen(["check-novalidate", *asked], manifest) is None:
+        if keygen(["check-novalidate", *options], manifest) is None:
             raise RefusedError("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
     except AbsentError:
         if signers:
@@ -78,9 +78,9 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
         return ""
     if not signers:
         return ""
-    asked += ["-f", os.path.abspath(signers)]
-    for name in (keygen(["find-principals", *asked], b"") or "").splitlines():
-        if keygen(["verify", *asked, "-I", name], manifest) is not None:
+    options += ["-f", os.path.abspath(signers)]
+    for name in (keygen(["find-principals", *options], b"") or "").splitlines():
+        if keygen(["verify", *options, "-I", name], manifest) is not None:
             return name
     raise RefusedError(
         "none of those whom %s names signed the bundle" % signers,
@@ -116,9 +116,9 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
     return None
 
 
-def is_too_old(said: str) -> bool:
+def is_too_old(stderr: str) -> bool:
     """Return whether an error shows that `ssh-keygen` is too old.
 
     An old one knows no `-Y`; another one refused a signature or a key.
     """
-    return _TOO_OLD.search(said) is not None
+    return _TOO_OLD.search(stderr) is not None

@@ -30,11 +30,11 @@ def strangers(bundle: Bundle, out: str) -> List[str]:
         "/".join(path.split("/")[:count]) for path in members for count in range(1, path.count("/") + 1)
     }
     changeable = (*CHANGED, SIGNATURE)  # all others were compared
-    found: List[str] = []
+    paths: List[str] = []
     waiting = [""]
     top = os.open(out, _DIRECTORY)
     try:
-        while waiting and len(found) < MOST_NAMED:
+        while waiting and len(paths) < MOST_NAMED:
             above = waiting.pop()
             with _folder_of(top, above + ".") as (folder, _), os.scandir(folder) as entries:
                 for entry in entries:
@@ -42,7 +42,7 @@ def strangers(bundle: Bundle, out: str) -> List[str]:
                     if path in folders and entry.is_dir(follow_symlinks=False):
                         waiting.append(path + "/")
                     elif path not in members or (path in changeable and not _is_whole(top, members[path])):
-                        found.append(path)
+                        paths.append(path)
     finally:
         os.close(top)
-    return sorted(found)[:MOST_NAMED]
+    return sorted(paths)[:MOST_NAMED]

@@ -57,13 +57,13 @@ def unpack(
             "%s is there, and holds something else" % out, "name another directory, or remove it"
         )
     try:
-        with _alone(work) as held, _tree(bundle, held) as (name, tree):
-            _fill(bundle, work, held, tree, progress)
+        with _alone(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
+            _fill(bundle, work, descriptor, tree, progress)
             settle(_path_of(work, name, tree))
             _path_of(work, name, tree)
             if os.path.isdir(out):
                 os.rmdir(out)
-            os.rename(name, out, src_dir_fd=held)
+            os.rename(name, out, src_dir_fd=descriptor)
             os.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
@@ -90,13 +90,17 @@ def _check_there(bundle: Bundle, out: str) -> None:
         os.close(top)
 
 
-def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[int, int], None]) -> None:
-    there = {member.path for member in bundle.members if _is_whole(tree, member, own=True)}
+def _fill(
+    bundle: Bundle, work: str, descriptor: int, tree: int, progress: Callable[[int, int], None]
+) -> None:
+    whole_paths = {member.path for member in bundle.members if _is_whole(tree, member, strict=True)}
     parts = {tuple(member.path.split("/")[:-1]) for member in bundle.members}
     folders = {"/".join(names[:count]) for names in parts for count in range(1, len(names) + 1)}
-    _prune(tree, "", there, folders)
+    _prune(tree, "", whole_paths, folders)
     total = sum(member.size for member in bundle.members if not member.link)
-    need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
+    need = total - sum(
+        member.size for member in bundle.members if not member.link and member.path in whole_paths
+    )
     free = shutil.disk_usage(work).free
     if need > free:
         raise RefusedError(
@@ -106,14 +110,14 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     done = 0
 
     def take(member: Member) -> Optional[MemberSink]:
-        if member.path in there:
+        if member.path in whole_paths:
             nonlocal done
             done += member.size
             return None
         if member.link:
-            _link(held, tree, member)
+            _link(descriptor, tree, member)
             return None
-        return _Part(held, tree, member.path, step)
+        return _Part(descriptor, tree, member.path, step)
 
     def step(size: int) -> None:
         nonlocal done
@@ -123,7 +127,7 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     refuse_damaged(list(damaged(bundle, take)))
     names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
     for name, content in names.items():
-        part = _Part(held, tree, name, lambda size: None)
+        part = _Part(descriptor, tree, name, lambda size: None)
         part.write(content)
         part.close(right=True)
     for _, _, files, folder in os.fwalk(".", dir_fd=tree):
@@ -138,15 +142,15 @@ def _link(work: int, tree: int, member: Member) -> None:
     """
     with contextlib.ExitStack() as stack:
         try:
-            one, first = stack.enter_context(_folder_of(tree, member.link))
-            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=one), "rb"))
+            first_folder, first = stack.enter_context(_folder_of(tree, member.link))
+            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=first_folder), "rb"))
         except FileNotFoundError:  # it is damaged, and reported as damaged
             return
-        two, second = stack.enter_context(_folder_of(tree, member.path, make=True))
+        second_folder, second = stack.enter_context(_folder_of(tree, member.path, make=True))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(second, dir_fd=two)
+            os.unlink(second, dir_fd=second_folder)
         try:
-            os.link(first, second, src_dir_fd=one, dst_dir_fd=two, follow_symlinks=False)
+            os.link(first, second, src_dir_fd=first_folder, dst_dir_fd=second_folder, follow_symlinks=False)
         except OSError:
             part = _Part(work, tree, member.path, lambda size: None)
             shutil.copyfileobj(source, part, CHUNK)

@@ -27,27 +27,27 @@ class BundleVolume:
 
         The result is shorter if the end comes first.
         """
-        found = b""
+        content = b""
         for index, length in enumerate(self.sizes):
-            if size > len(found) and offset < length:
+            if size > len(content) and offset < length:
                 if index != self._opened:
                     self.close()
                     self._stream, self._opened = open(self.paths[index], "rb"), index  # noqa: SIM115  # closed by `close`
                 self._stream.seek(offset)
-                found += self._stream.read(min(size - len(found), length - offset))
+                content += self._stream.read(min(size - len(content), length - offset))
                 offset = length
             offset -= length
-        return found
+        return content
 
     def place(self, start: int, end: int) -> str:
         """Return the files, and the places in them, of bytes."""
-        told, before = [], 0
+        places, before = [], 0
         for path, length in zip(self.paths, self.sizes):
             first, last = max(start - before, 0), min(end - before, length)
             if first < last:
-                told.append("bytes %d to %d of %s" % (first + 1, last, path))
+                places.append("bytes %d to %d of %s" % (first + 1, last, path))
             before += length
-        return " and ".join(told)
+        return " and ".join(places)
 
     def close(self) -> None:
         if self._stream:
@@ -102,12 +102,12 @@ def find_parts(path: str) -> List[str]:
             "missing: %s" % _parts_named(stem, missing), "copy what is missing; the other parts can stay"
         )
     paths = ["%s.%03d" % (stem, number) for number in numbers]
-    sizes = [os.path.getsize(one) for one in paths]
+    sizes = [os.path.getsize(part) for part in paths]
     whole = "%d" if len(paths) > 2 else "at least %d"  # the last one may be shorter than all others are
-    for one, size in zip(paths[:-1], sizes):
+    for part, size in zip(paths[:-1], sizes):
         if size < max(sizes):
-            told = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise RefusedError(told % (one, size, max(sizes)), _rest(one, size))
+            message = "%s has %d bytes of " + whole + ": its copy was cut"
+            raise RefusedError(message % (part, size, max(sizes)), _rest(part, size))
     return paths
 
 

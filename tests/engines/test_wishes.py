@@ -172,10 +172,10 @@ def test_apptainer(apptainer_env: Env, tmp_path: Path) -> None:
 def test_the_caller_in_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getegid", lambda: 100)
-    assert docker_user("caller", own=False) == "1000:100"
-    assert docker_user("caller", own=True) == ""  # root in the container of a user's own daemon is that user
-    assert docker_user("", own=False) == ""
-    assert docker_user("5:6", own=True) == "5:6"
+    assert docker_user("caller", rootless=False) == "1000:100"
+    assert docker_user("caller", rootless=True) == ""  # root in the container is the user of the daemon
+    assert docker_user("", rootless=False) == ""
+    assert docker_user("5:6", rootless=True) == "5:6"
     assert identity("1000:100") == {"HOME": "/tmp", "USER": "u1000", "LOGNAME": "u1000"}
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert docker_user("caller", own=False) == ""
+    assert docker_user("caller", rootless=False) == ""

@@ -54,8 +54,8 @@ class RefusedError(Exception):
     The message describes the problem, and the hint the remedy.
     """
 
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
         self.hint = hint
 
 
@@ -165,13 +165,13 @@ def members_of(raw: bytes) -> List[Member]:
         _check_keys(document)  # first: encoding takes a hundred times the memory of a list of numbers
         if encode(document) != raw:  # a key that stands twice, a number in another form
             raise ValueError("its bytes are not those of its digest")
-        found = _members(document["members"])
+        members = _members(document["members"])
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise RefusedError(
             "its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE
         ) from None
-    for member in found:
+    for member in members:
         if (
             member.path not in FILES
             and not member.path.startswith(FOLDERS)
@@ -181,7 +181,7 @@ def members_of(raw: bytes) -> List[Member]:
                 "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )
-    return found
+    return members
 
 
 def _check_keys(document: Dict[str, Any]) -> None:
@@ -200,13 +200,13 @@ def _check_keys(document: Dict[str, Any]) -> None:
             raise ValueError("%.80r is no member" % (item,))
 
 
-def _members(listed: Any) -> List[Member]:
-    found: List[Member] = []
+def _members(items: Any) -> List[Member]:
+    members: List[Member] = []
     first: Dict[str, Member] = {}
     files: Set[str] = {MANIFEST, SIGNATURE}
     folders: Set[str] = set()
     named = 0
-    for item in listed:
+    for item in items:
         path, sha256, size = item["path"], item["sha256"], item["size"]
         _check_path(path)
         if type(size) is not int or not 0 <= size < LARGEST_FILE:
@@ -226,8 +226,8 @@ def _members(listed: Any) -> List[Member]:
         same = first.setdefault(sha256, Member(path, sha256, size))
         if same.size != size:
             raise ValueError("%r and %r have one sha256 and two sizes" % (same.path, path))
-        found.append(same if same.path == path else Member(path, sha256, size, same.path))
-    return found
+        members.append(same if same.path == path else Member(path, sha256, size, same.path))
+    return members
 
 
 def _check_rest(document: Dict[str, Any]) -> None:
@@ -236,11 +236,11 @@ def _check_rest(document: Dict[str, Any]) -> None:
     The members are checked elsewhere.
     """
     image, parts = document["image"], document["parts"]
-    told = [(document["lock"], _SHA256), (document["made_by"], _LINE), (image["reference"], _REFERENCE)]
-    told += [(image[name], _DIGEST) for name in ("tree", "config", "manifest")]
+    fields = [(document["lock"], _SHA256), (document["made_by"], _LINE), (image["reference"], _REFERENCE)]
+    fields += [(image[name], _DIGEST) for name in ("tree", "config", "manifest")]
     if not isinstance(parts, list) or len(parts) > 100:
         raise ValueError("it has no list of parts")
-    for value, grammar in told + [(part, _WORD) for part in parts]:
+    for value, grammar in fields + [(part, _WORD) for part in parts]:
         if not isinstance(value, str) or not grammar.fullmatch(value):
             raise ValueError("%.80r is not what a bundle says there" % (value,))
 
@@ -271,8 +271,8 @@ def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
 
     So a program of the current directory is never run.
     """
-    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
+    places = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return {**environ, "PATH": os.pathsep.join(places) or os.defpath}
 
 
 # --- reprobuild_portable/unbundle/signature.py ---
@@ -333,9 +333,9 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
 
 
 def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
-    asked = ["-n", NAMESPACE, "-s", signature]
+    options = ["-n", NAMESPACE, "-s", signature]
     try:
-        if keygen(["check-novalidate", *asked], manifest) is None:
+        if keygen(["check-novalidate", *options], manifest) is None:
             raise RefusedError("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
     except AbsentError:
         if signers:
@@ -343,9 +343,9 @@ def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> st
         return ""
     if not signers:
         return ""
-    asked += ["-f", os.path.abspath(signers)]
-    for name in (keygen(["find-principals", *asked], b"") or "").splitlines():
-        if keygen(["verify", *asked, "-I", name], manifest) is not None:
+    options += ["-f", os.path.abspath(signers)]
+    for name in (keygen(["find-principals", *options], b"") or "").splitlines():
+        if keygen(["verify", *options, "-I", name], manifest) is not None:
             return name
     raise RefusedError(
         "none of those whom %s names signed the bundle" % signers,
@@ -381,12 +381,12 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
     return None
 
 
-def is_too_old(said: str) -> bool:
+def is_too_old(stderr: str) -> bool:
     """Return whether an error shows that `ssh-keygen` is too old.
 
     An old one knows no `-Y`; another one refused a signature or a key.
     """
-    return _TOO_OLD.search(said) is not None
+    return _TOO_OLD.search(stderr) is not None
 
 
 # --- reprobuild_portable/unbundle/volume.py ---
@@ -410,27 +410,27 @@ class BundleVolume:
 
         The result is shorter if the end comes first.
         """
-        found = b""
+        content = b""
         for index, length in enumerate(self.sizes):
-            if size > len(found) and offset < length:
+            if size > len(content) and offset < length:
                 if index != self._opened:
                     self.close()
                     self._stream, self._opened = open(self.paths[index], "rb"), index  # noqa: SIM115  # closed by `close`
                 self._stream.seek(offset)
-                found += self._stream.read(min(size - len(found), length - offset))
+                content += self._stream.read(min(size - len(content), length - offset))
                 offset = length
             offset -= length
-        return found
+        return content
 
     def place(self, start: int, end: int) -> str:
         """Return the files, and the places in them, of bytes."""
-        told, before = [], 0
+        places, before = [], 0
         for path, length in zip(self.paths, self.sizes):
             first, last = max(start - before, 0), min(end - before, length)
             if first < last:
-                told.append("bytes %d to %d of %s" % (first + 1, last, path))
+                places.append("bytes %d to %d of %s" % (first + 1, last, path))
             before += length
-        return " and ".join(told)
+        return " and ".join(places)
 
     def close(self) -> None:
         if self._stream:
@@ -485,12 +485,12 @@ def find_parts(path: str) -> List[str]:
             "missing: %s" % _parts_named(stem, missing), "copy what is missing; the other parts can stay"
         )
     paths = ["%s.%03d" % (stem, number) for number in numbers]
-    sizes = [os.path.getsize(one) for one in paths]
+    sizes = [os.path.getsize(part) for part in paths]
     whole = "%d" if len(paths) > 2 else "at least %d"  # the last one may be shorter than all others are
-    for one, size in zip(paths[:-1], sizes):
+    for part, size in zip(paths[:-1], sizes):
         if size < max(sizes):
-            told = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise RefusedError(told % (one, size, max(sizes)), _rest(one, size))
+            message = "%s has %d bytes of " + whole + ": its copy was cut"
+            raise RefusedError(message % (part, size, max(sizes)), _rest(part, size))
     return paths
 
 
@@ -595,9 +595,9 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         except RefusedError as err:
             raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
         end = length(start, members, epoch)
-        found = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
-        _check_length(found)
-        yield found
+        bundle = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
+        _check_length(bundle)
+        yield bundle
     finally:
         volume.close()
 
@@ -629,13 +629,13 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
         end: the number of bytes that must be present.
         which: the parts that may be short.
     """
-    there = "%d bytes are there of %s" % (volume.size, end)
+    detail = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return RefusedError("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+        return RefusedError("%s: %s: its copy was cut" % (path, detail), _rest(path, size))
     either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
     return RefusedError(
-        "%s: %s: one copy was cut" % (either, there),
+        "%s: %s: one copy was cut" % (either, detail),
         "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
         " `rsync --append-verify` does",
     )
@@ -727,16 +727,16 @@ def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> I
 
 
 def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
-    digest, left = hashlib.sha256(), member.size
+    digest, rest = hashlib.sha256(), member.size
     right = False
     try:
-        while left:
-            piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
+        while rest:
+            piece = bundle.volume.read(begin + member.size - rest, min(CHUNK, rest))
             if not piece:
                 raise RefusedError("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
-            left -= len(piece)
+            rest -= len(piece)
         right = digest.hexdigest() == member.sha256
     finally:
         sink.close(right)
@@ -746,11 +746,11 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Ite
         )  # fmt: skip
 
 
-def refuse_damaged(found: Sequence[str]) -> None:
+def refuse_damaged(messages: Sequence[str]) -> None:
     """Raise `RefusedError` if any damage was found."""
-    if found:
-        more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
-        raise RefusedError("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
+    if messages:
+        more = ["and %d more" % (len(messages) - MOST_NAMED)] if len(messages) > MOST_NAMED else []
+        raise RefusedError("\n".join([*messages[:MOST_NAMED], *more]), AGAIN)
 
 
 def check(bundle: Bundle) -> None:
@@ -905,24 +905,24 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
     if not os.path.isfile(lock):
         raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
-    own = "reprobuild:%s" % hash_file(lock)[:12]
-    if name != own:
+    lock_name = "reprobuild:%s" % hash_file(lock)[:12]
+    if name != lock_name:
         raise RefusedError(
             "the image of the bundle names itself %s, which could hide another image" % escaped(name),
-            "ask for a bundle of this reprobuild: in it the image is %s" % own,
+            "ask for a bundle of this reprobuild: in it the image is %s" % lock_name,
         )
     try:
         folder = os.path.join(tree, "image")
-        there = _named(folder, "index.json", _index, document["image"], name)
+        is_named = _named(folder, "index.json", _index, document["image"], name)
         if os.path.lexists(os.path.join(folder, "manifest.json")):
-            there = there and _named(folder, "manifest.json", _legacy, document["image"], name)
+            is_named = is_named and _named(folder, "manifest.json", _legacy, document["image"], name)
         with open(os.path.join(tree, "image.json"), "rb") as stream:
-            there = there and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
+            is_named = is_named and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
     except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
         raise RefusedError(
             "the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE
         ) from None
-    if not there:
+    if not is_named:
         raise RefusedError("its image has other names than %s" % name, "ask for another bundle")
     _check_layout(folder, document["image"]["manifest"])
     return name
@@ -961,12 +961,12 @@ def _named(
     return expected(json.loads(raw.decode()), image, reference) == raw
 
 
-def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+def _index(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     """Return the index.json of an image of one name.
 
     Size and platform are copied if they are valid.
     """
-    stated = found["manifests"][0]
+    stated = document["manifests"][0]
     platform = {
         key: stated["platform"][key] for key in ("os", "architecture", "variant") if key in stated["platform"]
     }
@@ -987,12 +987,12 @@ def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
     return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _legacy(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+def _legacy(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     """Return the manifest.json of an image of one name.
 
     It is for a Docker with the classic image store.
     """
-    layers = found[0]["Layers"]
+    layers = document[0]["Layers"]
     if not all(isinstance(layer, str) and _BLOB.fullmatch(layer) for layer in layers):
         raise ValueError("a layer of it is none")
     config = "blobs/sha256/%s" % image["config"].partition(":")[2]
@@ -1020,8 +1020,8 @@ def _alone(work: str) -> Iterator[int]:
         os.makedirs(work, 0o700)
     number = os.open(work, _DIRECTORY)
     try:
-        found = os.fstat(number)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        status = os.fstat(number)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
                 "remove it, or name a directory with -o where nobody else can write",
@@ -1073,8 +1073,8 @@ def _path_of(work: str, name: str, tree: int) -> str:
 
 
 def _is_own_folder(above: int, name: str) -> bool:
-    found = os.stat(name, dir_fd=above, follow_symlinks=False)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    status = os.stat(name, dir_fd=above, follow_symlinks=False)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _close(folder: int) -> None:
@@ -1106,7 +1106,7 @@ def _remove(above: int, name: str) -> None:
         os.rmdir(name, dir_fd=above)
 
 
-def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
+def _prune(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
     """Remove all entries except whole files of the bundle.
 
     Others may have put them there before they handed over the directory.
@@ -1117,10 +1117,10 @@ def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
             lower = os.open(name, _DIRECTORY, dir_fd=folder)
             try:
                 _close(lower)
-                _prune(lower, path + "/", kept, folders)
+                _prune(lower, path + "/", whole_paths, folders)
             finally:
                 os.close(lower)
-        elif path not in kept:
+        elif path not in whole_paths:
             _remove(folder, name)
 
 
@@ -1145,10 +1145,10 @@ def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, s
         os.close(number)
 
 
-def _is_whole(top: int, member: Member, own: bool = False) -> bool:
+def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
     """Return whether a plain file has a member's bytes.
 
-    With `own`, its owner and mode must also be those that `_Part` gives it.
+    With `strict`, its owner and mode must also be those that `_Part` gives it.
     """
     try:
         with _folder_of(top, member.path) as (folder, name):
@@ -1158,10 +1158,10 @@ def _is_whole(top: int, member: Member, own: bool = False) -> bool:
             raise
         return False
     with os.fdopen(number, "rb") as stream:
-        found = os.fstat(number)
-        if own and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) not in (0o444, 0o644)):
+        status = os.fstat(number)
+        if strict and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) not in (0o444, 0o644)):
             return False
-        plain = stat.S_ISREG(found.st_mode) and found.st_size == member.size
+        plain = stat.S_ISREG(status.st_mode) and status.st_size == member.size
         return plain and _hash_stream(stream) == member.sha256
 
 
@@ -1188,11 +1188,11 @@ def strangers(bundle: Bundle, out: str) -> List[str]:
         "/".join(path.split("/")[:count]) for path in members for count in range(1, path.count("/") + 1)
     }
     changeable = (*CHANGED, SIGNATURE)  # all others were compared
-    found: List[str] = []
+    paths: List[str] = []
     waiting = [""]
     top = os.open(out, _DIRECTORY)
     try:
-        while waiting and len(found) < MOST_NAMED:
+        while waiting and len(paths) < MOST_NAMED:
             above = waiting.pop()
             with _folder_of(top, above + ".") as (folder, _), os.scandir(folder) as entries:
                 for entry in entries:
@@ -1200,10 +1200,10 @@ def strangers(bundle: Bundle, out: str) -> List[str]:
                     if path in folders and entry.is_dir(follow_symlinks=False):
                         waiting.append(path + "/")
                     elif path not in members or (path in changeable and not _is_whole(top, members[path])):
-                        found.append(path)
+                        paths.append(path)
     finally:
         os.close(top)
-    return sorted(found)[:MOST_NAMED]
+    return sorted(paths)[:MOST_NAMED]
 
 
 # --- reprobuild_portable/unbundle/unpack.py ---
@@ -1245,13 +1245,13 @@ def unpack(
             "%s is there, and holds something else" % out, "name another directory, or remove it"
         )
     try:
-        with _alone(work) as held, _tree(bundle, held) as (name, tree):
-            _fill(bundle, work, held, tree, progress)
+        with _alone(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
+            _fill(bundle, work, descriptor, tree, progress)
             settle(_path_of(work, name, tree))
             _path_of(work, name, tree)
             if os.path.isdir(out):
                 os.rmdir(out)
-            os.rename(name, out, src_dir_fd=held)
+            os.rename(name, out, src_dir_fd=descriptor)
             os.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
@@ -1278,13 +1278,17 @@ def _check_there(bundle: Bundle, out: str) -> None:
         os.close(top)
 
 
-def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[int, int], None]) -> None:
-    there = {member.path for member in bundle.members if _is_whole(tree, member, own=True)}
+def _fill(
+    bundle: Bundle, work: str, descriptor: int, tree: int, progress: Callable[[int, int], None]
+) -> None:
+    whole_paths = {member.path for member in bundle.members if _is_whole(tree, member, strict=True)}
     parts = {tuple(member.path.split("/")[:-1]) for member in bundle.members}
     folders = {"/".join(names[:count]) for names in parts for count in range(1, len(names) + 1)}
-    _prune(tree, "", there, folders)
+    _prune(tree, "", whole_paths, folders)
     total = sum(member.size for member in bundle.members if not member.link)
-    need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
+    need = total - sum(
+        member.size for member in bundle.members if not member.link and member.path in whole_paths
+    )
     free = shutil.disk_usage(work).free
     if need > free:
         raise RefusedError(
@@ -1294,14 +1298,14 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     done = 0
 
     def take(member: Member) -> Optional[MemberSink]:
-        if member.path in there:
+        if member.path in whole_paths:
             nonlocal done
             done += member.size
             return None
         if member.link:
-            _link(held, tree, member)
+            _link(descriptor, tree, member)
             return None
-        return _Part(held, tree, member.path, step)
+        return _Part(descriptor, tree, member.path, step)
 
     def step(size: int) -> None:
         nonlocal done
@@ -1311,7 +1315,7 @@ def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[i
     refuse_damaged(list(damaged(bundle, take)))
     names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
     for name, content in names.items():
-        part = _Part(held, tree, name, lambda size: None)
+        part = _Part(descriptor, tree, name, lambda size: None)
         part.write(content)
         part.close(right=True)
     for _, _, files, folder in os.fwalk(".", dir_fd=tree):
@@ -1326,15 +1330,15 @@ def _link(work: int, tree: int, member: Member) -> None:
     """
     with contextlib.ExitStack() as stack:
         try:
-            one, first = stack.enter_context(_folder_of(tree, member.link))
-            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=one), "rb"))
+            first_folder, first = stack.enter_context(_folder_of(tree, member.link))
+            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=first_folder), "rb"))
         except FileNotFoundError:  # it is damaged, and reported as damaged
             return
-        two, second = stack.enter_context(_folder_of(tree, member.path, make=True))
+        second_folder, second = stack.enter_context(_folder_of(tree, member.path, make=True))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(second, dir_fd=two)
+            os.unlink(second, dir_fd=second_folder)
         try:
-            os.link(first, second, src_dir_fd=one, dst_dir_fd=two, follow_symlinks=False)
+            os.link(first, second, src_dir_fd=first_folder, dst_dir_fd=second_folder, follow_symlinks=False)
         except OSError:
             part = _Part(work, tree, member.path, lambda size: None)
             shutil.copyfileobj(source, part, CHUNK)
@@ -1423,11 +1427,11 @@ def main(argv: Sequence[str]) -> int:
                 " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"
                 " follow them if you trust the sender"
             )
-            gone = _moved(bundle, out)
-            if gone:
+            count = _moved(bundle, out)
+            if count:
                 say(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
-                    " them again, and so does this program into a new folder" % gone
+                    " them again, and so does this program into a new folder" % count
                 )
             if _has_their_page(bundle, out):
                 say(

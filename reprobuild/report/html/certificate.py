@@ -17,7 +17,7 @@ from reprobuild.verify.determinism.summary import work_bound
 from reprobuild.verify.verdict import Against, Verdict
 
 
-def remarks(found: Sequence[Note], *, fleet: bool) -> Section:
+def remarks(notes: Sequence[Note], *, fleet: bool) -> Section:
     """Return the section of remarks and limits of the check.
 
     Each remark links to the section that has more.
@@ -25,7 +25,7 @@ def remarks(found: Sequence[Note], *, fleet: bool) -> Section:
     items = [
         tag("li", remark.said, " ", tag("a", "More", href=f"#{remark.section}", aria_label=f"More: {remark.section}"),
             class_=f"tone {remark.tone}")
-        for remark in found
+        for remark in notes
     ]  # fmt: skip
     title = "What this check cannot cover" if fleet else "What no check on one machine covers"
     never = join((tag("h3", title), bullets(NEVER[fleet:])))
@@ -39,37 +39,38 @@ def work(verdict: Verdict) -> Section:
         (c.name, chip(c.verdict), join((c.detail, *([bullets(c.details)] if c.details else []))))
         for c in verdict.comparisons
     ]
-    made = (table("Your own work", ("work", "answer", "detail"), rows),) if rows else ()
+    work_table = (table("Your own work", ("work", "answer", "detail"), rows),) if rows else ()
     runs = (tag("p", f"{work_bound(verdict.work.runs)}."),) if rows and verdict.work else ()
     mounts = [
         (m.place, digest(m.digest) if m.digest else m.why, f"{m.paths:,}", in_bytes(m.size))
         for m in (verdict.work.mounts if verdict.work else ())
     ]
-    held = (table("What it mounted", ("mount", "digest", "paths", "size"), mounts),) if mounts else ()
+    mount_table = (table("What it mounted", ("mount", "digest", "paths", "size"), mounts),) if mounts else ()
     note = "None was compared: no workload is in the lock, and none was given to verify."
-    return Section(id="work", title="Your own work", parts=(*runs, *made, *held), note=note)
+    return Section(id="work", title="Your own work", parts=(*runs, *work_table, *mount_table), note=note)
 
 
-def against(found: Against) -> Section:
+def against(comparison: Against) -> Section:
     """Return the section that compares with an earlier verdict."""
     lists = (
-        ("failed", found.failed), ("platform", found.platform), ("expected there", found.other),
-        ("other mounts", found.mounts), ("not comparable", found.unmatched), ("changes no result", found.beside),
+        ("failed", comparison.failed), ("platform", comparison.platform), ("expected there", comparison.other),
+        ("other mounts", comparison.mounts), ("not comparable", comparison.unmatched),
+        ("changes no result", comparison.beside),
     )  # fmt: skip
     rows = [
-        (d.name, d.scope, what, *(_then(value) for value in (d.then, d.now)))
-        for what, items in lists
+        (d.name, d.scope, kind, *(_then(value) for value in (d.then, d.now)))
+        for kind, items in lists
         for d in items
     ]
-    said = tag(
+    lead = tag(
         "p",
-        f"The certificate of {found.made}, {found.compared:,} digests compared: ",
-        chip(found.verdict),
+        f"The certificate of {comparison.made}, {comparison.compared:,} digests compared: ",
+        chip(comparison.verdict),
         ".",
     )
     head = ("what", "scope", "", "then", "now")
-    made = (table("Differences from the earlier certificate", head, rows),) if rows else ()
-    return Section(id="against", title="Against an earlier certificate", parts=(said, *made))
+    differences = (table("Differences from the earlier certificate", head, rows),) if rows else ()
+    return Section(id="against", title="Against an earlier certificate", parts=(lead, *differences))
 
 
 def _then(value: str | None) -> Html:

@@ -63,42 +63,42 @@ class Nodes(Struct, frozen=True, kw_only=True):
     folder: str = ""
 
 
-def nodes(found: Nodes) -> Section:
+def nodes(cluster: Nodes) -> Section:
     """Return the section on the nodes."""
-    answered = found.asked - len(found.silent)
-    groups = count(len(found.groups), "platform")
-    lead = f"{answered:,} of {count(found.asked, 'node')} answered, of {groups}."
-    return Section(id="nodes", title="Many nodes", lead=lead, parts=tuple(_parts(found)))
+    answered = cluster.asked - len(cluster.silent)
+    groups = count(len(cluster.groups), "platform")
+    lead = f"{answered:,} of {count(cluster.asked, 'node')} answered, of {groups}."
+    return Section(id="nodes", title="Many nodes", lead=lead, parts=tuple(_parts(cluster)))
 
 
-def _parts(found: Nodes) -> Iterator[Html]:
-    yield tag("p", "Nodes of one platform must give the same bytes: ", chip(found.verdict), ".")
+def _parts(cluster: Nodes) -> Iterator[Html]:
+    yield tag("p", "Nodes of one platform must give the same bytes: ", chip(cluster.verdict), ".")
     for title, odd in (
-        ("Not as the others of their platform", found.wrong),
-        ("Without some answers of their platform", found.lacking),
-        ("No answer", found.silent),
+        ("Not as the others of their platform", cluster.wrong),
+        ("Without some answers of their platform", cluster.lacking),
+        ("No answer", cluster.silent),
     ):
         if odd:
-            rows = [(tag("b", one.node), join((one.said, *_answers(one)))) for one in odd]
+            rows = [(tag("b", row.node), join((row.said, *_answers(row)))) for row in odd]
             yield table(title, ("node", "what"), rows, shown=True)
-    for met in found.collectives:
+    for met in cluster.collectives:
         yield tag("p", f"{met.title[0].upper()}{met.title[1:]}: ", chip(met.verdict), ".")
         if met.said:
             yield bullets(met.said)
-    if found.notes:
-        yield bullets(found.notes)
-    if found.made:
-        yield tag("p", f"Gathered {found.made}, from ", code(found.folder), ".", class_="muted")
-    for number, group in enumerate(found.groups, 1):
+    if cluster.notes:
+        yield bullets(cluster.notes)
+    if cluster.made:
+        yield tag("p", f"Gathered {cluster.made}, from ", code(cluster.folder), ".", class_="muted")
+    for number, group in enumerate(cluster.groups, 1):
         alone = (
             " Alone on its platform: nothing is known of it by comparison." if len(group.nodes) < 2 else ""
         )
-        said = f"{count(group.compared, 'answer')} compared.{alone}"
+        summary = f"{count(group.compared, 'answer')} compared.{alone}"
         yield fold(
-            f"Group {number}, {group.device}: {group.title}", tag("p", said), tag("p", ", ".join(group.nodes)),
+            f"Group {number}, {group.device}: {group.title}", tag("p", summary), tag("p", ", ".join(group.nodes)),
             facts(group.platform.items()), count=len(group.nodes),
         )  # fmt: skip
 
 
-def _answers(one: OutlierRow) -> tuple[Html, ...]:
-    return (tag("small", ", ".join(one.answers)),) if one.answers else ()
+def _answers(row: OutlierRow) -> tuple[Html, ...]:
+    return (tag("small", ", ".join(row.answers)),) if row.answers else ()

@@ -102,9 +102,9 @@ def table(
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:]))
         for row in every[:MOST_ROWS]
     ]
-    left = len(every) - MOST_ROWS
+    rest = len(every) - MOST_ROWS
     more = (
-        (tag("p", f"And {left:,} more, in the files beside this page.", class_="muted"),) if left > 0 else ()
+        (tag("p", f"And {rest:,} more, in the files beside this page.", class_="muted"),) if rest > 0 else ()
     )
     inner = tag(
         "table", tag("caption", caption, **({} if shown else {"class_": "hidden"})), tag("thead", headings),
@@ -120,6 +120,6 @@ def bullets(items: Iterable[str]) -> Html:
     return tag("ul", *(tag("li", item) for item in items))
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, noun: str, many: str = "") -> str:
     """Return a number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"

@@ -38,18 +38,20 @@ class PackageRow(Struct, frozen=True, kw_only=True):
 def packages(lock: Lock) -> Section:
     """Return every package of the image."""
     lists = {
-        "Python": sorted(_python(lock), key=lambda one: one.name.lower()),
+        "Python": sorted(_python(lock), key=lambda package: package.name.lower()),
         "Conda": [
             PackageRow(name=p.name, version=p.version, origin=f"{p.channel} {p.build}", sha256=p.file.sha256)
             for p in lock.conda
         ],
-        "System": sorted(_system(lock.base), key=lambda one: one.name.lower()),
+        "System": sorted(_system(lock.base), key=lambda package: package.name.lower()),
     }
-    parts = [_search(), *(_list(name, found) for name, found in lists.items() if found)]
+    parts = [_search(), *(_list(name, package_rows) for name, package_rows in lists.items() if package_rows)]
     if lock.sources:
         parts.insert(1, _sources(lock))
     system = f"{lock.base.distribution} {lock.base.release}, {lock.platform}"
-    amounts = [f"{len(found):,} of {_OF[name]}" for name, found in lists.items() if found]
+    amounts = [
+        f"{len(package_rows):,} of {_OF[name]}" for name, package_rows in lists.items() if package_rows
+    ]
     lead = f"Python {lock.interpreter.version} on {system}. Packages: {', '.join(amounts) or 'none'}. "
     lead += "The lock has each by its sha256."
     return Section(id="packages", title="Packages", lead=lead, parts=tuple(parts))
@@ -70,8 +72,8 @@ def _system(base: Base) -> Iterator[PackageRow]:
     for deb in base.packages:
         foreign = f", {deb.architecture}" if deb.architecture not in (native, "all") else ""
         yield PackageRow(name=deb.name, version=deb.version, origin=f"deb{foreign}", sha256=deb.file.sha256)
-    for one in base.image.packages if base.image else ():
-        yield PackageRow(name=one.name, version=one.version, origin="base image", sha256="")
+    for package in base.image.packages if base.image else ():
+        yield PackageRow(name=package.name, version=package.version, origin="base image", sha256="")
 
 
 def _sources(lock: Lock) -> Html:
@@ -95,13 +97,15 @@ def _search() -> Html:
     return tag("p", label, " ", field, " ", tag("output", id="found", for_="find"), id="search", hidden="")
 
 
-def _list(name: str, found: Sequence[PackageRow]) -> Html:
+def _list(name: str, package_rows: Sequence[PackageRow]) -> Html:
     """Return one list, with a heading for each letter if it is long."""
     id_ = f"packages-{name.lower()}"
-    if len(found) < LETTERS_FROM:
-        return fold(f"{name} packages", _rows(f"{name} packages", found), count=len(found), id_=id_)
+    if len(package_rows) < LETTERS_FROM:
+        return fold(
+            f"{name} packages", _rows(f"{name} packages", package_rows), count=len(package_rows), id_=id_
+        )
     letters: dict[str, list[PackageRow]] = {}
-    for package in found:
+    for package in package_rows:
         letters.setdefault(package.letter, []).append(package)
     jumps = [
         tag("a", "0-9" if letter == "0" else letter.upper(), href=f"#{id_}-{letter}",
@@ -116,9 +120,9 @@ def _list(name: str, found: Sequence[PackageRow]) -> Html:
         for letter in sorted(letters)
     ]  # fmt: skip
     nav = tag("nav", join(jumps, " "), class_="letters", aria_label=f"{name} packages by letter")
-    return join((nav, fold(f"{name} packages", *blocks, count=len(found), id_=id_)))
+    return join((nav, fold(f"{name} packages", *blocks, count=len(package_rows), id_=id_)))
 
 
-def _rows(caption: str, found: Iterable[PackageRow]) -> Html:
-    rows = [(p.name, p.version, p.origin, digest(p.sha256)) for p in found]
+def _rows(caption: str, package_rows: Iterable[PackageRow]) -> Html:
+    rows = [(p.name, p.version, p.origin, digest(p.sha256)) for p in package_rows]
     return table(caption, HEAD, rows, kind="packages")

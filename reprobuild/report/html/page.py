@@ -60,8 +60,8 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None 
     )  # fmt: skip
     body = tag(
         "body", tag("a", "Skip to the report", href="#report", class_="skip"), _header(image, verdict, answers),
-        tag("div", _contents(sections), tag("main", *(one.render() for one in sections), id="report", tabindex="-1"),
-            class_="layout"),
+        tag("div", _contents(sections),
+            tag("main", *(section.render() for section in sections), id="report", tabindex="-1"), class_="layout"),
         tag("footer", tag("p", f"Made by reprobuild {verdict.program}. verdict.json has all of the check, "
                                "reprobuild.lock all inputs by their sha256.")),
         tag("script", _raw("script.js")),
@@ -108,11 +108,11 @@ def _sections(
 
 
 def _header(image: Image, verdict: Verdict, answers: Sequence[ReportAnswer]) -> Html:
-    said = f"Checked {verdict.made} with seed {verdict.seed} and profile {verdict.profile}"
-    said += f", by {verdict.engine}." if verdict.engine else "."
+    summary = f"Checked {verdict.made} with seed {verdict.seed} and profile {verdict.profile}"
+    summary += f", by {verdict.engine}." if verdict.engine else "."
     return tag(
         "header", tag("p", "reprobuild report", class_="brand"), tag("h1", image.reference),
-        tag("p", said, class_="muted"), tag("div", *(_answer(answer) for answer in answers), class_="answers"),
+        tag("p", summary, class_="muted"), tag("div", *(_answer(answer) for answer in answers), class_="answers"),
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def _answer(answer: ReportAnswer) -> Html:
 
 
 def _contents(sections: Sequence[Section]) -> Html:
-    links = [tag("li", tag("a", one.title, href=f"#{one.id}")) for one in sections]
+    links = [tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections]
     return tag("nav", tag("ul", *links), class_="contents", aria_label="Sections")
 
 

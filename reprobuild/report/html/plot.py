@@ -34,7 +34,7 @@ def plot_probes(probes: Sequence[ProbeVerdict], id_: str) -> Html:
     kinds: dict[str, list[ProbeVerdict]] = {}
     for probe in probes:
         kinds.setdefault(probe.kind or "other", []).append(probe)
-    pictures = [_kind(kind, found, f"{id_}-{n}") for n, (kind, found) in enumerate(kinds.items())]
+    pictures = [_kind(kind, group, f"{id_}-{n}") for n, (kind, group) in enumerate(kinds.items())]
     return tag("div", _legend(), tag("div", *pictures, class_="plots"))
 
 
@@ -42,10 +42,12 @@ def _legend() -> Html:
     items = [
         tag(
             "li",
-            tag("svg", _mark(seen, 7, 7), viewBox="0 0 14 14", width="14", height="14", aria_hidden="true"),
+            tag(
+                "svg", _mark(verdict, 7, 7), viewBox="0 0 14 14", width="14", height="14", aria_hidden="true"
+            ),
             name,
         )
-        for seen, name in SEEN.items()
+        for verdict, name in SEEN.items()
     ]
     return tag("ul", *items, class_="legend")
 
@@ -57,13 +59,13 @@ def _kind(kind: str, probes: Sequence[ProbeVerdict], id_: str) -> Html:
     width, height = LEFT + min(len(shown), ACROSS) * STEP, TOP + bands * high
     marks = [part for band in range(bands) for part in _labels(TOP + band * high)]
     marks += [_probe(p, LEFT + n % ACROSS * STEP, TOP + n // ACROSS * high) for n, p in enumerate(shown)]
-    said = _described(probes)
+    description = _described(probes)
     title = tag("title", f"{kind}: {count(len(probes), 'probe')} in {len(MODES)} modes", id=f"{id_}-title")
     picture = tag(
-        "svg", title, tag("desc", said, id=f"{id_}-desc"), *marks, role="img", viewBox=f"0 0 {width} {height}",
+        "svg", title, tag("desc", description, id=f"{id_}-desc"), *marks, role="img", viewBox=f"0 0 {width} {height}",
         width=str(width), height=str(height), aria_labelledby=f"{id_}-title {id_}-desc",
     )  # fmt: skip
-    caption = tag("figcaption", tag("b", kind), " ", tag("span", said, class_="muted"))
+    caption = tag("figcaption", tag("b", kind), " ", tag("span", description, class_="muted"))
     return tag("figure", caption, picture)
 
 
@@ -73,26 +75,28 @@ def _labels(top: int) -> Iterator[Html]:
 
 
 def _probe(probe: ProbeVerdict, left: int, top: int) -> Html:
-    told = {name: SEEN[mode.verdict] for name, mode in probe.modes.items()}
-    alike = set(told.values())
-    said = alike.pop() if len(alike) == 1 else ", ".join(f"{name} {word}" for name, word in told.items())
+    words = {name: SEEN[mode.verdict] for name, mode in probe.modes.items()}
+    alike = set(words.values())
+    description = (
+        alike.pop() if len(alike) == 1 else ", ".join(f"{name} {word}" for name, word in words.items())
+    )
     marks = [
         _mark(probe.modes[name].verdict, left + STEP // 2, top + row * STEP + STEP // 2)
         for row, name in enumerate(MODES)
         if name in probe.modes
     ]
-    return tag("g", tag("title", f"{probe.name}: {said}"), *marks)
+    return tag("g", tag("title", f"{probe.name}: {description}"), *marks)
 
 
-def _mark(seen: Seen, x: int, y: int) -> Html:
+def _mark(verdict: Seen, x: int, y: int) -> Html:
     """Return the mark of a result, around a point."""
-    if seen == "IDENTICAL":
+    if verdict == "IDENTICAL":
         return tag("circle", cx=str(x), cy=str(y), r="3", class_="m-same")
-    if seen == "DRIFT":
+    if verdict == "DRIFT":
         return tag("path", d=f"M{x} {y - 6}l6 6l-6 6l-6 -6z", class_="m-drift")
-    if seen == "REFUSED":
+    if verdict == "REFUSED":
         return tag("rect", x=str(x - 4), y=str(y - 4), width="8", height="8", class_="m-refused")
-    if seen == "ERROR":
+    if verdict == "ERROR":
         return tag("path", d=f"M{x - 4} {y - 4}l8 8m0 -8l-8 8", class_="m-error")
     return tag("path", d=f"M{x - 3} {y}h6", class_="m-skipped")
 
@@ -109,12 +113,12 @@ def _described(probes: Sequence[ProbeVerdict]) -> str:
     same = [name for name in MODES if odd.get(name) == next(iter(odd.values()))]
     if len(same) == len(MODES):
         return f"{count(len(probes), 'probe')}; {_counted(odd['strict'])} in every mode"
-    said = "; ".join(f"{name}: {_counted(odd[name])}" for name in MODES if name in odd)
-    return f"{count(len(probes), 'probe')}; {said}"
+    description = "; ".join(f"{name}: {_counted(odd[name])}" for name in MODES if name in odd)
+    return f"{count(len(probes), 'probe')}; {description}"
 
 
 def _counted(counts: Counter[Seen]) -> str:
-    return ", ".join(f"{counts[seen]} {word}" for seen, word in SEEN.items() if counts[seen])
+    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in SEEN.items() if counts[verdict])
 
 
 def plot_outcomes(counts: Counter[Outcome], id_: str) -> Html:
@@ -128,8 +132,8 @@ def plot_outcomes(counts: Counter[Outcome], id_: str) -> Html:
             size = {"x": str(left), "y": "0", "width": str(ended * BAR // total - left), "height": "10"}
             bars.append(tag("rect", **size, class_=f"o-{number}"))
             begun = ended
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    description = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     return tag(
-        "svg", tag("title", said, id=id_), *bars, role="img", class_="bar", viewBox=f"0 0 {BAR} 10",
+        "svg", tag("title", description, id=id_), *bars, role="img", class_="bar", viewBox=f"0 0 {BAR} 10",
         preserveAspectRatio="none", aria_labelledby=id_,
     )  # fmt: skip

@@ -69,10 +69,10 @@ def _all_the_same(probe: ProbeVerdict) -> bool:
 
 def _comparator(smoke: Smoke, name: str) -> Iterator[Html]:
     if smoke.comparator:
-        told = {True: "told apart", False: "NOT told apart"}
-        rows = [(what, chip(told[seen])) for what, seen in sorted(smoke.comparator.items())]
-        made = table(f"Changes that the comparison must tell apart, {name}", ("change", "answer"), rows)
-        yield fold("Changes that the comparison must tell apart", made, count=len(rows))
+        words = {True: "told apart", False: "NOT told apart"}
+        rows = [(change, chip(words[answer])) for change, answer in sorted(smoke.comparator.items())]
+        content = table(f"Changes that the comparison must tell apart, {name}", ("change", "answer"), rows)
+        yield fold("Changes that the comparison must tell apart", content, count=len(rows))
 
 
 def _collectives(smoke: Smoke, name: str, id_: str) -> Iterator[Html]:
@@ -84,11 +84,11 @@ def _collectives(smoke: Smoke, name: str, id_: str) -> Iterator[Html]:
     by = f"; algorithms: {', '.join(several.algorithms)}" if several.algorithms else ""
     yield tag("p", f"{ranks}{by}")
     if several.probes:
-        made = _table(f"Collectives, {name}", several.probes)
-        yield fold("All sums between processes as a table", made, count=len(several.probes), id_=id_)
+        content = _table(f"Collectives, {name}", several.probes)
+        yield fold("All sums between processes as a table", content, count=len(several.probes), id_=id_)
     if several.controls:
-        made = _controls(several.controls, f"{name}, between processes")
-        yield fold("Controls of these", made, count=len(several.controls))
+        content = _controls(several.controls, f"{name}, between processes")
+        yield fold("Controls of these", content, count=len(several.controls))
 
 
 def _settings(smoke: Smoke) -> Iterator[tuple[str, str]]:
@@ -111,13 +111,13 @@ def _line(name: str, mode: Mode) -> str:
     return f"{name}: " + ", ".join(word for word in _told(mode) if word)
 
 
-def _table(caption: str, found: Sequence[ProbeVerdict], *, shown: bool = False) -> Html:
+def _table(caption: str, verdicts: Sequence[ProbeVerdict], *, shown: bool = False) -> Html:
     rows = [
         (
             join((p.name, _small(" ".join((p.kind, p.dtype, p.shape)).strip()), _documented(p))),
             join((chip(p.verdict), _small(p.why))), *(_cell(p.modes.get(name)) for name in MODES),
         )
-        for p in found
+        for p in verdicts
     ]  # fmt: skip
     return table(caption, ("probe", "answer", *MODES), rows, shown=shown, kind="probes")
 
@@ -126,15 +126,15 @@ def _documented(probe: ProbeVerdict) -> Html:
     return _small("" if probe.documented == "none" else f"torch's text: {probe.documented}")
 
 
-def _small(said: str) -> Html:
-    return tag("small", said) if said else Html("")
+def _small(text: str) -> Html:
+    return tag("small", text) if text else Html("")
 
 
 def _cell(mode: Mode | None) -> Html:
     if mode is None:
         return Html("")
-    seen, more = _told(mode)
-    word = tag("span", seen, class_="bad") if mode.verdict in ("DRIFT", "ERROR") else seen
+    answer, more = _told(mode)
+    word = tag("span", answer, class_="bad") if mode.verdict in ("DRIFT", "ERROR") else answer
     start = tag("small", code(mode.digest[:BRIEF])) if mode.digest else Html("")
     return join((word, _small(more), start))
 

@@ -42,14 +42,14 @@ def round_trip(verdict: Verdict) -> Section:
     head = ("list", "captured", "image", "reason")
     parts = [
         fold(
-            f"{name}: {said}",
+            f"{name}: {meaning}",
             table(
                 f"Differences: {name}", head,
                 ((d.list, code(d.captured), code(d.image), d.reason) for d in by_code[name]),
             ),
             count=len(by_code[name]), open_=name == "unexplained",
         )
-        for name, said in CODES.items()
+        for name, meaning in CODES.items()
         if name in by_code
     ]  # fmt: skip
     lead = "The environment was captured again inside the image, and compared line by line with what was captured: "
@@ -64,16 +64,21 @@ def deviations(lock: Lock) -> Section:
     groups: dict[str, list[Resolution]] = {}
     for ruling in lock.deviations:
         groups.setdefault(f"{ruling.outcome}: {ruling.kind}", []).append(ruling)
-    made: tuple[Html, ...] = ()
+    parts: tuple[Html, ...] = ()
     if len(lock.deviations) > MANY:
-        made = tuple(
-            fold(name, _rulings(f"Deviations: {name}", found), count=len(found), open_=len(found) <= MANY)
-            for name, found in groups.items()
+        parts = tuple(
+            fold(
+                name,
+                _rulings(f"Deviations: {name}", resolutions),
+                count=len(resolutions),
+                open_=len(resolutions) <= MANY,
+            )
+            for name, resolutions in groups.items()
         )
     elif groups:
-        made = (_rulings("What is not as it was captured", lock.deviations),)
+        parts = (_rulings("What is not as it was captured", lock.deviations),)
     note = "None: nothing was replaced, and nothing is missing."
-    return Section(id="deviations", title="Deviations", parts=made, note=note)
+    return Section(id="deviations", title="Deviations", parts=parts, note=note)
 
 
 def environment(lock: Lock) -> Section:
@@ -97,7 +102,8 @@ def environment(lock: Lock) -> Section:
     if groups:
         parts.append(tag("h3", "Not in the image"))
     parts += [
-        _left_out(kind, found) for kind, found in sorted(groups.items(), key=lambda pair: -len(pair[1]))
+        _left_out(kind, resolutions)
+        for kind, resolutions in sorted(groups.items(), key=lambda pair: -len(pair[1]))
     ]
     if decisions := lock.decisions.as_dict():
         decided = [(code(key), code(_written(value))) for key, value in sorted(decisions.items())]
@@ -107,14 +113,14 @@ def environment(lock: Lock) -> Section:
     return Section(id="environment", title="Environment", lead=lead, parts=tuple(parts), note=note)
 
 
-def _left_out(kind: str, found: Sequence[Resolution]) -> Html:
-    reasons = {ruling.reason for ruling in found}
+def _left_out(kind: str, resolutions: Sequence[Resolution]) -> Html:
+    reasons = {ruling.reason for ruling in resolutions}
     if len(reasons) == 1:
         return fold(
             f"{kind}: {reasons.pop()}",
-            tag("p", join((code(ruling.subject) for ruling in found), ", ")), count=len(found),
+            tag("p", join((code(ruling.subject) for ruling in resolutions), ", ")), count=len(resolutions),
         )  # fmt: skip
-    return fold(kind, _rulings(f"Left out: {kind}", found), count=len(found))
+    return fold(kind, _rulings(f"Left out: {kind}", resolutions), count=len(resolutions))
 
 
 def _written(value: object) -> str:
@@ -137,24 +143,24 @@ def captured_lines(lock: Lock) -> Section:
     return Section(id="lines", title="Every captured line", lead=lead, parts=tuple(parts))
 
 
-def _file(number: int, name: str, found: Sequence[Resolution]) -> Iterator[Html]:
-    counts = Counter(ruling.outcome for ruling in found)
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+def _file(number: int, name: str, resolutions: Sequence[Resolution]) -> Iterator[Html]:
+    counts = Counter(ruling.outcome for ruling in resolutions)
+    summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     yield plot_outcomes(counts, f"bar-{number}")
-    yield fold(f"{name}: {said}", _rulings(f"Lines of {name}", found), count=len(found))
+    yield fold(f"{name}: {summary}", _rulings(f"Lines of {name}", resolutions), count=len(resolutions))
 
 
 def unmet(lock: Lock) -> Section:
     """Return the unmet requirements of the packages."""
-    found = conflicts(lock)
+    conflict_lines = conflicts(lock)
     lead = "What ran with a conflict runs with it again: a freeze is taken as it is."
-    made = (bullets(found),) if found else ()
+    parts = (bullets(conflict_lines),) if conflict_lines else ()
     note = "None: every requirement of a package is met by another."
     return Section(
         id="conflicts",
         title="Requirements that are not met",
-        lead=lead if found else "",
-        parts=made,
+        lead=lead if conflict_lines else "",
+        parts=parts,
         note=note,
     )
 

@@ -27,7 +27,7 @@ def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
     with_gpu = verdict.determinism.gpu != "not-applicable"
     parts = [
         part
-        for title, said, commands in (
+        for title, note, commands in (
             ("reprobuild", "Whichever engine there is; the image is loaded into it where it is not there yet.",
              own_command(lock)),
             ("Docker", "From version 25 on, with containerd's image store; the command above does for all others.",
@@ -36,7 +36,7 @@ def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
              podman_commands(lock, image, gpu=with_gpu)),
             ("Apptainer", _sif_said(image), apptainer_commands(lock, image, gpu=with_gpu)),
         )
-        for part in (tag("h3", title), tag("p", said, class_="muted"), _block(commands, title))
+        for part in (tag("h3", title), tag("p", note, class_="muted"), _block(commands, title))
     ]  # fmt: skip
     lead = (
         "In the directory of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "

@@ -52,41 +52,41 @@ class Note(Struct, frozen=True, kw_only=True):
 def same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
     """Answer whether the image is the captured environment."""
     if verdict.round_trip == "not-run":
-        said = "The image was not compared with everything that was captured."
-        return ReportAnswer(question=SAME, tone="open", word="Not known", sentence=said)
+        sentence = "The image was not compared with everything that was captured."
+        return ReportAnswer(question=SAME, tone="open", word="Not known", sentence=sentence)
     if verdict.round_trip == "residue":
         bare = sum(difference.code == "unexplained" for difference in verdict.differences)
-        said = (
+        sentence = (
             f"{count(bare, 'difference')} between the image and what was captured {_is(bare)} not explained."
         )
-        return ReportAnswer(question=SAME, tone="bad", word="Not quite", sentence=said)
+        return ReportAnswer(question=SAME, tone="bad", word="Not quite", sentence=sentence)
     if verdict.round_trip == "exact":
-        word, said = "Yes", "The image repeats every line of what was captured"
+        word, sentence = "Yes", "The image repeats every line of what was captured"
     else:
         lines = count(len(verdict.differences), "line")
-        word, said = (
+        word, sentence = (
             "Yes, explained",
             f"In {lines} the image differs from what was captured, each for a stated reason",
         )
     if lock.deviations:
         number = len(lock.deviations)
-        said += f"; {count(number, 'deviation')} {_was(number)} accepted by name."
-        return ReportAnswer(question=SAME, tone="note", word="Yes, with deviations", sentence=said)
-    return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{said}.")
+        sentence += f"; {count(number, 'deviation')} {_was(number)} accepted by name."
+        return ReportAnswer(question=SAME, tone="note", word="Yes, with deviations", sentence=sentence)
+    return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{sentence}.")
 
 
 def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> ReportAnswer:
     """Answer whether two runs on one machine gave equal bytes."""
-    tone, word, said = _computes(verdict)
+    tone, word, sentence = _computes(verdict)
     if fleet and fleet.verdict == "differ" and word != "No":
         tone, word = "bad", "Not on every node"
-        said = f"Nodes of one platform gave different bytes, or drift: {_some([one.node for one in fleet.wrong])}."
+        sentence = f"Nodes of one platform gave different bytes, or drift: {_some([row.node for row in fleet.wrong])}."
     elif fleet and fleet.verdict == "inconclusive" and word.startswith("Yes"):
         tone, word = "open", "Known in part"
-        said = f"{said[:-1]}; whether {count(fleet.asked, 'node')} compute the same is not known."
+        sentence = f"{sentence[:-1]}; whether {count(fleet.asked, 'node')} compute the same is not known."
     elif fleet and fleet.verdict == "same" and word.startswith("Yes"):
-        said = f"{said[:-1]}; {fleet.asked:,} nodes agree, each with those of its platform."
-    return ReportAnswer(question=COMPUTE, tone=tone, word=word, sentence=said)
+        sentence = f"{sentence[:-1]}; {fleet.asked:,} nodes agree, each with those of its platform."
+    return ReportAnswer(question=COMPUTE, tone=tone, word=word, sentence=sentence)
 
 
 def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
@@ -95,14 +95,18 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
     if before and before.verdict == "differ":
         failed = f"{len(before.failed):,} of {before.compared:,} digests"
         return "bad", "No", f"{failed} differ from the certificate of {before.made}, on the same platform."
-    if drifts := [SCOPES[name] for name, found in scopes.items() if found == "drift"]:
+    if drifts := [SCOPES[name] for name, scope_verdict in scopes.items() if scope_verdict == "drift"]:
         return (
             "bad",
             "No",
             f"Two runs on one machine, with one seed, differed in their bytes: {_listed(drifts)}.",
         )
-    same = [SCOPES[name] for name, found in scopes.items() if found == "identical"]
-    unknown = [f"{_OPEN[found]} {SCOPES[name]}" for name, found in scopes.items() if found in _OPEN]
+    same = [SCOPES[name] for name, scope_verdict in scopes.items() if scope_verdict == "identical"]
+    unknown = [
+        f"{_OPEN[scope_verdict]} {SCOPES[name]}"
+        for name, scope_verdict in scopes.items()
+        if scope_verdict in _OPEN
+    ]
     if unknown:
         start = f"{_bytes(verdict)} ({_listed(same)}), but the check" if same else "The check"
         return "open", "Known in part" if same else "Not known", f"{start} {_listed(unknown)}."
@@ -111,12 +115,12 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
     loose = _loose(verdict)
     if loose and any(smoke.libraries for smoke in verdict.smoke):
         verb = "drifts" if len(loose) == 1 else "drift"
-        said = f"{_bytes(verdict)}; with several threads {_some(loose)} {verb}, where its library promises nothing."
-        return "note", "Yes, with an exception", said
+        sentence = f"{_bytes(verdict)}; with several threads {_some(loose)} {verb}, where its library promises nothing."
+        return "note", "Yes, with an exception", sentence
     if loose:
-        said = f"{_bytes(verdict)} in strict mode; with the image's own profile, {verdict.profile}, "
-        said += f"{_some(loose)} {'drifts' if len(loose) == 1 else 'drift'}."
-        return "note", "Yes, in strict mode", said
+        sentence = f"{_bytes(verdict)} in strict mode; with the image's own profile, {verdict.profile}, "
+        sentence += f"{_some(loose)} {'drifts' if len(loose) == 1 else 'drift'}."
+        return "note", "Yes, in strict mode", sentence
     return "good", "Yes, on this machine", f"{_bytes(verdict)}: {_listed(same)}."
 
 
@@ -126,8 +130,8 @@ def to_know(
     """Summarise the remarks in an answer, and return both."""
     remarks = (*_of_nodes(fleet), *_remarks(lock, verdict))
     if not remarks:
-        said = "The check covered all that a check on one machine can cover."
-        return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=said), ()
+        sentence = "The check covered all that a check on one machine can cover."
+        return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=sentence), ()
     # Errors come first, then drift with the image's own profile: its jobs run with that.
     briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
     if loose := _loose(verdict):
@@ -136,19 +140,21 @@ def to_know(
         how = "several threads" if arrays else f"profile {verdict.profile}"
         briefs.append(f"{count(len(loose), 'probe')} {verb} with {how}")
     briefs += [remark.brief for remark in remarks if remark.brief and remark.tone != "bad"]
-    said = f"{_some(briefs)}." if briefs else remarks[0].said
+    sentence = f"{_some(briefs)}." if briefs else remarks[0].said
     tone: Tone = "bad" if any(remark.tone == "bad" for remark in remarks) else "note"
     word = count(len(remarks), "thing")
-    return ReportAnswer(question=KNOW, tone=tone, word=word, sentence=said[0].upper() + said[1:]), remarks
+    return ReportAnswer(
+        question=KNOW, tone=tone, word=word, sentence=sentence[0].upper() + sentence[1:]
+    ), remarks
 
 
 def _remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
     """Yield the remarks, the most important first."""
     yield from _doubts(verdict)
-    if found := conflicts(lock):
-        brief = f"{count(len(found), 'requirement')} {_is(len(found))} not met"
-        said = f"{brief} by the packages, as when they were captured."
-        yield Note(tone="note", said=said, brief=brief, section="conflicts")
+    if conflict_lines := conflicts(lock):
+        brief = f"{count(len(conflict_lines), 'requirement')} {_is(len(conflict_lines))} not met"
+        sentence = f"{brief} by the packages, as when they were captured."
+        yield Note(tone="note", said=sentence, brief=brief, section="conflicts")
     if lock.deviations:
         names = [ruling.subject for ruling in lock.deviations]
         brief = count(len(names), "deviation")
@@ -156,34 +162,34 @@ def _remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
                      section="deviations")  # fmt: skip
     if secrets := [ruling.subject for ruling in lock.rulings if ruling.kind == "secret"]:
         brief = f"{count(len(secrets), 'secret')} {_was(len(secrets))} withheld"
-        said = f"Secrets are not in the image, and are given to a job when it is run: {_some(secrets)}."
-        yield Note(tone="none", said=said, brief=brief, section="environment")
+        sentence = f"Secrets are not in the image, and are given to a job when it is run: {_some(secrets)}."
+        yield Note(tone="none", said=sentence, brief=brief, section="environment")
 
 
 def _of_nodes(fleet: Nodes | None) -> Iterator[Note]:
     """Yield the remarks on many nodes."""
     if fleet is None:
         return
-    if number := len({one.node for one in fleet.wrong}):
+    if number := len({row.node for row in fleet.wrong}):
         brief = (
             f"{count(number, 'node')} {'differs' if number == 1 else 'differ'} from others of one platform"
         )
-        said = (
-            f"{brief}, or {'drifts' if number == 1 else 'drift'}: {_some([one.node for one in fleet.wrong])}."
+        sentence = (
+            f"{brief}, or {'drifts' if number == 1 else 'drift'}: {_some([row.node for row in fleet.wrong])}."
         )
-        yield Note(tone="bad", said=said, brief=brief, section="nodes")
+        yield Note(tone="bad", said=sentence, brief=brief, section="nodes")
     if fleet.verdict == "inconclusive":
         brief = f"the check of {count(fleet.asked, 'node')} is inconclusive"
-        said = f"{brief[0].upper()}{brief[1:]}: not all that it asked for was answered and compared."
-        yield Note(tone="open", said=said, brief=brief, section="nodes")
-    if number := len({one.node for one in fleet.lacking}):
+        sentence = f"{brief[0].upper()}{brief[1:]}: not all that it asked for was answered and compared."
+        yield Note(tone="open", said=sentence, brief=brief, section="nodes")
+    if number := len({row.node for row in fleet.lacking}):
         brief = f"{count(number, 'node')} {'lacks' if number == 1 else 'lack'} answers that others gave"
-        said = f"{brief}: {_some([one.node for one in fleet.lacking])}."
-        yield Note(tone="open", said=said, brief=brief, section="nodes")
+        sentence = f"{brief}: {_some([row.node for row in fleet.lacking])}."
+        yield Note(tone="open", said=sentence, brief=brief, section="nodes")
     if fleet.silent:
         brief = f"{count(len(fleet.silent), 'node')} gave no answer"
-        said = f"{brief}: {_some([one.node for one in fleet.silent])}."
-        yield Note(tone="open", said=said, brief=brief, section="nodes")
+        sentence = f"{brief}: {_some([row.node for row in fleet.silent])}."
+        yield Note(tone="open", said=sentence, brief=brief, section="nodes")
 
 
 def _doubts(verdict: Verdict) -> Iterator[Note]:
@@ -213,9 +219,9 @@ def _doubts(verdict: Verdict) -> Iterator[Note]:
     for smoke in verdict.smoke:
         for reason in smoke.open:
             yield Note(tone="open", said=_sentence(f"{smoke.device}: {reason}"), section="probes")
-    if left := [name for smoke in verdict.smoke for name in smoke.left_out]:
-        brief = f"{count(len(left), 'probe')} {_was(len(left))} left out"
-        yield Note(tone="none", said=f"Only --thorough runs these probes: {_some(left)}.", brief=brief,
+    if names := [name for smoke in verdict.smoke for name in smoke.left_out]:
+        brief = f"{count(len(names), 'probe')} {_was(len(names))} left out"
+        yield Note(tone="none", said=f"Only --thorough runs these probes: {_some(names)}.", brief=brief,
                      section="probes")  # fmt: skip
 
 
@@ -227,8 +233,8 @@ def _bytes(verdict: Verdict) -> str:
     number = sum(probe.verdict == "identical" for smoke in verdict.smoke for probe in smoke.probes)
     names = [probed(smoke) for smoke in verdict.smoke if smoke.libraries]
     of = f" ({'; '.join(names)})" if names else ""
-    what = f"{count(number, 'probe')}{of} gave" if number else "Your work gave"
-    return f"{what} the same bytes in every run"
+    subject = f"{count(number, 'probe')}{of} gave" if number else "Your work gave"
+    return f"{subject} the same bytes in every run"
 
 
 def _sentence(note: str) -> str:

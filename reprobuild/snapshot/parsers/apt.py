@@ -78,10 +78,10 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
             )
             continue
         note = text.noise(file, number, line) or text.leak(file, number, line)
-        found: list[SystemPackage | ParseNote] = (
+        items: list[SystemPackage | ParseNote] = (
             [note] if note else _row(file, number, line, old_layout, widths)
         )
-        for item in found:
+        for item in items:
             if isinstance(item, SystemPackage):
                 packages.append(item)
             else:
@@ -237,17 +237,20 @@ def _valid(name: str, version: str) -> bool:
 
 
 def _unique(packages: list[SystemPackage]) -> tuple[tuple[SystemPackage, ...], tuple[ParseNote, ...]]:
-    kept: dict[tuple[str, str], SystemPackage] = {}
+    by_name: dict[tuple[str, str], SystemPackage] = {}
     repeated: list[ParseNote] = []
-    for one in packages:
-        first = kept.setdefault((one.name, one.architecture), one)
-        if first is one:
+    for package in packages:
+        first = by_name.setdefault((package.name, package.architecture), package)
+        if first is package:
             continue
-        if first.version != one.version:
+        if first.version != package.version:
             raise text.broken(
-                one.place,
-                f"`{one.name}:{one.architecture}` is {one.version} here and {first.version} at {first.place}",
+                package.place,
+                f"`{package.name}:{package.architecture}` is {package.version} here and {first.version} at "
+                f"{first.place}",
                 "a machine has one version of it: keep the list of the machine that ran",
             )
-        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
-    return tuple(kept.values()), tuple(repeated)
+        repeated.append(
+            text.remark(package.place.file, package.place.line, package.text, f"repeats {first.place}")
+        )
+    return tuple(by_name.values()), tuple(repeated)

@@ -55,14 +55,14 @@ def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
         raise text.broken(file, escaped(str(err)), DAMAGED) from None
     return tuple(
         AptList(
-            file=shown(one.file),
-            date=_released(one.date),
-            fetched=_fetched(one.dated),
-            origin=shown(one.origin),
-            suite=shown(one.suite),
-            codename=shown(one.codename),
+            file=shown(apt_list.file),
+            date=_released(apt_list.date),
+            fetched=_fetched(apt_list.dated),
+            origin=shown(apt_list.origin),
+            suite=shown(apt_list.suite),
+            codename=shown(apt_list.codename),
         )
-        for one in (dpkg.lists if dpkg else ())
+        for apt_list in (dpkg.lists if dpkg else ())
     )
 
 

@@ -63,19 +63,19 @@ def parse(data: bytes, shown: str) -> CaptureFacts:
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        found = msgspec.json.decode(data, type=CaptureFacts)
-        _check_parents(found)
-        return found
+        facts = msgspec.json.decode(data, type=CaptureFacts)
+        _check_parents(facts)
+        return facts
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
 
 
-def _check_parents(found: CaptureFacts) -> None:
+def _check_parents(facts: CaptureFacts) -> None:
     """Refuse repositories with equal names, or inside of themselves."""
-    if len(found.repositories) > MOST_REPOSITORIES:
+    if len(facts.repositories) > MOST_REPOSITORIES:
         raise msgspec.DecodeError(f"it has more than {MOST_REPOSITORIES} repositories")
-    parents = {one.name: one.parent for one in found.repositories}
-    if len(parents) != len(found.repositories):
+    parents = {repository.name: repository.parent for repository in facts.repositories}
+    if len(parents) != len(facts.repositories):
         raise msgspec.DecodeError("two repositories have one name")
     settled: set[str | None] = {
         None

@@ -66,8 +66,8 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
         raise text.broken(file, escaped(str(err)), DAMAGED) from None
     python, machine = document.python, _machine(document)
     if python is None:
-        told = MachineReport(file=file, kind="capture", facts=(), machine=machine or UNSET)
-        return ((told,) if machine else ()), ()
+        machine_report = MachineReport(file=file, kind="capture", facts=(), machine=machine or UNSET)
+        return ((machine_report,) if machine else ()), ()
     place = SourceLocation(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
     facts = tuple(
         ReportedValue(place=place, name=name, value=shown(value))

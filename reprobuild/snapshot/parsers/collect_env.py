@@ -165,9 +165,9 @@ class _Reader:
         if self.open is None or len(self.open) > _LONGEST:
             return False
         name, so_far = self.facts[-1].name.lower(), "\n".join(self.open)
-        listed = {"gpu models and configuration": r"GPU \d+: .*", "cudnn version": r"(/|[A-Za-z]:\\).*"}
+        patterns = {"gpu models and configuration": r"GPU \d+: .*", "cudnn version": r"(/|[A-Za-z]:\\).*"}
         wrapped = any(so_far.count(a) > so_far.count(b) for a, b in ("[]", "()"))
-        if not (wrapped or re.fullmatch(listed.get(name, r"(?!)"), line)):
+        if not (wrapped or re.fullmatch(patterns.get(name, r"(?!)"), line)):
             return False
         self.open.append(line)
         last = self.facts[-1]
@@ -203,10 +203,10 @@ class _Reader:
 
 
 def _report(file: str, facts: tuple[ReportedValue, ...]) -> MachineReport:
-    said = {fact.name.lower(): fact.value or "" for fact in reversed(facts)}
+    values = {fact.name.lower(): fact.value or "" for fact in reversed(facts)}
 
     def plain(name: str) -> str:
-        value = said.get(name, "")
+        value = values.get(name, "")
         return "" if _NOTHING.fullmatch(value) else value
 
     python = re.match(r"\d+\.\d+(\.\d+)?", plain("python version"))
@@ -226,12 +226,12 @@ def _other_torches(report: MachineReport) -> list[ParseNote]:
 
     They are those of pip and conda.
     """
-    found = []
+    remarks = []
     for fact in report.facts:
         version = (fact.value or "").split(" ")[0]
-        ours = report.torch.partition("+")[0]
-        if re.fullmatch(r"\[\w+\] (torch|pytorch)", fact.name) and version.partition("+")[0] != ours:
+        torch_version = report.torch.partition("+")[0]
+        if re.fullmatch(r"\[\w+\] (torch|pytorch)", fact.name) and version.partition("+")[0] != torch_version:
             reason = f"another torch than the report's own, {report.torch}"
             shown = f"{fact.name} {version}"
-            found.append(text.remark(fact.place.file, fact.place.line, shown, reason, understood=False))
-    return found
+            remarks.append(text.remark(fact.place.file, fact.place.line, shown, reason, understood=False))
+    return remarks

@@ -49,7 +49,7 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
         SnapshotError: it is not text, or lists one package in two versions.
     """
     rows = text.lines(data, file)
-    found: list[CapturedCondaPackage] = []
+    packages: list[CapturedCondaPackage] = []
     remarks: list[ParseNote] = list(text.nothing(file, rows))
     commented = _commented(rows)
     for number, row in enumerate(rows, 1):
@@ -69,13 +69,13 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
         if note := _around(file, number, bare):
             remarks.append(note)
         elif package := _package(file, number, bare):
-            found.append(package)
+            packages.append(package)
             if cut:
                 remarks.append(text.remark(file, number, bare, "the address held a credential, removed"))
         else:
             remarks.append(text.remark(file, number, line, "not a line that conda writes", understood=False))
-    kept, repeated = unique(found)
-    return kept, (*remarks, *repeated)
+    distinct, repeated = unique(packages)
+    return distinct, (*remarks, *repeated)
 
 
 def is_explicit(data: bytes) -> bool:
@@ -171,7 +171,7 @@ def package(
     )  # fmt: skip
 
 
-def unique(found: Iterable[CapturedCondaPackage]) -> Read:
+def unique(packages: Iterable[CapturedCondaPackage]) -> Read:
     """Return each package once, and remarks on repetitions.
 
     Packages of pip and of conda are separate: both may have one name, and pip's then overrides conda's.
@@ -179,23 +179,30 @@ def unique(found: Iterable[CapturedCondaPackage]) -> Read:
     Raises:
         SnapshotError: one package has two versions or builds.
     """
-    kept: dict[tuple[str, bool], CapturedCondaPackage] = {}
+    by_name: dict[tuple[str, bool], CapturedCondaPackage] = {}
     repeated: list[ParseNote] = []
-    for one in found:
-        first = kept.setdefault((one.name.lower(), one.channel == PYPI), one)
-        if first is one:
+    for conda_package in packages:
+        first = by_name.setdefault((conda_package.name.lower(), conda_package.channel == PYPI), conda_package)
+        if first is conda_package:
             continue
-        builds = {first.build, one.build} - {None}
-        if first.version != one.version or len(builds) > 1:
+        builds = {first.build, conda_package.build} - {None}
+        if first.version != conda_package.version or len(builds) > 1:
             raise text.broken(
-                one.place,
-                f"conda's `{one.name}` is {label(one)} here and {label(first)} at {first.place}",
+                conda_package.place,
+                f"conda's `{conda_package.name}` is {label(conda_package)} here and {label(first)} at {first.place}",
                 "these are of two environments: keep the list of the one that ran",
             )
-        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
-    return tuple(kept.values()), tuple(repeated)
+        repeated.append(
+            text.remark(
+                conda_package.place.file,
+                conda_package.place.line,
+                conda_package.text,
+                f"repeats {first.place}",
+            )
+        )
+    return tuple(by_name.values()), tuple(repeated)
 
 
-def label(one: CapturedCondaPackage) -> str:
+def label(conda_package: CapturedCondaPackage) -> str:
     """Return version and build in the form of `conda list --export`."""
-    return one.version + (f"={one.build}" if one.build else "")
+    return conda_package.version + (f"={conda_package.build}" if conda_package.build else "")

@@ -22,5 +22,5 @@ def names() -> dict[str, str]:
 
 def on_pypi(name: str) -> str:
     """Return the PyPI name of a conda package, in PEP 503 form."""
-    found = str(canonicalize_name(name))
-    return names().get(found, found)
+    conda_name = str(canonicalize_name(name))
+    return names().get(conda_name, conda_name)

@@ -255,11 +255,11 @@ class _Blocks:
         return suspicion(name, value, torn=self.sorted, debris=self.debris)
 
     def _keep(self, name: str, value: str, lines: int, suspect: str) -> None:
-        kept = _variable(self.file, self.at + 1, name, value, lines=lines, suspect=suspect)
-        if suspect and self.torn_secret and not kept.secret:
+        variable = _variable(self.file, self.at + 1, name, value, lines=lines, suspect=suspect)
+        if suspect and self.torn_secret and not variable.secret:
             # A line of the secret that was torn apart may look like a variable.
-            kept = replace(kept, value=None, secret="piece")
-        self.variables.append(kept)
+            variable = replace(variable, value=None, secret="piece")
+        self.variables.append(variable)
         self.at += lines
 
     def _remark(self, line: int, row: str, reason: str, *, understood: bool = True) -> None:

@@ -62,8 +62,8 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
             two versions.
     """
     reader = _read(data, file)
-    kept, repeated = unique(_among(one, reader.channels) for one in reader.found)
-    return kept, (*reader.remarks, *reader.others(), *repeated)
+    packages, repeated = unique(_among(conda_package, reader.channels) for conda_package in reader.found)
+    return packages, (*reader.remarks, *reader.others(), *repeated)
 
 
 def asked_of(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
@@ -127,7 +127,7 @@ class _Reader:
             elif key.value in ("name", "prefix", "channels", "platforms"):
                 if key.value == "channels" and isinstance(value, yaml.SequenceNode):
                     self.channels = tuple(
-                        _channel(each) for each in value.value if isinstance(each, yaml.ScalarNode)
+                        _channel(node) for node in value.value if isinstance(node, yaml.ScalarNode)
                     )
                 for at in range(line, self._end(value)):
                     self._remark(at, f"conda's `{key.value}`")
@@ -153,9 +153,9 @@ class _Reader:
         for key, value in _pairs(item):
             if key.value == "pip" and isinstance(value, yaml.SequenceNode):
                 self._remark(self._line(key), "the packages of pip")
-                for each in value.value:
-                    if isinstance(each, yaml.ScalarNode):
-                        self._pip(each)
+                for node in value.value:
+                    if isinstance(node, yaml.ScalarNode):
+                        self._pip(node)
 
     def _conda(self, item: yaml.ScalarNode) -> None:
         match = _FULL.fullmatch(item.value)
@@ -223,7 +223,7 @@ def _among(package: CapturedCondaPackage, channels: tuple[str, ...]) -> Captured
     """
     if package.channel is not None or not channels:
         return package
-    return replace(package, among=tuple(one for one in channels if one != "nodefaults"))
+    return replace(package, among=tuple(channel for channel in channels if channel != "nodefaults"))
 
 
 def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:

@@ -37,20 +37,22 @@ def without_freeze(
         SnapshotError: one distribution is requested twice, and differently.
     """
     packages = tuple(packages)
-    told = {canonicalize_name(one.name) for one in packages}
-    lists = any(one.place.file != file for one in packages)
+    conda_names = {canonicalize_name(package.name) for package in packages}
+    lists = any(package.place.file != file for package in packages)
     lines, unclear = _for_pip(asked_of(data, file), file)
-    lines = tuple(line for line in lines if line.version or line.kind != "index" or _name(line) not in told)
-    known = {line.place.line for line in lines} | {one.place.line for one in unclear}
-    kept: list[ParseNote] = []
-    for one in remarks:
-        if one.place.file != file or one.reason not in (OF_CONDA, OF_PIP):
-            kept.append(one)
-        elif one.reason == OF_CONDA and not lists:
-            kept.append(replace(one, reason=_ALONE, understood=False))
-        elif one.reason == OF_CONDA or one.place.line not in known:
-            kept.append(one)
-    return lines, (*kept, *unclear)
+    lines = tuple(
+        line for line in lines if line.version or line.kind != "index" or _name(line) not in conda_names
+    )
+    known = {line.place.line for line in lines} | {remark.place.line for remark in unclear}
+    notes: list[ParseNote] = []
+    for remark in remarks:
+        if remark.place.file != file or remark.reason not in (OF_CONDA, OF_PIP):
+            notes.append(remark)
+        elif remark.reason == OF_CONDA and not lists:
+            notes.append(replace(remark, reason=_ALONE, understood=False))
+        elif remark.reason == OF_CONDA or remark.place.line not in known:
+            notes.append(remark)
+    return lines, (*notes, *unclear)
 
 
 def _name(line: Requirement) -> str:
@@ -58,19 +60,19 @@ def _name(line: Requirement) -> str:
 
 
 def _for_pip(
-    asked: Sequence[UnpinnedLine], file: str
+    unpinned_lines: Sequence[UnpinnedLine], file: str
 ) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Read the lines for pip as a freeze, each at its own number."""
     rows: dict[int, str] = {}
     unclear: list[ParseNote] = []
-    for one in asked:
-        if one.line in rows:
+    for unpinned in unpinned_lines:
+        if unpinned.line in rows:
             reason = "several lines for pip on one line: write each on its own"
-            unclear.append(text.remark(file, one.line, one.text, reason, understood=False))
-        elif one.text.startswith(("-r", "--requirement", "-c", "--constraint")):
-            unclear.append(text.remark(file, one.line, one.text, _FILE, understood=False))
+            unclear.append(text.remark(file, unpinned.line, unpinned.text, reason, understood=False))
+        elif unpinned.text.startswith(("-r", "--requirement", "-c", "--constraint")):
+            unclear.append(text.remark(file, unpinned.line, unpinned.text, _FILE, understood=False))
         else:
-            rows[one.line] = one.text
+            rows[unpinned.line] = unpinned.text
     whole = "\n".join(rows.get(number, "") for number in range(1, max(rows, default=0) + 1))
     lines, remarks = pip_freeze.parse(whole.encode(), file) if rows else ((), ())
     return lines, (*unclear, *remarks)

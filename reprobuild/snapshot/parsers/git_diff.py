@@ -146,9 +146,9 @@ class _Walk:
                 if match[3]:
                     facts |= {"old_mode": match[3].decode(), "new_mode": match[3].decode()}
             elif match := _MODE.fullmatch(row):
-                side, gone = _SIDES[match[1]]
+                side, absent_side = _SIDES[match[1]]
                 facts[f"{side}_mode"] = match[2].decode()
-                names |= {gone: None} if gone else {}
+                names |= {absent_side: None} if absent_side else {}
             elif match := _NAME.fullmatch(row):
                 written = plain_name(match[2])
                 with_prefix = has_prefix and match[1] in (b"---", b"+++")
@@ -188,21 +188,21 @@ class _Walk:
         match = _HUNK.fullmatch(self.rows[start])
         if not match:
             raise self.broken(start, "a damaged hunk header", _CUT)
-        left, right = (int(group) if group is not None else 1 for group in match.groups())
+        old_lines, new_lines = (int(group) if group is not None else 1 for group in match.groups())
         self.at += 1
-        while left > 0 or right > 0:
+        while old_lines > 0 or new_lines > 0:
             row = self.rows[self.at] if self.at < len(self.rows) else None
             kind = b"" if row is None else row[:1]
             # Editors that trim lines leave an empty one for git's blank: git takes both.
             if row is not None and kind in (b" ", b"", b"\r"):
-                left, right = left - 1, right - 1
+                old_lines, new_lines = old_lines - 1, new_lines - 1
             elif kind == b"-":
-                left -= 1
+                old_lines -= 1
             elif kind == b"+":
-                right -= 1
+                new_lines -= 1
             elif kind != b"\\":
-                left = -1
-            if left < 0 or right < 0 or row is None:
+                old_lines = -1
+            if old_lines < 0 or new_lines < 0 or row is None:
                 raise self.broken(start, "the hunk has other lines than its header says", _CUT)
             if re.match(rb"[+]Subproject commit [0-9a-f]+-dirty", row):
                 self._warn(
@@ -239,9 +239,9 @@ class _Walk:
         shown = self.rows[at].decode("utf-8", "backslashreplace")
         self.remarks.append(text.remark(self.file, at + 1, shown, reason, understood=False))
 
-    def broken(self, at: int, what: str, hint: str) -> Exception:
+    def broken(self, at: int, message: str, hint: str) -> Exception:
         """Return the error for the line at this index."""
-        return text.broken(SourceLocation(self.file, at + 1), what, hint)
+        return text.broken(SourceLocation(self.file, at + 1), message, hint)
 
 
 def _refuse_secrets(walk: _Walk) -> None:

@@ -36,10 +36,10 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
         SnapshotError: it is not text.
     """
     rows = text.lines(data, file)
-    found: list[tuple[int, Module]] = []
+    modules: list[tuple[int, Module]] = []
     remarks: list[ParseNote] = list(text.nothing(file, rows))
     section = "loaded"
-    listed = False
+    has_header = False
     for number, row in enumerate(rows, 1):
         line = re.sub(r"^(>\s+)+", "", row.strip()).strip()
         if not line:
@@ -53,7 +53,7 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
             remarks.append(leak)
             continue
         if header := _LOADED.match(line):
-            section, listed, line = "loaded", True, line[header.end() :]
+            section, has_header, line = "loaded", True, line[header.end() :]
             if not line:
                 remarks.append(text.remark(file, number, row, "the header of the loaded modules"))
                 continue
@@ -61,12 +61,14 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
             section = "legend" if _LEGEND.fullmatch(line) else "others"
             remarks.append(text.remark(file, number, row, "the header of what is not a loaded module"))
             continue
-        if section == "loaded" and (entries := _entries(file, number, line, terse=listed, start=len(found))):
-            found += entries
+        if section == "loaded" and (
+            entries := _entries(file, number, line, terse=has_header, start=len(modules))
+        ):
+            modules += entries
             continue
         remarks.append(_other(file, number, row, line, section))
-    found.sort(key=lambda pair: pair[0])
-    return tuple(module for _, module in found), tuple(remarks)
+    modules.sort(key=lambda pair: pair[0])
+    return tuple(module for _, module in modules), tuple(remarks)
 
 
 def _entries(file: str, number: int, line: str, *, terse: bool, start: int) -> list[tuple[int, Module]]:

@@ -47,12 +47,12 @@ def parse(data: bytes, file: str = "nvidia-smi.txt") -> Read:
         if not line:
             continue
         log = log or bool(_LOG.fullmatch(line))
-        found = _row(file, number, line, log=log)
-        for one in found:
-            if isinstance(one, ReportedValue):
-                facts.append(one)
+        items = _row(file, number, line, log=log)
+        for item in items:
+            if isinstance(item, ReportedValue):
+                facts.append(item)
             else:
-                remarks.append(one)
+                remarks.append(item)
     return ((_report(file, facts),) if facts else ()), tuple(remarks)
 
 
@@ -63,10 +63,10 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[ReportedValue 
     if note := _around(file, number, line):
         return [note]
     if match := _VERSIONS.fullmatch(line):
-        found: list[ReportedValue | ParseNote] = [
+        versions: list[ReportedValue | ParseNote] = [
             ReportedValue(place=place, name="Driver Version", value=match["driver"])
         ]
-        return found + (
+        return versions + (
             [ReportedValue(place=place, name="CUDA Version", value=match["cuda"])] if match["cuda"] else []
         )
     if match := _GPU.fullmatch(line) or _LISTED.fullmatch(line):

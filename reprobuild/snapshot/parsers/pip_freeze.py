@@ -71,8 +71,8 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
         if row.strip():
             reader.read(number, row.strip())
     reader.end()
-    found, repeated = unique(reader.hashes.given(reader.requirements))
-    return found, (*text.nothing(file, rows), *reader.remarks, *repeated)
+    requirements, repeated = unique(reader.hashes.given(reader.requirements))
+    return requirements, (*text.nothing(file, rows), *reader.remarks, *repeated)
 
 
 class _Reader:
@@ -302,10 +302,14 @@ def _pin(line: str) -> tuple[str, str | None, str | None] | None:
     if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
         return match["name"], match["version"], match["marker"]
     try:
-        asked = Pep508(line)
+        requirement = Pep508(line)
     except (InvalidRequirement, RecursionError):  # nested brackets in a marker
         return None
-    return None if asked.url else (asked.name, None, str(asked.marker) if asked.marker else None)
+    return (
+        None
+        if requirement.url
+        else (requirement.name, None, str(requirement.marker) if requirement.marker else None)
+    )
 
 
 def _why_not(line: str) -> str:

@@ -25,8 +25,8 @@ def split_hashes(line: str) -> tuple[str, tuple[str | None, ...]]:
 
     A hash of another kind is None.
     """
-    found = tuple(_sha256(match) for match in _HASH.finditer(line))
-    return _HASH.sub("", line).strip(), found
+    hashes = tuple(_sha256(match) for match in _HASH.finditer(line))
+    return _HASH.sub("", line).strip(), hashes
 
 
 def _sha256(match: re.Match[str]) -> str | None:
@@ -44,16 +44,16 @@ class Hashes:
         self.above: int | None = None
         self._known: dict[int, list[str]] = {}
 
-    def take(self, found: Iterable[str | None]) -> None:
+    def take(self, hashes: Iterable[str | None]) -> None:
         """Keep hashes for the last requirement that was read."""
         if self.above is not None:
-            self._known.setdefault(self.above, []).extend(one for one in found if one)
+            self._known.setdefault(self.above, []).extend(sha256 for sha256 in hashes if sha256)
 
     def given(self, requirements: Sequence[Requirement]) -> list[Requirement]:
         """Return the requirements with their hashes."""
         return [
-            with_hashes(one, self._known[place]) if self._known.get(place) and one.kind in _FILES else one
-            for place, one in enumerate(requirements)
+            with_hashes(line, self._known[place]) if self._known.get(place) and line.kind in _FILES else line
+            for place, line in enumerate(requirements)
         ]
 
 

@@ -29,18 +29,20 @@ def read_marker(written: str | None) -> str | UnsetType:
         return UNSET
 
 
-def same_version(one: str | None, other: str | None) -> bool:
+def same_version(first: str | None, second: str | None) -> bool:
     """Return whether two versions are equal under PEP 440.
 
     Other versions are compared as text.
     """
     try:
-        return one == other or (one is not None and other is not None and Version(one) == Version(other))
+        return first == second or (
+            first is not None and second is not None and Version(first) == Version(second)
+        )
     except InvalidVersion:
         return False
 
 
-def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
+def unique(requirements: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Return each distribution once for each marker, and remarks.
 
     The remarks are on repetitions.
@@ -48,28 +50,33 @@ def unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Par
     Raises:
         SnapshotError: one of them has two versions or two origins.
     """
-    kept: dict[tuple[str, str], Requirement] = {}
+    by_key: dict[tuple[str, str], Requirement] = {}
     pinned: dict[str, Requirement] = {}
     repeated: list[ParseNote] = []
     # A name without a pin adds no information to a pin of the same name, wherever it is.
-    for one in sorted(found, key=lambda r: (r.kind == "index" and r.version is None, r.place)):
-        name = f"{one.kind}:{one.name}" if one.kind == "leftover" else canonicalize_name(one.name)
-        key = name, one.marker or ""
-        bare = one.kind == "index" and one.version is None
-        first = pinned.get(name) if bare else kept.get(key)
+    for line in sorted(requirements, key=lambda r: (r.kind == "index" and r.version is None, r.place)):
+        name = f"{line.kind}:{line.name}" if line.kind == "leftover" else canonicalize_name(line.name)
+        key = name, line.marker or ""
+        bare = line.kind == "index" and line.version is None
+        first = pinned.get(name) if bare else by_key.get(key)
         if first is None:
-            kept[key] = one
-            pinned.setdefault(name, one)
+            by_key[key] = line
+            pinned.setdefault(name, line)
             continue
-        same = (first.kind, first.url, first.commit, first.path) == (one.kind, one.url, one.commit, one.path)
-        if not bare and not (same and same_version(first.version, one.version)):
-            early, late = sorted((first.place, one.place))
+        same = (first.kind, first.url, first.commit, first.path) == (
+            line.kind,
+            line.url,
+            line.commit,
+            line.path,
+        )
+        if not bare and not (same and same_version(first.version, line.version)):
+            early, late = sorted((first.place, line.place))
             raise text.broken(
                 late,
-                f"`{shown(one.name)}` is pinned again, and differently from {early}",
+                f"`{shown(line.name)}` is pinned again, and differently from {early}",
                 "keep the line of the environment that ran, or capture that environment alone",
             )
-        if one.hashes and not bare:
-            kept[key] = with_hashes(first, one.hashes)
-        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
-    return tuple(sorted(kept.values(), key=lambda r: r.place)), tuple(repeated)
+        if line.hashes and not bare:
+            by_key[key] = with_hashes(first, line.hashes)
+        repeated.append(text.remark(line.place.file, line.place.line, line.text, f"repeats {first.place}"))
+    return tuple(sorted(by_key.values(), key=lambda r: r.place)), tuple(repeated)

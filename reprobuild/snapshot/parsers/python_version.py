@@ -30,10 +30,10 @@ def parse(data: bytes, file: str = "python.txt") -> Read:
     facts: list[ReportedValue] = []
     remarks: list[ParseNote] = list(text.nothing(file, rows))
     for number, row in enumerate(rows, 1):
-        if row and not (found := _fact(file, number, row)):
+        if row and not (fact := _fact(file, number, row)):
             remarks.append(_remark(file, number, row))
-        elif row and found:
-            facts.append(found)
+        elif row and fact:
+            facts.append(fact)
     return ((_report(file, facts, "PyPy" in data.decode("utf-8", "replace")),) if facts else ()), tuple(
         remarks
     )

@@ -29,7 +29,7 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
         SnapshotError: it is not text.
     """
     rows = text.lines(data, file)
-    found: dict[tuple[str, str, str], RpmPackage] = {}
+    packages: dict[tuple[str, str, str], RpmPackage] = {}
     remarks: list[ParseNote] = list(text.nothing(file, rows))
     for number, row in enumerate(rows, 1):
         line = row.strip()
@@ -38,17 +38,17 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
         note = _around(file, number, line)
         match = None if note else _ROW.fullmatch(line) or _JOINED.fullmatch(line)
         if match:
-            one = RpmPackage(
+            package = RpmPackage(
                 place=SourceLocation(file, number), text=shown(line), name=match["name"], version=match["version"],
                 architecture="" if match["machine"] == "(none)" else match["machine"],
             )  # fmt: skip
-            first = found.setdefault((one.name, one.version, one.architecture), one)
-            note = None if first is one else text.remark(file, number, line, f"repeats {first.place}")
+            first = packages.setdefault((package.name, package.version, package.architecture), package)
+            note = None if first is package else text.remark(file, number, line, f"repeats {first.place}")
         elif note is None:
             note = text.remark(file, number, line, "not a row of a list of rpm", understood=False)
         if note:
             remarks.append(note)
-    return tuple(found.values()), tuple(remarks)
+    return tuple(packages.values()), tuple(remarks)
 
 
 def _around(file: str, number: int, line: str) -> ParseNote | None:

@@ -38,14 +38,16 @@ def _bundle(
         stream.write(
             b"# v2 git bundle\n" if repository.hash == "sha1" else b"# v3 git bundle\n@object-format=sha256\n"
         )
-        stream.writelines(f"-{one}\n".encode() for one in prerequisites)
+        stream.writelines(f"-{prerequisite}\n".encode() for prerequisite in prerequisites)
         stream.writelines(f"{oid} refs/reprobuild/{name}\n".encode() for name, oid in sorted(refs.items()))
         stream.write(b"\n")
         stream.flush()
-        wanted = "".join(f"{oid}\n" for oid in refs.values()) + "".join(f"^{one}\n" for one in prerequisites)
+        revisions = "".join(f"{oid}\n" for oid in refs.values()) + "".join(
+            f"^{prerequisite}\n" for prerequisite in prerequisites
+        )
         words = ("pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q")
         try:
-            repository.git(*words, stdin=wanted.encode(), out=stream, most=BUNDLE)
+            repository.git(*words, stdin=revisions.encode(), out=stream, most=BUNDLE)
             if stream.seek(0, os.SEEK_END) > BUNDLE:
                 raise GaveUpError("too-large")
         except GaveUpError as err:
@@ -70,6 +72,6 @@ def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dic
         return None
     rows = [(row.path, (row.mode, row.oid)) for row in staged if row.mode.strip(b"0")]
     rows += [
-        (path, found) for path, found in {**files.changed, **files.untracked}.items() if found is not None
+        (path, entry) for path, entry in {**files.changed, **files.untracked}.items() if entry is not None
     ]
     return {oid: path for path, (mode, oid) in sorted(rows, reverse=True) if mode != b"160000"}

@@ -51,12 +51,12 @@ def _take_repositories(
     waiting: List[Tuple[str, List[str], Optional[str], str]] = [
         (top, names, None, "") for top, names in tops.items()
     ]
-    found: List[Dict[str, Any]] = []
+    repositories: List[Dict[str, Any]] = []
     lines: Dict[str, str] = {}
     used: Dict[str, int] = {}
     captured: Set[str] = set()
-    while waiting and len(found) < REPOSITORIES:
-        room = REPOSITORIES - len(found)
+    while waiting and len(repositories) < REPOSITORIES:
+        room = REPOSITORIES - len(repositories)
         wave, waiting = waiting[:room], waiting[room:]
         named = [
             _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
@@ -66,21 +66,31 @@ def _take_repositories(
         )
         for record, name, (top, names, parent, inside) in zip(records, named, wave):
             if record is None:
-                lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+                lines.update(
+                    {
+                        distribution: _bare_line(editable[distribution], "repository was not captured")
+                        for distribution in names
+                    }
+                )
                 continue
             captured.add(os.path.realpath(top))
             record.update(distributions=names, parent=parent, path=inside)
-            found.append(record)
+            repositories.append(record)
             for path, folder in sorted(record.pop("inner").items()):
                 waiting.append((folder, [], name, quote(path)))
-            for one in names:
-                lines[one] = _editable_line(editable[one], top, record)
+            for distribution in names:
+                lines[distribution] = _editable_line(editable[distribution], top, record)
     for top, names, _, _ in waiting:
         take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
-        lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+        lines.update(
+            {
+                distribution: _bare_line(editable[distribution], "repository was not captured")
+                for distribution in names
+            }
+        )
     with contextlib.suppress(OSError):  # of a working directory that is gone
-        found += _take_loose(include, captured, used, take)
-    return found, lines
+        repositories += _take_loose(include, captured, used, take)
+    return repositories, lines
 
 
 def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
@@ -88,19 +98,21 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
 
     The repository around such a directory does not have its files.
     """
-    found: List[str] = []
+    names: List[str] = []
     for top in sorted(set(tops.values())):
         # `./` keeps a colon from being read as magic: the command takes no literal names.
-        asked = {
+        by_path = {
             os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
             for name in tops if tops[name] == top
         }  # fmt: skip
-        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
+        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in by_path)
         with contextlib.suppress(GaveUpError, OSError):  # the capture of the repository reports it
             repository = Repository(top, context)
-            said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
-            found += [name for path, name in asked.items() if path in said]
-    return Taken(found)
+            ignored_paths = repository.git(
+                *words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0"
+            ).split(b"\0")
+            names += [name for path, name in by_path.items() if path in ignored_paths]
+    return Taken(names)
 
 
 def _too_many(context: Context) -> Taken:

@@ -15,10 +15,10 @@ from reprobuild_portable.secrets.redact import strip_credentials
 
 
 def _head(repository: Repository) -> Head:
-    said = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
-    if said == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
-        said = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
-    branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
+    content = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
+    if content == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
+        content = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
+    branch = quote(content[5:]) if content[:5] == b"ref: " and len(content) > 5 else None
     words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--remotes")
     rows = repository.git(*words, codes=(0, 128)).decode().split("\n")
     if len(rows) < 3:  # the first row repeats words that git cannot resolve
@@ -27,12 +27,12 @@ def _head(repository: Repository) -> Head:
 
 
 def _remotes(repository: Repository) -> List[Dict[str, str]]:
-    found = []
+    remotes = []
     for key, url in repository.config.items():
         match = _REMOTE.fullmatch(key)
         if match:
-            found.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
-    return found
+            remotes.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
+    return remotes
 
 
 def _bare_url(url: str) -> str:
@@ -148,7 +148,7 @@ def _holders(repository: Repository, commit: str) -> List[str]:
         return remotes
     refs = repository.git("for-each-ref", "--contains", commit, "--format=%(refname)", "refs/remotes")
     names = refs.decode("utf-8", "surrogateescape").split("\n")
-    return [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
+    return [remote for remote in remotes if any(name.startswith(f"refs/remotes/{remote}/") for name in names)]
 
 
 def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:

@@ -23,11 +23,11 @@ def _absolute(include: Sequence[str]) -> List[str]:
 
     The file itself may be a link, and stays one.
     """
-    found = []
+    paths = []
     for name in include:
         above, last = os.path.split(os.path.abspath(os.fspath(name)))
-        found.append(os.path.join(os.path.realpath(above), last))
-    return sorted(set(found))
+        paths.append(os.path.join(os.path.realpath(above), last))
+    return sorted(set(paths))
 
 
 def take_included(context: Context, folder: str, places: Sequence[str], name: str) -> Taken:

@@ -24,12 +24,12 @@ def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
 
     The index has no entry for `paths`.
     """
-    asked, ours = b"".join(path + b"\0" for path in paths), _ours(repository)
-    if not asked or not ours - {"lfs"}:
+    stdin, filters = b"".join(path + b"\0" for path in paths), _ours(repository)
+    if not stdin or not filters - {"lfs"}:
         return set()
-    said = repository.git("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
-    names = zip(said[0::3], said[2::3])
-    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in ours}
+    fields = repository.git("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
+    names = zip(fields[0::3], fields[2::3])
+    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in filters}
 
 
 def _object(

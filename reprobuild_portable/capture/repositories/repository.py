@@ -111,14 +111,14 @@ class Repository:
                 source
             )  # git compares them with the files': a younger copy would hide late changes
             os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
-        theirs = quote(os.fsencode(os.path.join(self.common, "objects")))
+        alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
         self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
         self.env.update(
             GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
             GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
             GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
             GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
-            GIT_ALTERNATE_OBJECT_DIRECTORIES=theirs if theirs.startswith('"') else f'"{theirs}"',
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
         for setting in _CALM:
@@ -147,11 +147,11 @@ class Repository:
 
         Names that git compares without case are in lower case.
         """
-        found = {}
+        settings = {}
         for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
             name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
-            found[name] = value
-        return found
+            settings[name] = value
+        return settings
 
     def _silence_filters(self) -> None:
         for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
@@ -234,7 +234,7 @@ class Repository:
 
         Equal commits have equal ids.
         """
-        rows = [b"tree " + tree, *(b"parent " + one.encode() for one in parents)]
+        rows = [b"tree " + tree, *(b"parent " + parent.encode() for parent in parents)]
         return self.add(
             b"commit",
             b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
@@ -250,10 +250,10 @@ class Repository:
         index = os.path.join(self.scratch, name)
         if not empty and os.path.exists(self.index):
             shutil.copy2(self.index, index)
-        gone = [path for path, entry in changes.items() if entry is None]
-        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in gone]
+        deletions = [path for path, entry in changes.items() if entry is None]
+        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
         if self.hash == "sha256":
-            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in gone]
+            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in deletions]
         rows += [
             entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
         ]
@@ -293,10 +293,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
     """
     folder = os.path.join(top, ".git")
     if os.path.isfile(folder):
-        said = _read(folder, 1 << 14)
-        if not said.startswith(b"gitdir: "):
+        content = _read(folder, 1 << 14)
+        if not content.startswith(b"gitdir: "):
             raise GaveUpError("failed", "its `.git` is no git folder")
-        folder = os.path.join(top, os.fsdecode(said[8:].rstrip(b"\r\n")))
+        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
     if not os.path.isfile(os.path.join(folder, "HEAD")):
         raise GaveUpError("failed", "its `.git` is no git folder")
     shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
@@ -322,8 +322,8 @@ class Head(NamedTuple):
     pushed: bool = False
 
 
-def _unique(wanted: str, used: Dict[str, int]) -> str:
+def _unique(stem: str, used: Dict[str, int]) -> str:
     """Return a unique name for the files of a repository."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", wanted).strip(".")[:80] or "repository"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", stem).strip(".")[:80] or "repository"
     used[name] = used.get(name, 0) + 1
     return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)

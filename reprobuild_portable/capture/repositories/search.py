@@ -24,7 +24,7 @@ def _search(
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
-    found: Dict[Tuple[str, int, str], bytes] = {}
+    by_place: Dict[Tuple[str, int, str], bytes] = {}
     try:
         new = _carried(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
@@ -37,12 +37,12 @@ def _search(
         except GaveUpError:
             unsearched += 1
             continue
-        found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
-    listed = sorted(found)[:LISTED]
-    commits = _commits(repository, facts, {found[place] for place in listed})
+        by_place.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+    listing = sorted(by_place)[:LISTED]
+    commits = _commits(repository, facts, {by_place[place] for place in listing})
     secrets = [
-        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(found[place], "")}
-        for place in listed
+        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(by_place[place], "")}
+        for place in listing
     ]
     return {"secrets": secrets, "unsearched": unsearched}
 
@@ -53,10 +53,10 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
     It returns as many as there is time for. `git log` would do it alone, and start a program of the
     repository's configuration for each signature.
     """
-    found: Dict[bytes, str] = {}
+    by_oid: Dict[bytes, str] = {}
     if not facts["head"] or not oids:
-        return found
-    above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
+        return by_oid
+    above = [facts["head"], *(f"^{prerequisite}" for prerequisite in facts["prerequisites"])]
     with contextlib.suppress(GaveUpError):
         commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
         words = (
@@ -69,23 +69,23 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
             "--no-renames",
             "--no-ext-diff",
         )
-        asked = (f"--find-object={oid.decode()}" for oid in sorted(oids))
+        options = (f"--find-object={oid.decode()}" for oid in sorted(oids))
         commit = ""
-        for row in repository.git(*words, *asked, stdin=commits, most=SEARCHED).split(b"\n"):
+        for row in repository.git(*words, *options, stdin=commits, most=SEARCHED).split(b"\n"):
             if not row.startswith(b":"):
                 commit = row.decode("ascii", "replace")
                 continue
             for oid in row.split(b" ", 4)[2:4]:
                 if oid in oids:
-                    found.setdefault(oid, commit)
-    return found
+                    by_oid.setdefault(oid, commit)
+    return by_oid
 
 
 def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
     """Return path by id of all content of a bundle."""
-    excluded = [f"^{one}" for one in facts["prerequisites"]]
-    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
-    return dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    excluded = [f"^{prerequisite}" for prerequisite in facts["prerequisites"]]
+    output = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    return dict(row.split(b" ", 1) for row in output.split(b"\n") if b" " in row)
 
 
 def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
@@ -124,9 +124,11 @@ def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes
 
     Together they have at most `SEARCHED` bytes.
     """
-    asked = b"".join(oid + b"\n" for oid in oids)
-    said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
-    rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
+    stdin = b"".join(oid + b"\n" for oid in oids)
+    output = repository.git(
+        "cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=stdin
+    )
+    rows = [row.split(b" ") for row in output.split(b"\n") if row.startswith(b"blob ")]
     blobs = sorted((int(size), oid) for _, size, oid in rows)
     chosen, total = [], 0
     for size, oid in blobs:
@@ -144,18 +146,18 @@ def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> I
     """
     if not oids:
         return iter(())
-    asked = b"".join(oid + b"\n" for oid in oids)
-    return _objects(repository.git("cat-file", "--batch", stdin=asked, most=most), repository.context)
+    stdin = b"".join(oid + b"\n" for oid in oids)
+    return _objects(repository.git("cat-file", "--batch", stdin=stdin, most=most), repository.context)
 
 
-def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
+def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
     at = 0
-    while at < len(said):
+    while at < len(output):
         context.left()
-        end = said.index(b"\n", at)
-        words = said[at:end].split(b" ")
+        end = output.index(b"\n", at)
+        words = output[at:end].split(b" ")
         at = end + 1
         if words[-1] != b"missing":
             if words[1] == b"blob":
-                yield words[0], said[at : at + int(words[2])]
+                yield words[0], output[at : at + int(words[2])]
             at += int(words[2]) + 1

@@ -35,8 +35,8 @@ def _staged(
     if not (head.commit and head.tree) or unmerged:
         return None
     words = ("diff-index", "--cached", "--raw", "--no-abbrev", "-z", "--no-renames")
-    said = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
-    rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
+    fields = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
+    rows = ((row[1:].split(b" "), path) for row, path in zip(fields[::2], fields[1::2]))
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
 
 
@@ -67,19 +67,19 @@ def _unstage(
     paths: Dict[bytes, List[Staged]] = {}
     for row in rows:
         paths.setdefault(row.oid, []).append(row)
-    found: Dict[bytes, str] = {}
+    rules: Dict[bytes, str] = {}
     undone = []
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
         for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
                 rule = _withheld(repository, row.path, oid, content)
                 if rule:
-                    found[row.path] = rule
+                    rules[row.path] = rule
                     undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
     if undone:
         words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
         repository.git(*words, stdin=b"".join(undone))
-    return found
+    return rules
 
 
 def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:

@@ -22,28 +22,28 @@ def _trees(
     A large repository without staged changes has its tree already. The others are made here: git would write
     every tree of the repository, and wait for the disk after each.
     """
-    kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
+    changes = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
     index = (head.tree or "").encode() if staged == [] else b""
-    if index and not kept:
+    if index and not changes:
         return index, index
     if _is_doubtful(repository, entries, files):
         index = index or repository.tree(dict.fromkeys(unmerged), "staged")
-        return index, repository.tree(kept, "work") if kept else index
+        return index, repository.tree(changes, "work") if changes else index
     root = _root(entries)
-    there: Set[bytes] = set()
+    oids: Set[bytes] = set()
     if staged is not None:
         for row in staged:
             root.put(row.path, (row.mode_before, row.before) if row.mode_before.strip(b"0") else None)
-        if root.write(repository, there, known=True).decode() == head.tree:
+        if root.write(repository, oids, known=True).decode() == head.tree:
             for row in staged:
                 root.put(row.path, (row.mode, row.oid) if row.mode.strip(b"0") else None)
         else:  # no index makes such a tree: for example one with an empty directory
             root = _root(entries)
-            there.clear()
-    index = index or root.write(repository, there)
-    for path, found in kept.items():
-        root.put(path, found)
-    return index, root.write(repository, there) if kept else index
+            oids.clear()
+    index = index or root.write(repository, oids)
+    for path, entry in changes.items():
+        root.put(path, entry)
+    return index, root.write(repository, oids) if changes else index
 
 
 def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> bool:
@@ -99,10 +99,10 @@ class Folder(Dict[bytes, Any]):
                 folder, name = above.pop()
                 del folder[name]
 
-    def write(self, repository: Repository, there: Set[bytes], known: bool = False) -> bytes:
+    def write(self, repository: Repository, oids: Set[bytes], known: bool = False) -> bytes:
         """Return the id, and write the tree if necessary.
 
-        A tree that is not in `there` is written and added to it. If it is `known`, it is only added.
+        A tree that is not in `oids` is written and added to it. If it is `known`, it is only added.
         """
         if self.oid:
             return self.oid
@@ -111,11 +111,11 @@ class Folder(Dict[bytes, Any]):
             if not isinstance(entry, Folder):
                 rows.append((name, entry[0] + b" " + name + b"\0" + bytes.fromhex(entry[1].decode())))
             else:
-                oid = entry.write(repository, there, known)
+                oid = entry.write(repository, oids, known)
                 rows.append((name + b"/", b"40000 " + name + b"\0" + bytes.fromhex(oid.decode())))
         content = b"".join(row for _, row in sorted(rows))
         self.oid = repository.id(b"tree %d\0" % len(content) + content).encode()
-        if not known and self.oid not in there:
+        if not known and self.oid not in oids:
             repository.add(b"tree", content)
-        there.add(self.oid)
+        oids.add(self.oid)
         return self.oid

@@ -27,14 +27,14 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     `worktrees/NAME/gitdir`, a submodule in `core.worktree` (gitrepository-layout, git-config).
     """
     here = os.path.join(os.path.realpath(top), ".git")
-    for own in dict.fromkeys((folder, common)):
-        outside = next(_links_out(own, common, context), None)
+    for git_folder in dict.fromkeys((folder, common)):
+        outside = next(_links_out(git_folder, common, context), None)
         if outside is not None:
             raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
-        listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
-        if not listed or os.path.realpath(os.path.join(folder, named)) != here:
+        is_listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
+        if not is_listed or os.path.realpath(os.path.join(folder, named)) != here:
             raise GaveUpError(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
@@ -72,9 +72,9 @@ def _claims(folder: str, top: str, program: str, context: Context) -> bool:
     for name in ("config.worktree", "config"):
         place = os.path.join(folder, name)
         words = (program, "config", "--file", place, "-z", "--get", "core.worktree")
-        said = _run(words, context, cwd="/", codes=(0, 1)) if os.path.isfile(place) else b""
-        if said:
-            named = os.path.join(folder, os.fsdecode(said.rstrip(b"\0")))
+        value = _run(words, context, cwd="/", codes=(0, 1)) if os.path.isfile(place) else b""
+        if value:
+            named = os.path.join(folder, os.fsdecode(value.rstrip(b"\0")))
             return os.path.realpath(named) == os.path.realpath(top)
     return False
 
@@ -85,11 +85,11 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     An explicit `--git-dir` skips git's own check. A repository of root is accepted: a site may have
     installed it for all.
     """
-    own = {0, os.geteuid()}
+    owners = {0, os.geteuid()}
     if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
-        own.add(int(context.environ["SUDO_UID"]))
+        owners.add(int(context.environ["SUDO_UID"]))
     places = (top, os.path.join(top, ".git"), folder, common)
-    if all(os.lstat(place).st_uid in own for place in places):
+    if all(os.lstat(place).st_uid in owners for place in places):
         return
     if not _is_safe(os.path.realpath(top), program, context):
         raise GaveUpError(
@@ -108,8 +108,10 @@ def _is_safe(top: str, program: str, context: Context) -> bool:
     for scope in ("--system", "--global"):
         words = (program, "config", scope, "-z", "--type=path", "--get-all", "safe.directory")
         # Without a configuration file, git of some versions ends with 128.
-        said = _run(words, context, cwd="/", codes=(0, 1, 128))
-        for one in os.fsdecode(said).split("\0")[:-1]:
-            named = [*named, one] if one else []
-    within = any(one.endswith("/*") and top.startswith(os.path.realpath(one[:-2]) + os.sep) for one in named)
-    return within or "*" in named or any(one and os.path.realpath(one) == top for one in named)
+        output = _run(words, context, cwd="/", codes=(0, 1, 128))
+        for value in os.fsdecode(output).split("\0")[:-1]:
+            named = [*named, value] if value else []
+    within = any(
+        place.endswith("/*") and top.startswith(os.path.realpath(place[:-2]) + os.sep) for place in named
+    )
+    return within or "*" in named or any(place and os.path.realpath(place) == top for place in named)

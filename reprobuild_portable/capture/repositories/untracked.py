@@ -22,11 +22,11 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
     """
     waiting = []
     try:
-        listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
+        output = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
     except GaveUpError as err:  # a home directory that is a repository
         files.left_out.append({"path": ".", "reason": err.reason})
         return
-    paths = listed.split(b"\0")[:-1]
+    paths = output.split(b"\0")[:-1]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
@@ -45,9 +45,9 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
             _leave(files, path, "too-large", size)
         else:
-            found = _object(repository, path, None, files, UNTRACKED_FILE)
-            if found is not None:
-                files.untracked[path] = found
+            file_entry = _object(repository, path, None, files, UNTRACKED_FILE)
+            if file_entry is not None:
+                files.untracked[path] = file_entry
                 total, count = total + size, count + 1
 
 
@@ -56,7 +56,7 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
 
     A path that is not a file is listed with its reason.
     """
-    found: List[bytes] = []
+    paths: List[bytes] = []
     top = os.path.realpath(repository.top)
     for place in repository.context.include:
         path = os.fsencode(os.path.relpath(place, top))
@@ -66,8 +66,8 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
         if reason:
             _leave(files, path, reason)
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _no_file(place: str) -> str:

@@ -53,8 +53,8 @@ def _look(
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
-    ours = _ours(repository)
-    strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in ours} - large
+    filters = _ours(repository)
+    strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
     for path, entry in entries.items():
         if entry.mode == b"160000":
             _look_inside(repository, path, entry, files)
@@ -92,9 +92,11 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
         return set(), {}
     paths = [path for path, entry in entries.items() if entry.mode not in (b"120000", b"160000")]
     kinds = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
-    said = repository.git("check-attr", "-z", "--stdin", *kinds, stdin=b"\0".join(paths) + b"\0").split(b"\0")
+    fields = repository.git("check-attr", "-z", "--stdin", *kinds, stdin=b"\0".join(paths) + b"\0").split(
+        b"\0"
+    )
     converted, filtered = set(), {}
-    for path, kind, value in zip(said[0::3], said[1::3], said[2::3]):
+    for path, kind, value in zip(fields[0::3], fields[1::3], fields[2::3]):
         if value in (b"unset", b"unspecified") and not (auto and kind == b"text" and value == b"unspecified"):
             continue
         if kind == b"filter":
@@ -106,13 +108,13 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
 
 def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
     """Compare one path with its index entry, byte for byte."""
-    found = _object(repository, path, entry, files, most)
+    file_entry = _object(repository, path, entry, files, most)
     # Of a path that is only intended to be added the index has an empty file, and no tree has it.
-    if entry is not None and found == (entry.mode, entry.oid) and path not in files.intended:
+    if entry is not None and file_entry == (entry.mode, entry.oid) and path not in files.intended:
         return
     with contextlib.suppress(OSError):
-        if found is not None or repository.state(path) is None:
-            files.changed[path] = found
+        if file_entry is not None or repository.state(path) is None:
+            files.changed[path] = file_entry
 
 
 def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
@@ -124,14 +126,14 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     state = None
     with contextlib.suppress(OSError):
         state = repository.state(path)
-    there = state is not None and stat.S_ISDIR(state.st_mode)
-    if there and os.path.exists(os.path.join(full, ".git")):
+    is_folder = state is not None and stat.S_ISDIR(state.st_mode)
+    if is_folder and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
         with contextlib.suppress(GaveUpError, OSError):
             head = _head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
-    elif not there:
+    elif not is_folder:
         _look_at(repository, path, entry, files, CHANGED_FILE)
     elif any(names for _, _, names in os.walk(full)):
         _leave(files, path + b"/", "not-initialised")

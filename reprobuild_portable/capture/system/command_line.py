@@ -44,9 +44,9 @@ def take_command(context: Context) -> Taken:
         )
         match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
         pid = int(match.group(1)) if match else 0
-    given = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
-    own = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in given)
-    return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
+    own_words = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
+    argv = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in own_words)
+    return Taken({"argv": argv, "folder": _path(os.getcwd()), "processes": chain})
 
 
 # Programs that take a password behind `-p`, without a space.

@@ -60,12 +60,12 @@ def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
     reason = ""
     for fields in _GPU:
         try:
-            said = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
+            output = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
         except (GaveUpError, OSError) as err:
             reason = err.reason if isinstance(err, GaveUpError) else "failed"
             continue
         return {
-            "nvidia_smi": said.decode("utf-8", "replace").strip().split("\n"),
+            "nvidia_smi": output.decode("utf-8", "replace").strip().split("\n"),
             "nvidia_smi_fields": fields.split(","),
         }
     return {"nvidia_smi": None, "nvidia_smi_reason": reason}
@@ -80,7 +80,7 @@ def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
         environ[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDNN_HOME", "NCCL_HOME") if environ.get(name)
     ]
     homes += ["/usr/local/cuda", "/usr"]
-    found = {}
+    versions = {}
     for home in dict.fromkeys(homes):
         for name in ("version.json", "version.txt"):
             match = re.search(
@@ -88,7 +88,7 @@ def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
                 _text(os.path.join(home, name)),
             )
             if match:
-                found[_path(os.path.join(home, name))] = match.group(1) or match.group(2)
+                versions[_path(os.path.join(home, name))] = match.group(1) or match.group(2)
         for header in (
             "cudnn_version.h",
             "nccl.h",
@@ -100,5 +100,5 @@ def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
                 r"#define\s+(?:CUDNN|NCCL)_(?:MAJOR|MINOR|PATCHLEVEL|PATCH)\s+(\d+)", _text(path)
             )
             if parts:
-                found[_path(path)] = ".".join(parts[:3])
-    return found
+                versions[_path(path)] = ".".join(parts[:3])
+    return versions

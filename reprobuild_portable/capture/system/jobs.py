@@ -30,19 +30,19 @@ def take_scheduler(context: Context) -> Taken:
 
     The schedulers are Slurm, PBS, LSF, Grid Engine and Kubernetes.
     """
-    found = {}
+    schedulers = {}
     for kind, start in _SCHEDULERS.items():
         values = {
             name: value for name, value in sorted(context.environ.items())
             if name.startswith(start) and not secret_variable(name, value)
         }  # fmt: skip
         if values:
-            found[kind] = {
+            schedulers[kind] = {
                 name: value.encode("utf-8", "backslashreplace").decode() for name, value in values.items()
             }
-    if "kubernetes" in found:
+    if "kubernetes" in schedulers:
         place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # the token beside it is not read
-        found["kubernetes"]["namespace"] = _text(place, 256)
-    if not found:
+        schedulers["kubernetes"]["namespace"] = _text(place, 256)
+    if not schedulers:
         raise GaveUpError("not-there")
-    return Taken(found)
+    return Taken(schedulers)

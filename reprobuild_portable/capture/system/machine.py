@@ -33,7 +33,7 @@ def take_machine(context: Context) -> Taken:
         if name.startswith("RLIMIT_")
     }
     group = _text("/proc/self/cgroup").rpartition("::")[2].split("\n")[0]
-    held = {
+    group_limits = {
         name: _text(f"/sys/fs/cgroup{group}/{name}")
         for name in ("cpu.max", "cpuset.cpus.effective", "memory.max")
     }
@@ -44,7 +44,7 @@ def take_machine(context: Context) -> Taken:
             "cpu": {"count": os.cpu_count(), "usable": sorted(os.sched_getaffinity(0)), **fields},
             "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
             "limits": limits,
-            "cgroup": {"group": group, **held},
+            "cgroup": {"group": group, **group_limits},
             "huge_pages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
             "release": dict(re.findall(r'(?m)^([A-Z_]+)="?([^"\n]*)"?$', _text("/etc/os-release"))),
             "container": [

@@ -42,7 +42,7 @@ def take_dpkg(context: Context) -> Taken:
     facts = {
         "packages": len(rows),
         "native": native,
-        "lists": sorted(lists, key=lambda one: str(one["file"])),
+        "lists": sorted(lists, key=lambda apt_list: str(apt_list["file"])),
     }
     return Taken(facts, {"apt-packages.txt": "".join(row + "\n" for _, _, row in sorted(rows)).encode()})
 
@@ -112,14 +112,14 @@ def take_conda(context: Context) -> Taken:
         context.left()
         if entry.name.endswith(".json"):
             try:
-                said = dict(json.loads(_read(entry.path, 1 << 26)))
+                record = dict(json.loads(_read(entry.path, 1 << 26)))
             except (ValueError, TypeError) as err:
                 broken.append({"location": _path(entry.path), "why": type(err).__name__})
                 continue
-            url, cut = strip_credentials(str(said.get("url") or said.get("fn") or entry.name))
+            url, cut = strip_credentials(str(record.get("url") or record.get("fn") or entry.name))
             if cut:
-                withheld.append({"what": "an address", "name": str(said.get("name")), "reason": "secret"})
-            digest = said.get("sha256") or said.get("md5")
+                withheld.append({"what": "an address", "name": str(record.get("name")), "reason": "secret"})
+            digest = record.get("sha256") or record.get("md5")
             rows.append(url + (f"#{digest}" if digest else ""))
     text = "# environment: " + _path(folder) + "\n@EXPLICIT\n" + "".join(row + "\n" for row in rows)
     return Taken(
