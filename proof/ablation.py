@@ -69,7 +69,7 @@ CUTS: tuple[Cut, ...] = (
     Cut(name="time of Java's certificates", part="base", file=_FINISH, old="java.with_time(content.read(), epoch)",
         new="content.read()"),
     Cut(name="time of the base's entries", part="base", file=_FINISH, old="writer = TarWriter(target, epoch)",
-        new="writer = TarWriter(target, int(found.stat().st_mtime))"),
+        new="writer = TarWriter(target, int(archive.stat().st_mtime))"),
     Cut(name="order of the base's entries", part="base", file=_BASE, old=" --sort=name"),
     Cut(name="SOURCE_DATE_EPOCH", part="base", file="reprobuild/infra/sandbox/command.py",
         old='"SOURCE_DATE_EPOCH": str(epoch), '),

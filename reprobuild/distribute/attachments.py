@@ -99,7 +99,7 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
         DistributionError: a file looks like a secret; or the verdict file is of another image, damaged, or not a
             regular file.
     """
-    found = [
+    attachments = [
         Attachment(kind="lock", content=encode(lock)),
         Attachment(kind="sbom", content=sbom.cyclonedx(lock)),
         Attachment(kind="provenance", content=provenance_of(lock, image)),
@@ -112,14 +112,14 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
                 f"{place} is no certificate of this image",
                 hint="make one with `reprobuild verify OUT`, or take the file away and push without one",
             )
-        found.append(Attachment(kind="certificate", content=content))
-    for paper in found:
+        attachments.append(Attachment(kind="certificate", content=content))
+    for paper in attachments:
         for line, rule in secrets.find(paper.content):
             raise DistributionError(
                 f"{FILES[paper.kind]}:{line}: this looks like a secret ({rule}), and is not handed to others",
                 hint="leave what it comes from out, with --drop NAME, and build again",
             )
-    return found
+    return attachments
 
 
 def _certificate(place: Path) -> bytes:
@@ -142,8 +142,8 @@ def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
         return None
     if verdict is None:
         return None
-    ours = (f"sha256:{lock.digest}", image.manifest, image.tree)
-    return verdict if (verdict.lock, verdict.image, verdict.tree) == ours else None
+    digests = (f"sha256:{lock.digest}", image.manifest, image.tree)
+    return verdict if (verdict.lock, verdict.image, verdict.tree) == digests else None
 
 
 def artifact(paper: Attachment, subject: Descriptor) -> bytes:
@@ -175,9 +175,9 @@ def read_artifact(content: bytes, kind: Kind, subject: str) -> Descriptor | None
     None means that the manifest is not an attachment of this kind to this image.
     """
     try:
-        found = msgspec.json.decode(content, type=_Artifact)
+        manifest = msgspec.json.decode(content, type=_Artifact)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    stated = found.artifact_type or found.config.media_type
-    whole = found.subject is not None and found.subject.digest == subject and len(found.layers) == 1
-    return found.layers[0] if whole and stated == TYPES[kind] else None
+    stated = manifest.artifact_type or manifest.config.media_type
+    whole = manifest.subject is not None and manifest.subject.digest == subject and len(manifest.layers) == 1
+    return manifest.layers[0] if whole and stated == TYPES[kind] else None

@@ -70,15 +70,15 @@ def parse_size(text: str) -> int:
     Raises:
         UsageError: it is not a size, or less than a megabyte.
     """
-    found = re.fullmatch(r"(\d{1,12})([KMGT]?)I?B?", text.strip().upper())
-    size = int(found.group(1)) * _UNITS[found.group(2)] if found else 0
+    match = re.fullmatch(r"(\d{1,12})([KMGT]?)I?B?", text.strip().upper())
+    size = int(match.group(1)) * _UNITS[match.group(2)] if match else 0
     if size < _SMALLEST:
         raise UsageError(f"--split {text}: no size of at least 1M", hint="for example --split 4G")
     return size
 
 
 def bundle(
-    out: Path, target: Path, store: Store, wanted: BundleOptions, env: Mapping[str, str], *,
+    out: Path, target: Path, store: Store, options: BundleOptions, env: Mapping[str, str], *,
     say: Callable[[str], None], progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> BundleResult:  # fmt: skip
     """Write an output directory's bundle, and its unpacking program.
@@ -89,7 +89,7 @@ def bundle(
         out: the output directory.
         target: the file; an existing one is replaced.
         store: has the inputs.
-        wanted: the options.
+        options: its parts, the key that signs it, and the size of one file of it.
         env: the user's environment, for `ssh-keygen`.
         say: called with each step.
         progress: called with (bytes so far, bytes in all).
@@ -111,22 +111,22 @@ def bundle(
     if not (out / VERDICT).exists():
         say(f"there is no {VERDICT} in {out}: the bundle will hold no certificate")
     with private_folder(target.absolute().parent, f".{target.name}.bundling.") as folder:
-        files = contents(out, lock, image, store, wanted.parts)
-        if "reprobuild" in wanted.parts:
+        files = contents(out, lock, image, store, options.parts)
+        if "reprobuild" in options.parts:
             say("reprobuild itself: its wheels")
             files += [
                 BundleFile(path=f"reprobuild/{path.name}", content=path)
                 for path in own_wheels(folder / "wheels")
             ]
-        told = {
-            "made_by": f"reprobuild {__version__}", "lock": lock.digest, "parts": sorted(wanted.parts),
+        fields = {
+            "made_by": f"reprobuild {__version__}", "lock": lock.digest, "parts": sorted(options.parts),
             "image": {name: getattr(shown, name) for name in ("reference", "tree", "config", "manifest")},
         }  # fmt: skip
         try:
-            manifest = manifest_of(files, told)
+            manifest = manifest_of(files, fields)
         except RefusedError as err:
             raise DistributionError(str(err), hint="give the file another name, and build again") from None
-        signature = sign(manifest, wanted.key, env) if wanted.key else b""
+        signature = sign(manifest, options.key, env) if options.key else b""
         say(f"bundle: {len(files)} files")
         written = write_bundle(
             folder / target.name,
@@ -134,14 +134,14 @@ def bundle(
             manifest,
             signature,
             lock.epoch,
-            split=wanted.split,
+            split=options.split,
             progress=progress,
         )
         write_file(beside, program())
         placed = _place(written, target)
     return BundleResult(
         files=placed, sha256=written.sha256, size=written.size, members=len(files), lock=lock.digest,
-        manifest=image.manifest, parts=tuple(sorted(wanted.parts)), signed=bool(signature),
+        manifest=image.manifest, parts=tuple(sorted(options.parts)), signed=bool(signature),
         certified=(out / VERDICT).exists(), program=str(beside),
     )  # fmt: skip
 

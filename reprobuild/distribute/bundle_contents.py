@@ -74,7 +74,7 @@ def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
     Raises:
         UsageError: a part is unknown.
     """
-    found: set[Part] = {"sif"} if sif else set()
+    parts: set[Part] = {"sif"} if sif else set()
     for word in filter(None, text.split(",")):
         named = [part for part in LISTED if word in (part, "all")]
         if not named:
@@ -82,8 +82,8 @@ def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
                 f"--include {text}: {word!r} is no part of a bundle",
                 hint=f"there are: {', '.join(LISTED)}, all",
             )
-        found |= set(named)
-    return frozenset(found)
+        parts |= set(named)
+    return frozenset(parts)
 
 
 def python_inputs(lock: Lock) -> list[Artefact]:
@@ -92,9 +92,9 @@ def python_inputs(lock: Lock) -> list[Artefact]:
     They are interpreter, wheels, source distributions and conda packages.
     """
     files = (
-        [one.file for one in lock.wheels]
-        + [one.file for one in lock.sdists]
-        + [one.file for one in lock.conda]
+        [wheel.file for wheel in lock.wheels]
+        + [sdist.file for sdist in lock.sdists]
+        + [package.file for package in lock.conda]
     )
     return ([lock.interpreter.file] if lock.interpreter.file else []) + files
 
@@ -104,10 +104,10 @@ def system_inputs(lock: Lock) -> list[Artefact]:
 
     They are packages, and layers of an image below them.
     """
-    found: list[Artefact] = []
+    inputs: list[Artefact] = []
     for base in (lock.base, lock.devel):
-        found += _system(base) if base else []
-    return found
+        inputs += _system(base) if base else []
+    return inputs
 
 
 def _system(base: Base) -> list[Artefact]:
@@ -141,7 +141,7 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         SBOM: cyclonedx(lock),
         PROVENANCE: provenance(lock, image),
     }
-    found = [
+    bundle_files = [
         *(BundleFile(path=name, content=content) for name, content in papers.items()),
         BundleFile(path=LOCK, content=out / LOCK, sha256=image.lock),
         *_proof(out, lock, image),
@@ -149,21 +149,21 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         *_layout_files(layout, image, lock.platform),
     ]
     inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
-    inputs += [(one, "") for one in python_inputs(lock)] if "wheels" in parts else []
-    inputs += [(one, "") for one in system_inputs(lock)] if "debs" in parts else []
-    found += _inputs(inputs, store)
+    inputs += [(artefact, "") for artefact in python_inputs(lock)] if "wheels" in parts else []
+    inputs += [(artefact, "") for artefact in system_inputs(lock)] if "debs" in parts else []
+    bundle_files += _inputs(inputs, store)
     if {"wheels", "debs"} <= parts:
-        found += _runtime(out, lock, store)
+        bundle_files += _runtime(out, lock, store)
     if "context" in parts:
-        found += [
+        bundle_files += [
             BundleFile(path=path, content=content, sha256=sha256)
             for path, content, sha256 in context_files(out, lock, store)
         ]
     if "sif" in parts:
-        found.append(BundleFile(path=filename("sif"), content=_single(out, sif), sha256=sif))
-    _refuse_secrets(found)
+        bundle_files.append(BundleFile(path=filename("sif"), content=_single(out, sif), sha256=sif))
+    _refuse_secrets(bundle_files)
     refuse_secret_files(lock, lambda file: store.verified(file.sha256, file.filename))
-    return found
+    return bundle_files
 
 
 def for_others(lock: Lock, image: Image) -> Image:
@@ -174,12 +174,12 @@ def for_others(lock: Lock, image: Image) -> Image:
     return msgspec.structs.replace(image, reference=own_name(lock.digest))
 
 
-def _refuse_secrets(found: Sequence[BundleFile]) -> None:
+def _refuse_secrets(bundle_files: Sequence[BundleFile]) -> None:
     """Refuse files that look like secrets, as the last check.
 
     Blobs, inputs and the lock are exempt.
     """
-    for file in found:
+    for file in bundle_files:
         if secrets.secret_file(file.path, content := _searched(file)):
             raise DistributionError(
                 f"{file.path}: files of this name hold secrets, and are not handed to others",
@@ -221,15 +221,15 @@ def _proof(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
     if not (out / VERDICT).exists():
         return
     certificate = read_certificate(out)
-    told = certificate.verdict
-    if (told.lock, told.image, told.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
+    verdict = certificate.verdict
+    if (verdict.lock, verdict.image, verdict.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
         raise DistributionError(
             f"{out / VERDICT} is the certificate of another image",
             hint="check this one: `reprobuild verify OUT`",
         )
     yield BundleFile(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
     # The page in OUT also describes this machine's store and its day, of no use to others.
-    yield BundleFile(path=REPORT, content=render_html(lock, image, told).encode())
+    yield BundleFile(path=REPORT, content=render_html(lock, image, verdict).encode())
 
 
 def legacy_manifest(layout: Layout, image: Image) -> bytes:
@@ -262,12 +262,12 @@ def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[Bu
 
     Each path is yielded once.
     """
-    seen: set[str] = set()
+    paths: set[str] = set()
     for artefact, name in inputs:
         sha256 = artefact.sha256
         for path in filter(None, (name, _in_store(sha256))):
-            if path not in seen:
-                seen.add(path)
+            if path not in paths:
+                paths.add(path)
                 yield BundleFile(path=path, content=store.verified(sha256, artefact.filename), sha256=sha256)
 
 

@@ -75,15 +75,15 @@ def manifest_of(files: Sequence[BundleFile], more: Mapping[str, Any]) -> bytes:
     Raises:
         DistributionError: a bundle cannot hold them: a name is not valid.
     """
-    listed = []
+    members = []
     for file in files:
         content = file.content
         if isinstance(content, bytes):
             size, sha256 = len(content), hashlib.sha256(content).hexdigest()
         else:
             size, sha256 = content.stat().st_size, file.sha256 or hash_file(content)
-        listed.append({"path": file.path, "sha256": sha256, "size": size})
-    raw = encode({**more, "form": FORM, "members": listed})
+        members.append({"path": file.path, "sha256": sha256, "size": size})
+    raw = encode({**more, "form": FORM, "members": members})
     members_of(raw)
     return raw
 
@@ -144,13 +144,13 @@ def _pieces(file: BundleFile, member: Member) -> Iterator[bytes]:
     if isinstance(file.content, bytes):
         yield file.content
         return
-    digest, left = hashlib.sha256(), member.size
+    digest, rest = hashlib.sha256(), member.size
     with file.content.open("rb") as stream:
-        while left and (piece := stream.read(min(CHUNK, left))):
+        while rest and (piece := stream.read(min(CHUNK, rest))):
             digest.update(piece)
-            left -= len(piece)
+            rest -= len(piece)
             yield piece
-    if left or digest.hexdigest() != member.sha256:
+    if rest or digest.hexdigest() != member.sha256:
         raise DistributionError(
             f"{file.content} is damaged: sha256 {digest.hexdigest()}, and it must be {member.sha256}",
             hint="build it again: `reprobuild build OUT/reprobuild.lock -o OUT`",

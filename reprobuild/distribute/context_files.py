@@ -41,8 +41,8 @@ def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, by
     """
     if not isinstance(lock, SealedLock):
         raise DistributionError(f"the lock of {out} is not sealed: no context follows from it", hint=_AGAIN)
-    wanted = context_blobs(lock) | {f"{own_folder(lock)}/{name}": "" for name in OWN}
-    for name, sha256 in sorted(wanted.items(), key=lambda item: item[0].split("/")):
+    hashes = context_blobs(lock) | {f"{own_folder(lock)}/{name}": "" for name in OWN}
+    for name, sha256 in sorted(hashes.items(), key=lambda item: item[0].split("/")):
         path = f"{CONTEXT}/{name}"
         try:
             stream, _ = open_within(out, path)

@@ -51,12 +51,12 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
     Raises:
         DistributionError: there is such a file.
     """
-    wanted = _inputs(lock) | _layout(layout)
-    found = {
+    lock_files = _inputs(lock) | _layout(layout)
+    bundle_files = {
         path: member.sha256 for path, member in members.items() if path.startswith((f"{LAYOUT}/", "store/"))
     }
-    for path, sha256 in itertools.chain(found.items(), _executed(out, members)):
-        if path not in wanted or wanted[path] not in ("", sha256):
+    for path, sha256 in itertools.chain(bundle_files.items(), _executed(out, members)):
+        if path not in lock_files or lock_files[path] not in ("", sha256):
             raise DistributionError(f"{path[:300]!r} of the bundle does not follow from its lock", hint=HINT)
     if SIF in members and image.sif != f"sha256:{members[SIF].sha256}":
         raise DistributionError(
@@ -69,19 +69,19 @@ def _inputs(lock: Lock) -> dict[str, str]:
 
     The sha256 is empty for files that this program makes.
     """
-    wanted = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in named_files(lock)}
-    wanted |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
+    files = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in named_files(lock)}
+    files |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
     if isinstance(lock, SealedLock):
-        wanted |= {f"{CONTEXT}/{path}": sha256 for path, sha256 in context_blobs(lock).items()}
-        wanted |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in OWN}
-    return wanted
+        files |= {f"{CONTEXT}/{path}": sha256 for path, sha256 in context_blobs(lock).items()}
+        files |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in OWN}
+    return files
 
 
 def _layout(layout: Layout) -> dict[str, str]:
     digests = (layout.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
     blobs = [digest.removeprefix("sha256:") for digest in digests]
-    wanted = {f"{LAYOUT}/{name}": "" for name in ("index.json", "oci-layout", "manifest.json")}
-    return wanted | {f"{LAYOUT}/blobs/sha256/{digest}": digest for digest in blobs}
+    files = {f"{LAYOUT}/{name}": "" for name in ("index.json", "oci-layout", "manifest.json")}
+    return files | {f"{LAYOUT}/blobs/sha256/{digest}": digest for digest in blobs}
 
 
 def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
@@ -113,8 +113,10 @@ def doubtful_files(out: Path, members: Members, lock: Lock, image: Image, store:
     """
     texts = [(PROGRAM, [program()]), (README, list(_readmes(members, lock, image)))]
     texts += [(f"{CONTEXT}/{path}", [content]) for path, content in _own(out, members, lock, store).items()]
-    there = ((name, contents) for name, contents in texts if os.path.lexists(out / name))
-    return {name for name, contents in there if not any(holds(out / name, content) for content in contents)}
+    candidates = ((name, contents) for name, contents in texts if os.path.lexists(out / name))
+    return {
+        name for name, contents in candidates if not any(holds(out / name, content) for content in contents)
+    }
 
 
 def _readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:

@@ -57,5 +57,5 @@ def read_manifest(content: bytes) -> Manifest:
     try:
         return msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
-        said = str(err).encode("unicode_escape").decode()[:300]
-        raise DistributionError(f"its bundle.json is damaged or hostile: {said}", hint=_HINT) from None
+        message = str(err).encode("unicode_escape").decode()[:300]
+        raise DistributionError(f"its bundle.json is damaged or hostile: {message}", hint=_HINT) from None

@@ -51,32 +51,32 @@ def own_wheels(folder: Path) -> list[Path]:
         DistributionError: a distribution is missing, or its files are unknown: it was not installed by pip or uv.
     """
     folder.mkdir(parents=True)
-    return sorted(_write(folder, one) for one in _closure())
+    return sorted(_write(folder, dist) for dist in _closure())
 
 
 def _closure() -> list[Distribution]:
-    found: dict[str, Distribution] = {}
+    dists: dict[str, Distribution] = {}
     waiting = [NAME]
     while waiting:
         name = canonicalize_name(waiting.pop())
-        if name in found:
+        if name in dists:
             continue
         try:
-            found[name] = distribution(name)
+            dists[name] = distribution(name)
         except PackageNotFoundError:
             raise DistributionError(
                 f"{name} is not installed, and reprobuild needs it", hint=_INSTALL
             ) from None
-        needs = (Requirement(text) for text in found[name].requires or ())
+        needs = (Requirement(text) for text in dists[name].requires or ())
         waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
-    return list(found.values())
+    return list(dists.values())
 
 
-def _write(folder: Path, one: Distribution) -> Path:
-    name, version = canonicalize_name(one.name).replace("-", "_"), one.version
+def _write(folder: Path, dist: Distribution) -> Path:
+    name, version = canonicalize_name(dist.name).replace("-", "_"), dist.version
     info = f"{name}-{version}.dist-info"
-    own = canonicalize_name(one.name) == NAME
-    content = dict(_own(one, info) if own else _recorded(one, info, f"{name}-{version}.data"))
+    is_reprobuild = canonicalize_name(dist.name) == NAME
+    content = dict(_own(dist, info) if is_reprobuild else _recorded(dist, info, f"{name}-{version}.data"))
     path = folder / f"{name}-{version}-{_tag(content[f'{info}/WHEEL'].decode())}.whl"
     rows = [f'"{file}",sha256={_hash(data)},{len(data)}\n' for file, data in sorted(content.items())]
     content[f"{info}/RECORD"] = ("".join(rows) + f"{info}/RECORD,,\n").encode()
@@ -98,19 +98,19 @@ def _tag(wheel: str) -> str:
     return "-".join(".".join(dict.fromkeys(part)) for part in zip(*tags, strict=True))
 
 
-def _recorded(one: Distribution, info: str, data: str) -> Iterator[tuple[str, bytes]]:
+def _recorded(dist: Distribution, info: str, data: str) -> Iterator[tuple[str, bytes]]:
     """Yield a distribution's files by RECORD, without the installation's own."""
-    if one.files is None:
-        raise DistributionError(f"which files {one.name} has is not known", hint=_INSTALL)
-    made = {point.name for point in one.entry_points if point.group.endswith("_scripts")}
-    for file in one.files:
+    if dist.files is None:
+        raise DistributionError(f"which files {dist.name} has is not known", hint=_INSTALL)
+    scripts = {point.name for point in dist.entry_points if point.group.endswith("_scripts")}
+    for file in dist.files:
         path = PurePosixPath(file.as_posix())
         if path.suffix == ".pyc" or (
             path.parent.suffix == ".dist-info" and path.name in _OF_THE_INSTALLATION
         ):
             continue
         if ".." in path.parts:
-            if path.parent.name == "bin" and path.name not in made:
+            if path.parent.name == "bin" and path.name not in scripts:
                 yield f"{data}/scripts/{path.name}", _unplaced(Path(str(file.locate())).read_bytes())
             continue
         name = (
@@ -127,7 +127,7 @@ def _unplaced(script: bytes) -> bytes:
     return _SHEBANG.sub(b"#!python", _BY_SHELL.sub(b"#!python", script))
 
 
-def _own(one: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
+def _own(dist: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
     """Yield the files of reprobuild, wherever it runs from.
 
     A checkout has no list of them.
@@ -141,7 +141,7 @@ def _own(one: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.iterdir()):
         yield f"{NAME}/recipe/templates/{path.name}", path.read_bytes()
     for name in ("METADATA", "entry_points.txt"):
-        yield f"{info}/{name}", (one.read_text(name) or "").encode()
+        yield f"{info}/{name}", (dist.read_text(name) or "").encode()
     yield (
         f"{info}/WHEEL",
         b"Wheel-Version: 1.0\nGenerator: reprobuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

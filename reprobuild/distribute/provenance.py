@@ -60,14 +60,16 @@ def provenance(lock: Lock, image: Image) -> bytes:
                 },
                 "internalParameters": {},
                 "resolvedDependencies": sorted(
-                    _dependencies(lock), key=lambda one: (one.name, sorted(one.digest.items()))
+                    _dependencies(lock),
+                    key=lambda dependency: (dependency.name, sorted(dependency.digest.items())),
                 ),
             },
             "runDetails": {
                 "builder": {"id": f"{_BUILDER}{image.builder}"},
                 "metadata": {},
                 "byproducts": sorted(
-                    _byproducts(lock, image), key=lambda one: (one.name, sorted(one.digest.items()))
+                    _byproducts(lock, image),
+                    key=lambda byproduct: (byproduct.name, sorted(byproduct.digest.items())),
                 ),
             },
         },

@@ -77,8 +77,8 @@ class PullResult(Struct, frozen=True, kw_only=True):
     @property
     def document(self) -> dict[str, Any]:
         """The document of `pull --json`."""
-        found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, out=str(self.out)))
-        return found
+        result: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, out=str(self.out)))
+        return result
 
 
 def pull(
@@ -102,23 +102,23 @@ def pull(
     net, hub = open_net(session, services)
     store = session.store
     with shipping():
-        found = find_image(reference, platform, net, store, hub).image
-        exact = Reference(host=reference.host, name=reference.name, digest=found.digest)
-        former = _former(out, found.digest)
+        remote_image = find_image(reference, platform, net, store, hub).image
+        exact = Reference(host=reference.host, name=reference.name, digest=remote_image.digest)
+        former = _former(out, remote_image.digest)
         repository = OciRepository(exact, net, hub)
-        named = lock_named(repository, found, store)
-        offers = offers_of(repository, found.digest, named)
-        lock = find_lock(repository, offers, found.digest, named, store)
-        wanted = [found.config, *(layer.file for layer in found.layers)]
+        named = lock_named(repository, remote_image, store)
+        offers = offers_of(repository, remote_image.digest, named)
+        lock = find_lock(repository, offers, remote_image.digest, named, store)
+        blobs = [remote_image.config, *(layer.file for layer in remote_image.layers)]
         try:
-            brought = fetch(wanted, store, net, session.progress)
+            count = fetch(blobs, store, net, session.progress)
         except (NotFoundError, AccessDeniedError):
             raise
         except FetchError as err:
             raise DistributionError(str(err), hint=_AGAIN) from None
         out.mkdir(parents=True, exist_ok=True)
-        _begin(out, found.digest)
-        image = _write_image(lock, found, out, store)
+        _begin(out, remote_image.digest)
+        image = _write_image(lock, remote_image, out, store)
         if former is None or not is_pulled_here(former, out, store):
             set_aside(out, session.say)
         builder, referrers = write_believed(repository, offers, lock, image, out)
@@ -127,14 +127,14 @@ def pull(
         remember_pulled(image, out, store)
         keep(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
-        _begun(out, found.digest).unlink(missing_ok=True)
-    session.say(f"pulled {exact} into {out}: {brought} blobs brought")
+        _begun(out, remote_image.digest).unlink(missing_ok=True)
+    session.say(f"pulled {exact} into {out}: {count} blobs brought")
     whence = origin(
         str(exact), False, ""
     )  # a registry names no maker, and everyone with write access can attach a lock
     session.say(whence)
     return PullResult(
-        out=out, reference=str(exact), image=image, brought=brought, strangers=offers.strangers,
+        out=out, reference=str(exact), image=image, brought=count, strangers=offers.strangers,
         referrers=referrers, origin=whence,
     )  # fmt: skip
 
@@ -148,8 +148,8 @@ def _former(out: Path, digest: str) -> Image | None:
     former = former_image(out)
     if former is not None and former.manifest != digest:
         raise DistributionError(f"{out} holds another image, {former.manifest[:80]!r}", hint=_ANOTHER)
-    ours = former is not None or _begun(out, digest).exists() or not out.exists()
-    if not ours and not (out.is_dir() and not any(out.iterdir())):
+    may_write = former is not None or _begun(out, digest).exists() or not out.exists()
+    if not may_write and not (out.is_dir() and not any(out.iterdir())):
         raise DistributionError(f"{out} is there, and holds something else", hint=_ANOTHER)
     return former
 
@@ -170,14 +170,16 @@ def _begun(out: Path, digest: str) -> Path:
     return out / f"{_BEGUN}{digest.removeprefix('sha256:')}"
 
 
-def _write_image(lock: Lock, found: BaseImage, out: Path, store: Store) -> Image:
+def _write_image(lock: Lock, remote_image: BaseImage, out: Path, store: Store) -> Image:
     """Write layout, lock and recipe; return the image.
 
     Its tree is computed from the layers.
     """
     reference = name_of(lock)
-    blobs = [found.config.sha256, *(layer.file.sha256 for layer in found.layers)]
-    link_layout(out / LAYOUT, store, found.digest.removeprefix("sha256:"), blobs, lock.platform, reference)
+    blobs = [remote_image.config.sha256, *(layer.file.sha256 for layer in remote_image.layers)]
+    link_layout(
+        out / LAYOUT, store, remote_image.digest.removeprefix("sha256:"), blobs, lock.platform, reference
+    )
     layout = read_layout(out / LAYOUT)
     tree = layout_digest(layout)
     write_lock(lock, out / LOCK)

@@ -87,7 +87,7 @@ def of_other(name: str, version: str) -> str:
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, **qualifiers: str) -> str:
-    said = {key: value for key, value in qualifiers.items() if value}
+    fields = {key: value for key, value in qualifiers.items() if value}
     # The library strips blanks and slashes from both ends, and cannot write the empty rest of `/`.
     shown = name if name.strip().strip("/") else "unnamed"
-    return PackageURL(kind, namespace or None, shown, version or None, said or None).to_string()
+    return PackageURL(kind, namespace or None, shown, version or None, fields or None).to_string()

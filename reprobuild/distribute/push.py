@@ -63,8 +63,8 @@ class PushResult(Struct, frozen=True, kw_only=True):
     @property
     def document(self) -> dict[str, Any]:
         """The document of `push --json`."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        result: dict[str, Any] = msgspec.to_builtins(self)
+        return result
 
 
 class _Image(Struct):
@@ -113,7 +113,7 @@ def push(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
             hint="leave the digest out, or push the directory that has it",
         )
-    found = papers(lock, image, out)  # before anything is sent
+    attachments = papers(lock, image, out)  # before anything is sent
     refuse_secret_files(lock, beside(out, lock, session.store))
     net, hub = open_net(session, services)
     count = _Count(session)
@@ -125,7 +125,7 @@ def push(
         _send_blobs(repository, out / image.layout, parts, count, session)
         if not repository.has_manifest(image.manifest):
             repository.put_manifest(content, MANIFEST, image.manifest)
-        attached, api = _attach(repository, found, subject, count)
+        attached, api = _attach(repository, attachments, subject, count)
         if reference.tag:
             repository.put_manifest(content, MANIFEST, reference.tag)
     exact = Reference(host=reference.host, name=reference.name, digest=image.manifest)
@@ -146,7 +146,7 @@ def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
         manifest = msgspec.json.decode(content, type=_Image)
         if digest_of(content) != image.manifest:
             raise ValueError("its bytes are others")
-        parts = {one.digest: one for one in (*manifest.layers, manifest.config)}
+        parts = {descriptor.digest: descriptor for descriptor in (*manifest.layers, manifest.config)}
         for digest in parts:
             checked_hex(digest)
     except (OSError, ValueError, msgspec.MsgspecError) as err:
@@ -168,38 +168,40 @@ def _refuse_unnamed(layout: Path, lock: Lock) -> None:
 def _send_blobs(
     repository: OciRepository, layout: Path, parts: list[Descriptor], count: _Count, session: RunContext
 ) -> None:
-    missing = [one for one in parts if not repository.has(one.digest)]
+    missing = [descriptor for descriptor in parts if not repository.has(descriptor.digest)]
     count.there += len(parts) - len(missing)
-    count.total = sum(one.size for one in missing)
+    count.total = sum(descriptor.size for descriptor in missing)
     if missing:
         session.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
-    for one in missing:
-        path = layout / "blobs" / "sha256" / checked_hex(one.digest)
-        if not path.is_file() or f"sha256:{hash_file(path)}" != one.digest:
+    for descriptor in missing:
+        path = layout / "blobs" / "sha256" / checked_hex(descriptor.digest)
+        if not path.is_file() or f"sha256:{hash_file(path)}" != descriptor.digest:
             raise DistributionError(f"{path} is not there, or damaged", hint=_BROKEN)
-        count.done(repository.put(path, one.digest, path.stat().st_size, missing=True), one.size)
+        count.done(
+            repository.put(path, descriptor.digest, path.stat().st_size, missing=True), descriptor.size
+        )
 
 
 def _attach(
-    repository: OciRepository, found: list[Attachment], subject: Descriptor, count: _Count
+    repository: OciRepository, attachments: list[Attachment], subject: Descriptor, count: _Count
 ) -> tuple[tuple[AttachedFile, ...], bool]:
     """Attach files to an image; return them, and a flag.
 
     The flag is true if the registry lists referrers itself.
     """
     count.done(repository.put(EMPTY, digest_of(EMPTY), len(EMPTY)), len(EMPTY))
-    made = []
-    for paper in found:
+    manifests = []
+    for paper in attachments:
         count.done(repository.put(paper.content, paper.digest, len(paper.content)), len(paper.content))
         content = artifact(paper, subject)
         digest = digest_of(content)
         if not repository.has_manifest(digest):
             repository.put_manifest(content, MANIFEST, digest)
-        made.append((paper.kind, Descriptor(
+        manifests.append((paper.kind, Descriptor(
             media_type=MANIFEST, digest=digest, size=len(content), artifact_type=TYPES[paper.kind],
             annotations={LABEL: paper.digest} if paper.kind == "lock" else None,
         )))  # fmt: skip
     api = repository.referrers(subject.digest).api
     if not api:
-        repository.list_referrers(subject.digest, tuple(one for _, one in made))
-    return tuple(AttachedFile(kind=kind, digest=one.digest) for kind, one in made), api
+        repository.list_referrers(subject.digest, tuple(descriptor for _, descriptor in manifests))
+    return tuple(AttachedFile(kind=kind, digest=descriptor.digest) for kind, descriptor in manifests), api

@@ -91,18 +91,18 @@ class _Config(Struct):
     config: _Runtime | None = None
 
 
-def lock_named(repository: OciRepository, found: BaseImage, store: Store) -> str:
+def lock_named(repository: OciRepository, image: BaseImage, store: Store) -> str:
     """Return the lock's digest from an image's configuration, or "".
 
     Args:
         repository: the repository of the image.
-        found: the image, whose configuration is in the store.
+        image: the image, whose configuration is in the store.
         store: has the configuration.
 
     Raises:
         DistributionError: the configuration cannot be read.
     """
-    content = read_plain(store.verified(found.config.sha256, "the configuration"), LARGEST_JSON)
+    content = read_plain(store.verified(image.config.sha256, "the configuration"), LARGEST_JSON)
     try:
         runtime = msgspec.json.decode(content, type=_Config).config
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -123,13 +123,15 @@ def offers_of(repository: OciRepository, digest: str, named: str) -> ReferrerLis
     Raises:
         DistributionError, FetchError: see `Repository.referrers`.
     """
-    listed = sorted(
-        repository.referrers(digest).found, key=lambda one: (one.annotations or {}).get(LABEL) != named
+    referrers = sorted(
+        repository.referrers(digest).found,
+        key=lambda referrer: (referrer.annotations or {}).get(LABEL) != named,
     )
     offers: dict[Kind, list[Descriptor]] = {
-        kind: [one for one in listed if one.artifact_type == TYPES[kind]][:MOST_OF_A_KIND] for kind in KINDS
+        kind: [referrer for referrer in referrers if referrer.artifact_type == TYPES[kind]][:MOST_OF_A_KIND]
+        for kind in KINDS
     }
-    return ReferrerList(by_kind=offers, strangers=len(listed) - sum(map(len, offers.values())))
+    return ReferrerList(by_kind=offers, strangers=len(referrers) - sum(map(len, offers.values())))
 
 
 def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subject: str) -> Iterator[_Found]:
@@ -141,9 +143,9 @@ def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subje
         FetchError: too many attachments failed for an error of single ones.
     """
     failed = 0
-    for one in offers.by_kind[kind]:
+    for referrer in offers.by_kind[kind]:
         try:
-            layer = read_artifact(repository.manifest(one.digest), kind, subject)
+            layer = read_artifact(repository.manifest(referrer.digest), kind, subject)
             content = repository.blob(layer, LARGEST_PAPER) if layer else None
         except (NotFoundError, DistributionError):
             continue
@@ -153,7 +155,7 @@ def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subje
                 raise
             continue
         if content is not None:
-            yield _Found(paper=Attachment(kind=kind, content=content), manifest=one.digest)
+            yield _Found(paper=Attachment(kind=kind, content=content), manifest=referrer.digest)
 
 
 def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, named: str, store: Store) -> Lock:
@@ -172,15 +174,15 @@ def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, name
         DistributionError: there is none, or its version is unknown to this program.
         FetchError: see `_contents`.
     """
-    for one in _contents(repository, "lock", offers, digest) if named else ():
-        if one.paper.digest == named:
+    for candidate in _contents(repository, "lock", offers, digest) if named else ():
+        if candidate.paper.digest == named:
             with store.scratch() as folder:
-                (folder / LOCK).write_bytes(one.paper.content)
+                (folder / LOCK).write_bytes(candidate.paper.content)
                 try:
                     return read_lock(folder / LOCK)
                 except LockError as err:
-                    told = str(err).replace(str(folder / LOCK), f"the lock of {repository.reference}")
-                    raise DistributionError(told, hint="use the reprobuild that pushed it") from None
+                    message = str(err).replace(str(folder / LOCK), f"the lock of {repository.reference}")
+                    raise DistributionError(message, hint="use the reprobuild that pushed it") from None
     raise DistributionError(f"{repository.reference} has no lock of reprobuild", hint=_NOT_OURS)
 
 
@@ -195,25 +197,25 @@ def write_believed(
     Returns:
         The builder of the image, which its provenance names, and every attachment of this image.
     """
-    told: list[FoundReferrer] = []
+    referrers: list[FoundReferrer] = []
     builder = NATIVE
     builders = _builders(lock, image)
     for kind in ("lock", "sbom", "provenance"):
-        for one in _contents(repository, kind, offers, image.manifest):
-            of_builder = builders[kind].get(one.paper.digest)
+        for candidate in _contents(repository, kind, offers, image.manifest):
+            of_builder = builders[kind].get(candidate.paper.digest)
             builder = of_builder if of_builder and kind == "provenance" else builder
             if of_builder and kind != "lock":
-                write_file(out / FILES[kind], one.paper.content)
+                write_file(out / FILES[kind], candidate.paper.content)
             why = "" if of_builder else "it does not follow from the lock: of another reprobuild, or made up"
-            told.append(_belonging(one, FILES[kind] if of_builder else "", why))
+            referrers.append(_belonging(candidate, FILES[kind] if of_builder else "", why))
     certificates = [
-        (verdict.made, one)
-        for one in _contents(repository, "certificate", offers, image.manifest)
-        if (verdict := certified(one.paper.content, lock, image))
+        (verdict.made, candidate)
+        for candidate in _contents(repository, "certificate", offers, image.manifest)
+        if (verdict := certified(candidate.paper.content, lock, image))
     ]
-    for _, one in sorted(certificates, key=lambda pair: (pair[0], pair[1].paper.digest), reverse=True):
-        told.append(_belonging(one, _keep(one.paper.content, out), ""))
-    return builder, tuple(told)
+    for _, candidate in sorted(certificates, key=lambda pair: (pair[0], pair[1].paper.digest), reverse=True):
+        referrers.append(_belonging(candidate, _keep(candidate.paper.content, out), ""))
+    return builder, tuple(referrers)
 
 
 def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
@@ -236,5 +238,5 @@ def _keep(content: bytes, out: Path) -> str:
     return name
 
 
-def _belonging(one: _Found, file: str, why: str) -> FoundReferrer:
-    return FoundReferrer(kind=one.paper.kind, digest=one.manifest, file=file, why=why)
+def _belonging(candidate: _Found, file: str, why: str) -> FoundReferrer:
+    return FoundReferrer(kind=candidate.paper.kind, digest=candidate.manifest, file=file, why=why)

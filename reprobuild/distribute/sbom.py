@@ -76,8 +76,8 @@ def cyclonedx(lock: Lock) -> bytes:
         type="container", ref=f"lock:{lock.digest}", name="frozen-environment", version=f"sha256:{lock.digest}",
         properties=_properties(platform=lock.platform, profile=lock.profile, snapshot=f"sha256:{lock.snapshot}"),
     )  # fmt: skip
-    found = {one.ref: one for one in _components(lock)}
-    components = [found[ref] for ref in sorted(found)]
+    by_ref = {component.ref: component for component in _components(lock)}
+    components = [by_ref[ref] for ref in sorted(by_ref)]
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",  # its identifier; it is never requested
         "bomFormat": "CycloneDX",
@@ -90,8 +90,8 @@ def cyclonedx(lock: Lock) -> bytes:
         },
         "components": components,
         "dependencies": [
-            _Dependency(root.ref, tuple(found[ref].ref for ref in sorted(found))),
-            *_requirements(lock, found),
+            _Dependency(root.ref, tuple(by_ref[ref].ref for ref in sorted(by_ref))),
+            *_requirements(lock, by_ref),
         ],
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
@@ -118,7 +118,7 @@ def _system(lock: Lock) -> Iterator[_Component]:
     files = {(deb.name, deb.architecture): deb.file for deb in base.packages}
     versions = {(deb.name, deb.architecture): deb.version for deb in base.packages}
     if base.image:
-        of_image = {(one.name, one.architecture): one.version for one in base.image.packages}
+        of_image = {(package.name, package.architecture): package.version for package in base.image.packages}
         versions = {**of_image, **versions}
         image, purl = base.image, purls.of_image(base.image)
         yield _Component(
@@ -171,23 +171,23 @@ def _of_hash(name: str, version: str, sha256: str) -> _Component:
     return _Component(type="library", ref=purl, name=name, version=version, purl=purl, hashes=_sha256(sha256))
 
 
-def _requirements(lock: Lock, found: dict[str, _Component]) -> Iterator[_Dependency]:
+def _requirements(lock: Lock, by_ref: dict[str, _Component]) -> Iterator[_Dependency]:
     """Yield the installed requirements of each distribution.
 
     A missing one is a conflict, reported elsewhere.
     """
     wheels = [wheel for wheel in (*lock.wheels, *lock.built_wheels) if wheel.role == "environment"]
-    there = {str(canonicalize_name(wheel.name)): purls.of_wheel(wheel) for wheel in wheels}
+    refs = {str(canonicalize_name(wheel.name)): purls.of_wheel(wheel) for wheel in wheels}
     for package in lock.conda:
         for name in package.distributions:
-            there.setdefault(str(canonicalize_name(name)), purls.of_conda(package))
-    wanted: dict[str, set[str]] = {}
+            refs.setdefault(str(canonicalize_name(name)), purls.of_conda(package))
+    needs: dict[str, set[str]] = {}
     for wheel in wheels:
-        asked = filter(None, map(read_requirement, wheel.requires))
-        names = {str(canonicalize_name(requirement.name)) for requirement in asked}
-        wanted.setdefault(purls.of_wheel(wheel), set()).update(there[name] for name in names & there.keys())
-    for ref in sorted(wanted.keys() & found.keys()):
-        if on := wanted[ref] - {ref}:
+        requirements = filter(None, map(read_requirement, wheel.requires))
+        names = {str(canonicalize_name(requirement.name)) for requirement in requirements}
+        needs.setdefault(purls.of_wheel(wheel), set()).update(refs[name] for name in names & refs.keys())
+    for ref in sorted(needs.keys() & by_ref.keys()):
+        if on := needs[ref] - {ref}:
             yield _Dependency(ref, tuple(sorted(on)))
 
 

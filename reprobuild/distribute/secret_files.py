@@ -32,7 +32,7 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
     Raises:
         DistributionError: with source and path; never the text.
     """
-    accepted = {one.subject for one in lock.rulings if one.kind == SECRET_FILE and one.accepted}
+    accepted = {ruling.subject for ruling in lock.rulings if ruling.kind == SECRET_FILE and ruling.accepted}
     for source in lock.sources:
         place = place_of(source.file)
         for path in _secret_files(place) if place else ():

@@ -69,12 +69,12 @@ def looking_by(env: Mapping[str, str]) -> Keygen:
     Args:
         env: the user's environment.
     """
-    kept = {name: env[name] for name in _KEPT if name in env}
+    variables = {name: env[name] for name in _KEPT if name in env}
 
     def look(arguments: Sequence[str], content: bytes) -> str | None:
         try:
-            said = proc.run(
-                ["ssh-keygen", "-Y", *arguments], env={**kept, "LC_ALL": "C"}, stdin=content, timeout=KEYGEN_TIME,
+            stdout = proc.run(
+                ["ssh-keygen", "-Y", *arguments], env={**variables, "LC_ALL": "C"}, stdin=content, timeout=KEYGEN_TIME,
                 purpose="look at the signature of the bundle", missing=_NoKeygenError,
                 hint=NEW_KEYGEN,
             )  # fmt: skip
@@ -89,6 +89,6 @@ def looking_by(env: Mapping[str, str]) -> Keygen:
             raise RefusedError(
                 str(err), "run it again; `command -v ssh-keygen` names the program that waits"
             ) from None
-        return said.decode(errors="replace")
+        return stdout.decode(errors="replace")
 
     return look

@@ -51,6 +51,8 @@ def render_unbundled(done: UnbundleResult) -> str:
 def render_pulled(pulled: PullResult) -> str:
     """Return the summary of a pull."""
     check = f"check it here: reprobuild verify {shlex.quote(str(pulled.out))}"
-    certificates = [one.file for one in pulled.referrers if one.kind == "certificate" and one.file]
+    certificates = [
+        referrer.file for referrer in pulled.referrers if referrer.kind == "certificate" and referrer.file
+    ]
     against = [f"{check} --against {shlex.quote(str(pulled.out / file))}" for file in certificates]
     return "\n".join([pulled.reference, str(pulled.out), *(against or [check])])

@@ -88,15 +88,15 @@ def unbundle(
         DistributionError: a part is missing, a copy was cut, a byte is wrong, no allowed signer signed, or the files
             do not belong together. Complete files are kept for the next run, but `out` stays empty.
     """
-    told, out = str(out), out.absolute()  # if it is the working directory, another takes its place
-    with _opened(file, signers, env) as found:
-        stated = read_manifest(found.manifest)
-        if found.signature and not signers:
+    out_text, out = str(out), out.absolute()  # if it is the working directory, another takes its place
+    with _opened(file, signers, env) as bundle:
+        stated = read_manifest(bundle.manifest)
+        if bundle.signature and not signers:
             say("the bundle is signed, but the signer was not checked (use --allowed-signers)")
-        say(f"unbundle: {len(found.members)} files, every byte compared")
-        named = {(member.path, member.sha256) for member in found.members}
-        members = {member.path: member for member in found.members}
-        inputs = [member for member in found.members if member.path.startswith("store/blobs/")]
+        say(f"unbundle: {len(bundle.members)} files, every byte compared")
+        named = {(member.path, member.sha256) for member in bundle.members}
+        members = {member.path: member for member in bundle.members}
+        inputs = [member for member in bundle.members if member.path.startswith("store/blobs/")]
 
         made_up: list[str] = []
 
@@ -107,8 +107,8 @@ def unbundle(
         def look(tree: Path, *, certificate: bool) -> None:
             lock, image = check_results(tree, members, certificate=certificate)
             _refuse_other(stated, lock, image)
-            theirs = (REPORT, _sha256(tree / REPORT)) in named
-            if own_page(tree, lock, image, remove=theirs) and theirs:
+            in_bundle = (REPORT, _sha256(tree / REPORT)) in named
+            if own_page(tree, lock, image, remove=in_bundle) and in_bundle:
                 made_up.append(REPORT)
 
         def bring(tree: Path) -> None:
@@ -117,27 +117,27 @@ def unbundle(
             ]
             if lacking:
                 say(f"into the store, from the bundle again: {len(lacking)} inputs")
-                _read(found, lacking, store)
+                _read(bundle, lacking, store)
             _drop(tree, inputs, store)
 
-        new = unpack(found, str(out), progress=progress, settle=settle)
+        new = unpack(bundle, str(out), progress=progress, settle=settle)
         if not new:
             # The other program may have unpacked it: it checks less, and leaves the inputs there.
             look(out, certificate=(VERDICT, _sha256(out / VERDICT)) in named)
             bring(out)
-        others = () if new else tuple(strangers(found, str(out)))
+        others = () if new else tuple(strangers(bundle, str(out)))
         say_strangers(others, say)
         lock, image = read_image(out)
         doubted = tuple(sorted((*doubtful(out, members, lock, image, store), *made_up)))
-        _say_doubts(doubted, unread(members), told, say)
+        _say_doubts(doubted, unread(members), out_text, say)
         remember_tree(image, store)  # `look` computed it
         keep(lock, out / LOCK, store, "unbundle")
-        whence = origin(file.name, bool(found.signature), found.signer)
+        whence = origin(file.name, bool(bundle.signature), bundle.signer)
         say(whence)
-        brought = sum(store.has(member.sha256) for member in inputs)
+        count = sum(store.has(member.sha256) for member in inputs)
         return UnbundleResult(
-            out=told, new=new, strangers=others, members=len(found.members), inputs=brought,
-            signed=bool(found.signature), signer=found.signer, lock=lock.digest, manifest=image.manifest,
+            out=out_text, new=new, strangers=others, members=len(bundle.members), inputs=count,
+            signed=bool(bundle.signature), signer=bundle.signer, lock=lock.digest, manifest=image.manifest,
             certified=(VERDICT, _sha256(out / VERDICT)) in named,
             doubted=tuple(sorted((*doubted, *unread(members)))), origin=whence,
         )  # fmt: skip
@@ -159,17 +159,17 @@ def _say_doubts(doubted: Sequence[str], unread: Sequence[str], out: str, say: Ca
 @contextlib.contextmanager
 def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterator[Bundle]:
     try:
-        with open_bundle(str(file), str(signers) if signers else "", looking_by(env)) as found:
-            yield found
+        with open_bundle(str(file), str(signers) if signers else "", looking_by(env)) as bundle:
+            yield bundle
     except RefusedError as err:
         raise DistributionError(str(err), hint=err.hint) from None
 
 
 def _refuse_other(stated: Manifest, lock: Lock, image: Image) -> None:
     """Refuse a bundle whose manifest names another lock or image."""
-    names = (image.reference, image.tree, image.config, image.manifest)
-    told = stated.image
-    if (stated.lock, told.reference, told.tree, told.config, told.manifest) != (lock.digest, *names):
+    identity = (lock.digest, image.reference, image.tree, image.config, image.manifest)
+    names = stated.image
+    if (stated.lock, names.reference, names.tree, names.config, names.manifest) != identity:
         raise DistributionError(
             "the bundle.json tells of another lock or image than are in the bundle", hint=HOSTILE
         )
@@ -242,11 +242,11 @@ def _read(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
     Raises:
         RefusedError: with the name of each member that is damaged.
     """
-    wanted = {member.sha256 for member in inputs}
+    hashes = {member.sha256 for member in inputs}
     with store.scratch() as folder:
 
         def take(member: Member) -> MemberSink | None:  # the bytes of a link came with an earlier member
-            fits = member.sha256 in wanted and not member.link
+            fits = member.sha256 in hashes and not member.link
             return _Input(folder / "input", member.sha256, store) if fits else None
 
         refuse_damaged(list(damaged(bundle, take)))

@@ -103,10 +103,10 @@ def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store
     Another version of this program may have written them in its own way, so they are not a reason to refuse
     the rest.
     """
-    ours = {name: text.encode() for name, text in render(require_sealed(lock)).items()}
-    ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
-    there = ((out / name, content) for name, content in ours.items() if os.path.lexists(out / name))
-    doubted = {path.name for path, content in there if not holds(path, content)}
+    contents = {name: text.encode() for name, text in render(require_sealed(lock)).items()}
+    contents |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
+    files = ((out / name, content) for name, content in contents.items() if os.path.lexists(out / name))
+    doubted = {path.name for path, content in files if not holds(path, content)}
     return tuple(sorted(doubted | doubtful_files(out, members, lock, image, store)))
 
 

@@ -52,15 +52,15 @@ def tree_digest(tree: Mapping[str, TarEntry], config: RuntimeConfig) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def differing(one: Tree, other: Tree) -> list[str]:
+def differing(first: Tree, second: Tree) -> list[str]:
     """Return the paths at which two trees differ, sorted.
 
     The root is "".
     """
     return sorted(
         path
-        for path in {*one, *other}
-        if path not in one or path not in other or _line(one[path]) != _line(other[path])
+        for path in {*first, *second}
+        if path not in first or path not in second or _line(first[path]) != _line(second[path])
     )
 
 

@@ -47,8 +47,8 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; it names the file.
     """
-    with private_folder(path.parent, f"{PREFIX}{path.name}.") as own:
-        part = own / "new"
+    with private_folder(path.parent, f"{PREFIX}{path.name}.") as folder:
+        part = folder / "new"
         part.write_bytes(content)
         part.replace(path)
 
@@ -70,9 +70,9 @@ def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
         parent.mkdir(parents=True, exist_ok=True)
         folder, holder, dead = _make(parent, prefix)
     try:
-        for number, left in dead:
+        for number, leftover in dead:
             with contextlib.suppress(OSError):  # of another user
-                remove(left)
+                remove(leftover)
             os.close(number)
         with naming(parent):
             yield folder
@@ -89,8 +89,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
     Raises:
         OSError: there is no space, or no permission to write; `target` is as before.
     """
-    with private_folder(target.parent, f"{PREFIX}{target.name}.") as own:
-        part, old = own / "new", own / "old"
+    with private_folder(target.parent, f"{PREFIX}{target.name}.") as folder:
+        part, old = folder / "new", folder / "old"
         part.mkdir()
         part.chmod(0o755)
         yield part

@@ -54,15 +54,15 @@ def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int, int]]:
     with os.scandir(number) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_directory in found:
+        children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in children:
         file = None if is_directory else _open_file(number, name)
         if file is not None:
             try:
                 yield above + name, number, file
             finally:
                 os.close(file)
-    for name in (name for name, is_directory in found if is_directory):
+    for name in (name for name, is_directory in children if is_directory):
         if depth == _DEEPEST:
             raise OSError(errno.ELOOP, f"more than {_DEEPEST} directories stand in each other", above[:100])
         with contextlib.ExitStack() as stack:
@@ -142,8 +142,8 @@ def _empty(number: int, depth: int, top: int) -> None:
     """
     failed: OSError | None = None
     with os.scandir(number) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_directory in found:
+        children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in children:
         try:
             if not is_directory:
                 os.unlink(name, dir_fd=number)

@@ -60,11 +60,11 @@ def _locked(path: Path, halt: CancelToken) -> int | None:
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            held = _wait(number, halt)
+            is_locked = _wait(number, halt)
         except BaseException:
             os.close(number)
             raise
-        if not held:
+        if not is_locked:
             os.close(number)
             path.unlink(missing_ok=True)
             return None

@@ -127,8 +127,8 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
     """Install the packages, over an image if any; return the tar."""
     names = ("root", "tools", "plan", "out", "owners", "debs")
     root, tools, plan, out, owners, debs = (folder / name for name in names)
-    for made in (root, tools, plan, out, owners, debs):
-        make_folder(made)
+    for directory in (root, tools, plan, out, owners, debs):
+        make_folder(directory)
     if base.image:
         flat = folder / "flat.tar"
         write_owners(flatten(base.image, store, folder, flat, epoch, EMPTY), flat, owners, EMPTY)

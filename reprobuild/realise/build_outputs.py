@@ -38,17 +38,22 @@ def paths_below(folder: Path) -> frozenset[str]:
 
     No link is followed.
     """
-    found = set()
+    paths = set()
     for above, _, names in os.walk(folder):
         for name in names:
             path = Path(above) / name
             if stat.S_ISREG(path.lstat().st_mode):
-                found.add(path.relative_to(folder).as_posix())
-    return frozenset(found)
+                paths.add(path.relative_to(folder).as_posix())
+    return frozenset(paths)
 
 
 def keep_parts(
-    folder: Path, before: Collection[str], project: str, brought: Collection[str], origin: str, store: Store
+    folder: Path,
+    before: Collection[str],
+    project: str,
+    module_paths: Collection[str],
+    origin: str,
+    store: Store,
 ) -> tuple[str, tuple[str, ...]]:
     """Store the files that a build added to a tree, as a tar.
 
@@ -58,7 +63,7 @@ def keep_parts(
         folder: the tree after the build.
         before: the paths of its files before.
         project: the path of the project's own directory in it, empty if that is the tree.
-        brought: paths of files that are known to be installed, and kept regardless of their names.
+        module_paths: paths of files that are known to be installed, and kept regardless of their names.
         origin: the name that the user knows.
         store: receives the tar.
 
@@ -69,8 +74,8 @@ def keep_parts(
         BuildError: a layer or a lock cannot hold one of the paths, or the files are nearly all holes.
     """
     new = paths_below(folder) - set(before)
-    left = _folders_of_builds(new, project)
-    added = sorted(path for path in new if path in brought or _is_part(path, left))
+    build_folders = _folders_of_builds(new, project)
+    added = sorted(path for path in new if path in module_paths or _is_part(path, build_folders))
     if not added:
         return "", ()
     _check_names(added, origin)
@@ -120,10 +125,10 @@ def _check_holes(files: Collection[os.stat_result], origin: str) -> None:
     Raises:
         BuildError: they are a decompression bomb.
     """
-    size, held = sum(facts.st_size for facts in files), sum(facts.st_blocks * 512 for facts in files)
-    if size > most_bytes(held):
+    size, space = sum(facts.st_size for facts in files), sum(facts.st_blocks * 512 for facts in files)
+    if size > most_bytes(space):
         raise BuildError(
-            f"{origin} left files of {size} bytes, of which the disk holds {held}: all else is holes",
+            f"{origin} left files of {size} bytes, of which the disk holds {space}: all else is holes",
             hint=HOSTILE,
         )
 
@@ -137,12 +142,12 @@ def _folders_of_builds(new: Collection[str], project: str) -> frozenset[str]:
     """
     steps = [step for step in project.split("/") if step not in ("", ".")]
     tops = ["", *(f"{top}/" for top in accumulate(steps, "{}/{}".format))]
-    found = {f"{top}{name}/" for top in tops for name in _AT_THE_TOP}
-    return frozenset(found | {path.removesuffix(_TAG) for path in new if f"/{path}".endswith(_CARGO)})
+    folders = {f"{top}{name}/" for top in tops for name in _AT_THE_TOP}
+    return frozenset(folders | {path.removesuffix(_TAG) for path in new if f"/{path}".endswith(_CARGO)})
 
 
-def _is_part(path: str, left: Collection[str]) -> bool:
+def _is_part(path: str, build_folders: Collection[str]) -> bool:
     *above, name = path.split("/")
     if any(_FOLDERS.fullmatch(folder) for folder in above) or _FILES.fullmatch(name):
         return False
-    return not any(path.startswith(folder) for folder in left)
+    return not any(path.startswith(folder) for folder in build_folders)

@@ -28,28 +28,28 @@ def build_projects(
     Raises:
         BuildError: see `build_wheel`.
     """
-    made: list[BuiltWheel] = []
-    for one in _ordered(lock):
-        needs = _needs(one, lock, made)
-        key = wheel_key(one, needs, lock, tree)
+    built_wheels: list[BuiltWheel] = []
+    for project in _ordered(lock):
+        needs = _needs(project, lock, built_wheels)
+        key = wheel_key(project, needs, lock, tree)
         known = recall_wheel(key, store)
         if known is None:
-            say(f"building {one.name}{' with compilers' * one.building.compiles}")
-            known = build_wheel(one, needs, lock, root(one.building.compiles), store)
+            say(f"building {project.name}{' with compilers' * project.building.compiles}")
+            known = build_wheel(project, needs, lock, root(project.building.compiles), store)
             store.remember(key, msgspec.to_builtins(known))
-        made.append(known)
-    return tuple(made)
+        built_wheels.append(known)
+    return tuple(built_wheels)
 
 
 def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[BuiltWheel, ...] | None:
     """Return the stored builds of a lock, or None if one is missing."""
-    made: list[BuiltWheel] = []
-    for one in _ordered(lock):
-        known = recall_wheel(wheel_key(one, _needs(one, lock, made), lock, tree), store)
+    built_wheels: list[BuiltWheel] = []
+    for project in _ordered(lock):
+        known = recall_wheel(wheel_key(project, _needs(project, lock, built_wheels), lock, tree), store)
         if known is None:
             return None
-        made.append(known)
-    return tuple(made)
+        built_wheels.append(known)
+    return tuple(built_wheels)
 
 
 def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
@@ -58,14 +58,14 @@ def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
     The isolated ones are part of the environment.
     """
     projects: list[Source | Sdist] = [*lock.sdists, *(source for source in lock.sources if source.installed)]
-    yield from sorted(projects, key=lambda one: (one.building.environment, one.name))
+    yield from sorted(projects, key=lambda project: (project.building.environment, project.name))
 
 
-def _needs(one: Source | Sdist, lock: Lock, made: Sequence[BuiltWheel]) -> list[Wheel]:
-    wanted = set(one.building.requires)
-    needs = {wheel.file.sha256: wheel for wheel in lock.wheels if wheel.file.sha256 in wanted}
-    if one.building.environment:
+def _needs(project: Source | Sdist, lock: Lock, built_wheels: Sequence[BuiltWheel]) -> list[Wheel]:
+    hashes = set(project.building.requires)
+    needs = {wheel.file.sha256: wheel for wheel in lock.wheels if wheel.file.sha256 in hashes}
+    if project.building.environment:
         present = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-        present += [other.wheel for other in made if not other.built.parts]
+        present += [other.wheel for other in built_wheels if not other.built.parts]
         needs |= {wheel.file.sha256: wheel for wheel in present}
     return sorted(needs.values(), key=lambda wheel: wheel.file.filename)

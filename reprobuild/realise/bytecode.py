@@ -125,13 +125,13 @@ def compiled(folder: Path) -> dict[str, bytes]:
     """
     if folder.is_symlink():
         raise BuildError("the compiler left a link in the place of a folder", hint=_ODD)
-    found = sorted(
+    paths = sorted(
         (Path(above) / name).relative_to(folder).as_posix()
         for above, _, names in os.walk(folder)  # which follows no links
         for name in names
         if name.endswith(".pyc")
     )
-    return {name: read_plain(left_behind(folder / name, "the compiler"), zips.LONGEST_TEXT) for name in found}
+    return {name: read_plain(left_behind(folder / name, "the compiler"), zips.LONGEST_TEXT) for name in paths}
 
 
 def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
@@ -171,12 +171,12 @@ def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
     """
     root = site.lstrip("/")
     tar = scratch / f"{wheel.file.sha256}.tar"
-    found = compiled(scratch / "to" / wheel.file.sha256)
+    files = compiled(scratch / "to" / wheel.file.sha256)
     with tar.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
-        for directory in _caches(list(found), root):
+        for directory in _caches(list(files), root):
             writer.directory(directory)
-        for name, content in found.items():
+        for name, content in files.items():
             writer.add(TarEntry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
         writer.close()
     digest = hash_file(tar)

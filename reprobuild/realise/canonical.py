@@ -31,13 +31,13 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _WIDE = 1 << 31
 
 
-def canonical_wheel(found: Path, target: Path, name: str) -> str:
+def canonical_wheel(wheel_file: Path, target: Path, name: str) -> str:
     """Rewrite a wheel in canonical form; return its version.
 
     Members are sorted and have one time and modes 0644 or 0755, and RECORD is correct.
 
     Args:
-        found: the wheel from a back end, which is untrusted.
+        wheel_file: the wheel from a back end, which is untrusted.
         target: the path of the new one.
         name: the project that was built.
 
@@ -45,11 +45,11 @@ def canonical_wheel(found: Path, target: Path, name: str) -> str:
         BuildError: it is damaged, or its file name or metadata are not those of one version of the project.
     """
     origin = f"the wheel that was built of {name}"
-    with zips.open_zip(found, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
+    with zips.open_zip(wheel_file, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
         try:
-            info, version = _identity(archive, members, found.name, name, origin)
+            info, version = _identity(archive, members, wheel_file.name, name, origin)
             rows = []
-            for member in sorted(members, key=lambda one: (one.startswith(info), one)):
+            for member in sorted(members, key=lambda path: (path.startswith(info), path)):
                 if not re.fullmatch(re.escape(info) + r"RECORD(\.jws|\.p7s)?", member):
                     rows.append(_copy(archive, members[member], out))
         except zips.UNREADABLE as err:
@@ -64,22 +64,22 @@ def _identity(
     archive: zipfile.ZipFile, members: zips.Members, filename: str, name: str, origin: str
 ) -> tuple[str, str]:
     """Return the .dist-info path, with a slash, and the version."""
-    found = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
+    paths = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
     try:
         project, version, _ = read_wheel_filename(filename)
-        raw = read_metadata(zips.read_text(archive, members[found[0]], origin), origin)
-        told = (canonicalize_name(raw["name"]), Version(raw["version"]))
+        raw = read_metadata(zips.read_text(archive, members[paths[0]], origin), origin)
+        identity = (canonicalize_name(raw["name"]), Version(raw["version"]))
     except (InvalidWheelFilename, InvalidVersion, IndexError, KeyError):
         raise BuildError(
             f"{origin}, {filename}, does not tell its name and version",
             hint="build it by hand with `python -m build --wheel`, and look at what its back end says",
         ) from None
-    if len(found) != 1 or told != (project, version) or project != canonicalize_name(name):
+    if len(paths) != 1 or identity != (project, version) or project != canonicalize_name(name):
         raise BuildError(
-            f"{origin} is one of {told[0]} {told[1]}, in a file named {filename}",
+            f"{origin} is one of {identity[0]} {identity[1]}, in a file named {filename}",
             hint=f"is {name} the name in its pyproject.toml, or setup.py?",
         )
-    return found[0].removesuffix("METADATA"), str(version)
+    return paths[0].removesuffix("METADATA"), str(version)
 
 
 def _copy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: zipfile.ZipFile) -> tuple[str, str, str]:

@@ -61,15 +61,17 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
     link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
     prefix, names = tree / PREFIX[1:], replaced(lock)
     packages = [package for package in lock.conda if names & set(package.distributions)]
-    listed: dict[str, tuple[str, ...]] = {}
+    files_by_name: dict[str, tuple[str, ...]] = {}
     for package in packages:
         record = f"conda-meta/{stem(package.file.filename)}.json"
         files = _files(prefix, record)
         if names >= set(package.distributions):  # else the owner of each file is unknown
-            listed |= dict.fromkeys(package.distributions, files)
+            files_by_name |= dict.fromkeys(package.distributions, files)
         (prefix / record).unlink()
-    found = remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names, listed)
-    if missing := sorted(names - set(found)):
+    removed_names = remove_replaced(
+        prefix, f"lib/python{lock.interpreter.minor}/site-packages", names, files_by_name
+    )
+    if missing := sorted(names - set(removed_names)):
         raise BuildError(
             f"pip installed {', '.join(missing)} over conda's, and conda's packages do not have it where pip looks",
             hint="leave conda's package out with `--drop NAME`, and name a wheel of it; or make the lock again",
@@ -95,12 +97,12 @@ def _files(prefix: Path, record: str) -> tuple[str, ...]:
 
 def replaced(lock: Lock) -> set[str]:
     """Return the conda-provided Python projects that wheels replace."""
-    brought = {name for package in lock.conda for name in package.distributions}
+    conda_names = {name for package in lock.conda for name in package.distributions}
     over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
     over += [sdist.name for sdist in lock.sdists] + [
         source.name for source in lock.sources if source.installed
     ]
-    return brought & {str(canonicalize_name(name)) for name in over}
+    return conda_names & {str(canonicalize_name(name)) for name in over}
 
 
 def conda_key(lock: Lock) -> list[Any]:
@@ -109,7 +111,8 @@ def conda_key(lock: Lock) -> list[Any]:
     They are in addition to the interpreter, the base and the epoch.
     """
     packages = sorted(
-        [one.file.filename, one.file.sha256, one.subdir, one.channel, one.file.url] for one in lock.conda
+        [package.file.filename, package.file.sha256, package.subdir, package.channel, package.file.url]
+        for package in lock.conda
     )
     return [RECIPE, version("py-rattler"), packages, sorted(replaced(lock))]
 
@@ -142,13 +145,15 @@ def link_packages(
             return _unpack(package, minor, cache, store)
 
         with ThreadPoolExecutor(WORKERS) as pool:  # zstd, bzip2 and hashing let other threads run
-            found = dict(
-                zip((one.file.filename for one in packages), pool.map(unpack, packages), strict=True)
+            by_filename = dict(
+                zip((package.file.filename for package in packages), pool.map(unpack, packages), strict=True)
             )
-        check_together(found)
-        linked = [Linked(package=one, index=found[one.file.filename].index) for one in packages]
+        check_together(by_filename)
+        linked = [
+            Linked(package=package, index=by_filename[package.file.filename].index) for package in packages
+        ]
         link(linked, cache, prefix, PREFIX, PLATFORMS[platform], home)
-        _run_scripts(_in_order(found), prefix, root, epoch)
+        _run_scripts(_in_order(by_filename), prefix, root, epoch)
     _check_kinds(prefix)
 
 
@@ -173,12 +178,12 @@ def _unpack(package: CondaPackage, minor: str, cache: Path, store: Store) -> Unp
     return prepare(folder, filename, PREFIX, minor)
 
 
-def _in_order(found: Mapping[str, Unpacked]) -> list[Unpacked]:
+def _in_order(by_filename: Mapping[str, Unpacked]) -> list[Unpacked]:
     """Return the packages in dependency order.
 
     A cycle is ordered by name.
     """
-    by_name = {one.index.name: one for _, one in sorted(found.items())}
+    by_name = {package.index.name: package for _, package in sorted(by_filename.items())}
     done: dict[str, Unpacked] = {}
     waiting = [(name, False) for name in sorted(by_name, reverse=True)]
     begun: set[str] = set()
@@ -201,23 +206,23 @@ def _run_scripts(packages: Sequence[Unpacked], prefix: Path, root: Callable[[], 
     https://docs.conda.io/projects/conda-build/en/stable/resources/link-scripts.html; the `.messages.txt` of a script is
     for people.
     """
-    for one in packages:
-        script = f"bin/.{one.index.name}-post-link.sh"
-        if script not in one.places:
+    for package in packages:
+        script = f"bin/.{package.index.name}-post-link.sh"
+        if script not in package.places:
             continue
         base = root()
         seeing = msgspec.structs.replace(
             base, binds=(*base.binds, Bind(source=prefix, target=PREFIX, writable=True))
         )
         env = {
-            "PREFIX": PREFIX, "PKG_NAME": one.index.name, "PKG_VERSION": one.index.version,
-            "PKG_BUILDNUM": str(one.index.build_number), "ROOT_PREFIX": PREFIX, "CONDA_PREFIX": PREFIX,
+            "PREFIX": PREFIX, "PKG_NAME": package.index.name, "PKG_VERSION": package.index.version,
+            "PKG_BUILDNUM": str(package.index.build_number), "ROOT_PREFIX": PREFIX, "CONDA_PREFIX": PREFIX,
             "PATH": f"{PREFIX}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         }  # fmt: skip
         try:
             run_in_root(
                 seeing, ["/bin/bash", f"{PREFIX}/{script}"], epoch=epoch, env=env, cwd=PREFIX,
-                purpose=f"run the post-link script of conda's {one.index.name}",
+                purpose=f"run the post-link script of conda's {package.index.name}",
             )  # fmt: skip
         except ProcessFailedError as err:
             raise BuildError(str(err), hint=_ODD) from None

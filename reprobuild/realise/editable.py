@@ -24,7 +24,7 @@ from reprobuild.realise.unpack import make_folder
 _ROOTS = ("", "src", "python", "lib")
 
 
-def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple[Path, frozenset[str]]:
+def as_editable(wheel_file: Path, tree: Path, source: Source, scratch: Path) -> tuple[Path, frozenset[str]]:
     """Return an editable wheel made of a plain one.
 
     It has the same name. The second value is the set of paths in the tree that the plain one supplied.
@@ -32,7 +32,7 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple
     The plain wheel's additional files, compiled and generated modules, are written into the tree.
 
     Args:
-        found: the plain wheel.
+        wheel_file: the plain wheel.
         tree: the source's tree, as the build left it.
         source: has the path of the tree in the image.
         scratch: a directory of this run.
@@ -42,22 +42,22 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple
             wheel is damaged, or another entry is at the path of a file.
     """
     origin = f"the wheel that was built of {source.name}"
-    target = scratch / "editable" / found.name
+    target = scratch / "editable" / wheel_file.name
     target.parent.mkdir()
-    with zips.open_zip(found, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
+    with zips.open_zip(wheel_file, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
         modules = [name for name in members if not name.partition("/")[0].endswith((".dist-info", ".data"))]
         root = _root_of(modules, archive, tree, source, origin)
         inside = _joined(source.subdirectory, root)
-        brought = set()
+        module_paths = set()
         for name in modules:
             executable = bool((members[name].external_attr >> 16) & 0o111)
             content = _read(archive, name, origin)
-            brought.add(_place(tree, _joined(inside, name), content, executable, origin))
+            module_paths.add(_place(tree, _joined(inside, name), content, executable, origin))
         for name in members.keys() - set(modules):
             out.writestr(members[name], _read(archive, name, origin))
         place = _joined(source.path, inside)
         out.writestr(f"__editable__.{source.name}.pth", f"{place}\n")
-    return target, frozenset(brought)
+    return target, frozenset(module_paths)
 
 
 def _read(archive: zipfile.ZipFile, name: str, origin: str) -> bytes:
@@ -79,9 +79,9 @@ def _root_of(
     if not python:
         return ""
     for root in _ROOTS:
-        found = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
-        there = {name: path for name, path in found.items() if path and path.is_file()}
-        if there and all(holds(path, _read(archive, name, origin)) for name, path in there.items()):
+        places = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
+        files = {name: path for name, path in places.items() if path and path.is_file()}
+        if files and all(holds(path, _read(archive, name, origin)) for name, path in files.items()):
             return root
     raise BuildError(
         f"{origin} has its packages in no one directory of the source, so nothing can lead to them there",
@@ -98,9 +98,9 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
     written outside of the tree or through a link.
     """
     above, _, name = path.rpartition("/")
-    folder, there = real_place(tree, above), real_place(tree, path)
-    if there and there.is_file():
-        return there.relative_to(tree.resolve()).as_posix()
+    folder, place = real_place(tree, above), real_place(tree, path)
+    if place and place.is_file():
+        return place.relative_to(tree.resolve()).as_posix()
     try:
         if folder is None:
             raise FileExistsError

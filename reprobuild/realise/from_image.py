@@ -93,7 +93,7 @@ def _spool(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> 
 
 def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     name = layer.file.filename
-    found: list[TarEntry] = []
+    entries: list[TarEntry] = []
     try:
         for info, _ in layer_members(spool, name, allowance):
             entry = entry_of(info)
@@ -101,10 +101,10 @@ def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowan
                 check_name(entry.path, name)
             if entry.type == "symlink":
                 check_target(entry.target, entry.path, name)
-            found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+            entries.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
     except tars.UNREADABLE as err:
         raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
-    return found
+    return entries
 
 
 def _write(tree: Tree, spools: Sequence[IO[bytes]], writer: TarWriter) -> None:

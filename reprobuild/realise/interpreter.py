@@ -134,13 +134,13 @@ def finish_tree(tree: Path, interpreter: Interpreter, epoch: int, root: Root, st
         tar = scratch / "tree.tar"
         with tar.open("wb") as stream:
             writer = TarWriter(stream, epoch)
-            found = {entry.path: entry for entry in _entries(tree, home, library)}
-            for folder in {*parents([*found, *code])} - found.keys():
-                found[folder] = TarEntry(path=folder, type="directory", mode=0o755)
+            entries = {entry.path: entry for entry in _entries(tree, home, library)}
+            for folder in {*parents([*entries, *code])} - entries.keys():
+                entries[folder] = TarEntry(path=folder, type="directory", mode=0o755)
             for path, content in code.items():
-                found[path] = TarEntry(path=path, type="file", mode=0o644, size=len(content))
-            for path in sorted(found):
-                _write(writer, found[path], tree, code.get(path))
+                entries[path] = TarEntry(path=path, type="file", mode=0o644, size=len(content))
+            for path in sorted(entries):
+                _write(writer, entries[path], tree, code.get(path))
             writer.close()
         return store.adopt(tar, hash_file(tar))
 
@@ -166,15 +166,15 @@ def _entries(tree: Path, home: str, library: str) -> Iterator[TarEntry]:
 
 
 def _entry(place: Path, path: str) -> TarEntry:
-    found = place.lstat()
-    if stat.S_ISDIR(found.st_mode):
+    facts = place.lstat()
+    if stat.S_ISDIR(facts.st_mode):
         return TarEntry(path=path, type="directory", mode=0o755)
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(facts.st_mode):
         target = str(place.readlink())
         check_target(target, path, _ORIGIN)
         return TarEntry(path=path, type="symlink", mode=0o777, target=target)
-    mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return TarEntry(path=path, type="file", mode=mode, size=found.st_size)
+    mode = 0o755 if facts.st_mode & stat.S_IXUSR else 0o644
+    return TarEntry(path=path, type="file", mode=mode, size=facts.st_size)
 
 
 def _compiled(
@@ -207,8 +207,8 @@ def _compiled(
         root, binds=(*root.binds, Bind(source=tree / interpreter.home[1:], target=interpreter.home))
     )
     compile_folders(dict.fromkeys(parts.values(), f"/{library}"), scratch, interpreter, running)
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for part in parts.values():
         code = compiled(scratch / "to" / part)
-        found |= {f"{library}/{name}": content for name, content in code.items()}
-    return found
+        contents |= {f"{library}/{name}": content for name, content in code.items()}
+    return contents

@@ -27,7 +27,7 @@ _KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
 _HOSTILE = "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
 
 
-def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[TarEntry]:
+def rewrite(archive: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[TarEntry]:
     """Rewrite the tree in normal form; return its entries.
 
     It has one time for all, no names of owners, empty mount points, and no leftovers.
@@ -35,7 +35,7 @@ def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[T
     Programs of the packages packed the tree, so it is as untrusted as they are.
 
     Args:
-        found: the tree as it was packed.
+        archive: the tree as it was packed.
         tree: written.
         epoch: the time of every entry.
         hint: advice for a tree that cannot be read or is invalid in a base.
@@ -45,7 +45,7 @@ def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[T
     """
     removed: set[str] = set()
     try:
-        with found.open("rb") as source, tree.open("wb") as target, tars.open_stream(source) as tar:
+        with archive.open("rb") as source, tree.open("wb") as target, tars.open_stream(source) as tar:
             writer = TarWriter(target, epoch)
             for info in tars.members(tar, _TREE):
                 entry = entry_of(info)

@@ -54,7 +54,7 @@ def _targets(
 
     For each group, they are all packages that serve the first alternative with any.
     """
-    found: set[str] = set()
+    targets: set[str] = set()
     for group in groups:
         for relation in group:
             serving = [
@@ -69,18 +69,18 @@ def _targets(
                 )
             ]
             if serving:
-                found.update(serving)
+                targets.update(serving)
                 break
-    return found
+    return targets
 
 
 def _reach(name: str, needs: Mapping[str, set[str]]) -> frozenset[str]:
     """Return a key and all keys reachable from it."""
-    found = {name}
-    left = [name]
-    while left:
-        for other in needs[left.pop()]:
-            if other not in found:
-                found.add(other)
-                left.append(other)
-    return frozenset(found)
+    keys = {name}
+    stack = [name]
+    while stack:
+        for other in needs[stack.pop()]:
+            if other not in keys:
+                keys.add(other)
+                stack.append(other)
+    return frozenset(keys)

@@ -82,13 +82,14 @@ def _check_own(folder: Path, minor: str, wheel: Wheel) -> None:
 
     They are the files that make the directory a virtual environment.
     """
-    own = ["pyvenv.cfg", "bin/python", "bin/python3", f"bin/python{minor}"]
-    found = [name for name in own if os.path.lexists(folder / name)]
+    names = ["pyvenv.cfg", "bin/python", "bin/python3", f"bin/python{minor}"]
+    conflicts = [name for name in names if os.path.lexists(folder / name)]
     if os.path.lexists(folder / "bin") and not (folder / "bin").is_dir():
-        found.append("bin")
-    if found:
+        conflicts.append("bin")
+    if conflicts:
         raise BuildError(
-            f"the wheel {wheel.file.filename} brings {found[0]}, which is the environment's own", hint=HOSTILE
+            f"the wheel {wheel.file.filename} brings {conflicts[0]}, which is the environment's own",
+            hint=HOSTILE,
         )
 
 

@@ -24,29 +24,29 @@ from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.store import Store
 
 
-def place_of(one: Source | Sdist) -> str:
+def place_of(project: Source | Sdist) -> str:
     """Return the path of a project during its build.
 
     A source has its path in the image.
     """
-    return one.path if isinstance(one, Source) else f"/usr/src/{canonicalize_name(one.name)}"
+    return project.path if isinstance(project, Source) else f"/usr/src/{canonicalize_name(project.name)}"
 
 
-def project_folder(one: Source | Sdist) -> str:
+def project_folder(project: Source | Sdist) -> str:
     """Return the project's own directory in the sandbox."""
-    inside = one.subdirectory if isinstance(one, Source) else ""
-    return "/".join(part for part in (place_of(one), inside) if part)
+    inside = project.subdirectory if isinstance(project, Source) else ""
+    return "/".join(part for part in (place_of(project), inside) if part)
 
 
-def build_epoch(one: Source | Sdist) -> int:
+def build_epoch(project: Source | Sdist) -> int:
     """Return the time given to a build.
 
     It is that of the project's own commit, so that a commit of another source does not change it.
     """
-    return max(one.epoch, EPOCH) if isinstance(one, Source) else EPOCH
+    return max(project.epoch, EPOCH) if isinstance(project, Source) else EPOCH
 
 
-def unpack_project(one: Source | Sdist, store: Store, folder: Path) -> None:
+def unpack_project(project: Source | Sdist, store: Store, folder: Path) -> None:
     """Unpack a project into an empty directory.
 
     Every file gets the same time, so that no file looks out of date.
@@ -54,20 +54,20 @@ def unpack_project(one: Source | Sdist, store: Store, folder: Path) -> None:
     Raises:
         BuildError: an archive is malicious or damaged, or holds no project.
     """
-    path = store.verified(one.file.sha256, one.file.filename)
-    if isinstance(one, Source):
+    path = store.verified(project.file.sha256, project.file.filename)
+    if isinstance(project, Source):
         unpack_root(path, folder)
     else:
-        _unpack_sdist(one, path, folder)
+        _unpack_sdist(project, path, folder)
     for above, _, names in os.walk(folder):
         for name in names:
-            os.utime(Path(above) / name, (build_epoch(one),) * 2, follow_symlinks=False)
+            os.utime(Path(above) / name, (build_epoch(project),) * 2, follow_symlinks=False)
 
 
-def _unpack_sdist(one: Sdist, path: Path, folder: Path) -> None:
-    origin = one.file.filename
+def _unpack_sdist(project: Sdist, path: Path, folder: Path) -> None:
+    origin = project.file.filename
     links: dict[str, str] = {}
-    for member in read_sdist(path, origin, one.subdirectory):
+    for member in read_sdist(path, origin, project.subdirectory):
         if member.target is not None:
             check_target(member.target, member.path, origin)
             links[member.path] = member.target

@@ -53,11 +53,13 @@ def realise(
         root = stack.enter_context(_Root(lambda: base, lock.interpreter, store))
         devel = stack.enter_context(_Root(lambda: _devel(lock, store, say), lock.interpreter, store))
         root.tree = devel.tree = tree = realise_interpreter(lock, root.get, store, say)
-        made = build_projects(lock, tree, lambda compiles: (devel if compiles else root).get(), store, say)
-        built = tuple(one.wheel for one in made)
+        built_wheels = build_projects(
+            lock, tree, lambda compiles: (devel if compiles else root).get(), store, say
+        )
+        built = tuple(built_wheel.wheel for built_wheel in built_wheels)
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
         runtime = _runtime(lock, root, store, exact)
-    builds = tuple(one.built for one in made)
+    builds = tuple(built_wheel.built for built_wheel in built_wheels)
     outputs = RealisedOutputs(
         base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
     )
@@ -97,11 +99,11 @@ def is_realised(lock: Lock, store: Store) -> bool:
     tree = recall_interpreter(lock, store)
     if tree is None:
         return False
-    made = recall_projects(lock, tree, store)
-    if made is None:
+    built_wheels = recall_projects(lock, tree, store)
+    if built_wheels is None:
         return False
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    wheels += [one.wheel for one in made]
+    wheels += [built_wheel.wheel for built_wheel in built_wheels]
     if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store, tree) is None:
         return False
     return len(_known_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
@@ -168,8 +170,8 @@ def _bytecode(
     missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
     if missing:
         say(f"compiling the modules of {len(missing)} wheels")
-        made = compile_wheels(missing, lock.base, lock.interpreter, root.get(), store)
-        for wheel, code in zip(missing, made, strict=True):
+        codes = compile_wheels(missing, lock.base, lock.interpreter, root.get(), store)
+        for wheel, code in zip(missing, codes, strict=True):
             store.remember(bytecode_key(wheel, lock.base, lock.interpreter, root.tree), code.tar)
             known[wheel.file.sha256] = code.tar
     return tuple(Bytecode(artefact=artefact, tar=tar) for artefact, tar in known.items())
@@ -185,7 +187,7 @@ def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store
 
 
 def _complete(realised: RealisedOutputs, store: Store) -> bool:
-    wanted = [
+    hashes = [
         realised.base,
         realised.runtime,
         *([realised.interpreter] if realised.interpreter else []),
@@ -193,7 +195,7 @@ def _complete(realised: RealisedOutputs, store: Store) -> bool:
         *(b.tar for b in realised.bytecode),
         *(b.parts for b in realised.builds if b.parts),
     ]
-    return all(store.has(sha256) for sha256 in wanted)
+    return all(store.has(sha256) for sha256 in hashes)
 
 
 def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
@@ -202,15 +204,15 @@ def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
     if sealed and store.has(sealed):
         return sealed
     sources = pack_runtime(store)
-    ours = recall_runtime(sources, lock.base, lock.interpreter, store, root.tree)
-    if ours is None:
-        ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store, root.tree)
-    if exact and sealed and sealed != ours:
+    runtime = recall_runtime(sources, lock.base, lock.interpreter, store, root.tree)
+    if runtime is None:
+        runtime = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store, root.tree)
+    if exact and sealed and sealed != runtime:
         raise BuildError(
             "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
             hint="use that version, or make a new lock",
         )
-    return ours
+    return runtime
 
 
 def _check_same(lock: SealedLock, after: RealisedOutputs) -> None:
@@ -234,11 +236,11 @@ def _check_same(lock: SealedLock, after: RealisedOutputs) -> None:
             raise BuildError(
                 f"the wheel of {wheel.name} came out otherwise than the lock says", hint="make a new lock"
             )
-    parts = {(one.name, one.parts) for one in before.builds}
-    for one in after.builds:
-        if (one.name, one.parts) not in parts:
+    parts = {(build.name, build.parts) for build in before.builds}
+    for build in after.builds:
+        if (build.name, build.parts) not in parts:
             raise BuildError(
-                f"what the build of {one.name} adds to its source came out otherwise than the lock says",
+                f"what the build of {build.name} adds to its source came out otherwise than the lock says",
                 hint="make a new lock",
             )
     for code in after.bytecode:

@@ -65,12 +65,12 @@ def _state(folder: Path) -> str:
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted([*folders, *names, "."]):
-            found = os.lstat(f"{parent}/{name}")
-            facts: tuple[int, ...] = (found.st_mode, found.st_ino, found.st_size)
+            status = os.lstat(f"{parent}/{name}")
+            facts: tuple[int, ...] = (status.st_mode, status.st_ino, status.st_size)
             if (parent, name) != (
                 str(folder),
                 ".",
             ):  # its times show its last use; its content is covered by names
-                facts += (found.st_mtime_ns, found.st_ctime_ns)
+                facts += (status.st_mtime_ns, status.st_ctime_ns)
             digest.update(f"{name}\0{facts}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()

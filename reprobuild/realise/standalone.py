@@ -59,10 +59,10 @@ def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> Non
                 extract(tar, scratch, origin, packed=archive.stat().st_size)
         except (*tars.UNREADABLE, gzip.BadGzipFile, zlib.error) as err:
             raise BuildError(f"{origin} cannot be unpacked: {err}", hint=HOSTILE) from None
-        found = sorted(path.name for path in scratch.iterdir())
-        if found != [_TOP] or (scratch / _TOP).is_symlink() or not (scratch / _TOP).is_dir():
+        names = sorted(path.name for path in scratch.iterdir())
+        if names != [_TOP] or (scratch / _TOP).is_symlink() or not (scratch / _TOP).is_dir():
             raise BuildError(
-                f"{origin} holds {', '.join(found)[:200]!r} instead of one directory python", hint=_HINT
+                f"{origin} holds {', '.join(names)[:200]!r} instead of one directory python", hint=_HINT
             )
         place.rmdir()
         (scratch / _TOP).rename(place)
@@ -91,9 +91,9 @@ def _tell_place(place: Path, interpreter: Interpreter) -> None:
     compiler = _captured_compiler if captured else _compiler
     for path in texts if old else ():
         text = _text(place, path)
-        told = _COMPILER.sub(compiler, moved_text(text, old, interpreter.home))
-        if told != text:
-            path.write_text(told)
+        new_text = _COMPILER.sub(compiler, moved_text(text, old, interpreter.home))
+        if new_text != text:
+            path.write_text(new_text)
     if captured:
         _move_program(place, place / "bin" / f"python{interpreter.minor}", old, interpreter.home)
         libraries = [*place.glob("lib/*.so*"), *place.glob(f"{library}/lib-dynload/*.so")]
@@ -121,13 +121,13 @@ def _move_program(place: Path, path: Path, old: str, new: str) -> None:
         return
     with contextlib.suppress(OSError):
         with open_plain(path, links=False)[0] as stream:
-            found, search = read_elf(stream), read_search_path(stream)
+            elf, search = read_elf(stream), read_search_path(stream)
             stream.seek(0)
             data = stream.read(_LARGEST_PROGRAM)
-        own = found is not None and any(
-            (place / "lib" / name).exists() for name in found.needed if "/" not in name
+        has_libraries = elf is not None and any(
+            (place / "lib" / name).exists() for name in elf.needed if "/" not in name
         )
-        moved = moved_program(data, search, old, new) if own else None
+        moved = moved_program(data, search, old, new) if has_libraries else None
         if moved is not None and moved != data:
             path.write_bytes(moved)
 
@@ -142,21 +142,21 @@ def _move_search_path(place: Path, path: Path, old: str, new: str) -> None:
         return
     with contextlib.suppress(OSError):
         with open_plain(path, links=False)[0] as stream:
-            found = read_search_path(stream)
-        moved = moved_search_path(found.text, old, new) if found else None
-        if found and moved is not None and moved != found.text:
+            search = read_search_path(stream)
+        moved = moved_search_path(search.text, old, new) if search else None
+        if search and moved is not None and moved != search.text:
             with path.open("r+b") as stream:
-                stream.seek(found.place)
+                stream.seek(search.place)
                 stream.write(moved)
 
 
-def _compiler(found: re.Match[str]) -> str:
-    return found[1] + _NAMES.get(found[2], "cc")
+def _compiler(match: re.Match[str]) -> str:
+    return match[1] + _NAMES.get(match[2], "cc")
 
 
-def _captured_compiler(found: re.Match[str]) -> str:
+def _captured_compiler(match: re.Match[str]) -> str:
     """Return a compiler that exists on other machines, by its name.
 
     Names that every machine with compilers has are kept.
     """
-    return found[0] if found[3] in _EVERYWHERE else _compiler(found)
+    return match[0] if match[3] in _EVERYWHERE else _compiler(match)

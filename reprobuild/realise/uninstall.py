@@ -29,7 +29,7 @@ def remove_replaced(
     prefix: Path,
     library: str,
     names: Collection[str],
-    listed: Mapping[str, Collection[str]] = MappingProxyType({}),
+    files_by_name: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> list[str]:
     """Remove distributions from a tree, with their entry-point scripts.
 
@@ -39,24 +39,24 @@ def remove_replaced(
         prefix: the directory of the environment, which is untrusted: no link in it is followed.
         library: the directory of distributions below it, `lib/python3.11/site-packages`.
         names: of projects, in any spelling.
-        listed: {project: its files below the prefix} from another list. It is used if a distribution has no RECORD, as
-            those that setup.py installed.
+        files_by_name: {project: its files below the prefix} from another list. It is used if a distribution has no
+            RECORD, as those that setup.py installed.
 
     Returns:
         The names of the removed distributions, sorted.
     """
-    wanted = {canonicalize_name(name) for name in names}
+    projects = {canonicalize_name(name) for name in names}
     site = prefix / library
-    found: set[str] = set()
+    removed_names: set[str] = set()
     for info in sorted(site.iterdir()) if _is_folder(prefix, library) else ():
         name = _project(info.name)
-        if name in wanted and not info.is_symlink():
-            for path in (*(tuple(_recorded(info, library)) or listed.get(name, ())), *_scripts(info)):
+        if name in projects and not info.is_symlink():
+            for path in (*(tuple(_recorded(info, library)) or files_by_name.get(name, ())), *_scripts(info)):
                 _remove(prefix, path)
             _remove(prefix, f"{library}/{info.name}")
             shutil.rmtree(info, ignore_errors=True)
-            found.add(name)
-    return sorted(found)
+            removed_names.add(name)
+    return sorted(removed_names)
 
 
 def _project(folder: str) -> str:

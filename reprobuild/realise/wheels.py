@@ -65,7 +65,7 @@ class _Answer(Struct, frozen=True, kw_only=True):
     tools: tuple[Line, ...] = ()
 
 
-def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str) -> str:
+def wheel_key(project: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str) -> str:
     """Return the key of a project's wheel.
 
     It depends on the project's files and path, its name and version, the build's tools, and the base.
@@ -74,21 +74,26 @@ def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str
     """
     python = [lock.interpreter.version, lock.interpreter.executable, tree]
     python += ["shared"] if lock.interpreter.shared else []
-    place = [project_folder(one), isinstance(one, Source) and one.editable]
-    told = [one.name, one.file.filename, one.subdirectory, one.version if isinstance(one, Sdist) else ""]
+    place = [project_folder(project), isinstance(project, Source) and project.editable]
+    identity = [
+        project.name,
+        project.file.filename,
+        project.subdirectory,
+        project.version if isinstance(project, Sdist) else "",
+    ]
     tools = sorted(need.file.sha256 for need in needs)
-    building = [msgspec.to_builtins(one.building), sorted(_variables(one, lock).items())]
+    building = [msgspec.to_builtins(project.building), sorted(_variables(project, lock).items())]
     parts = [
         "wheel",
         RECIPE,
-        one.file.sha256,
-        told,
+        project.file.sha256,
+        identity,
         place,
         tools,
         building,
-        ingredients(_base(one, lock)),
+        ingredients(_base(project, lock)),
         python,
-        build_epoch(one),
+        build_epoch(project),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -98,20 +103,20 @@ def recall_wheel(key: str, store: Store) -> BuiltWheel | None:
     known = store.recall(key)
     if known is None:
         return None
-    made = msgspec.convert(known, type=BuiltWheel)
-    wanted = [made.wheel.file.sha256, *([made.built.parts] if made.built.parts else [])]
-    return made if all(store.has(sha256) for sha256 in wanted) else None
+    built_wheel = msgspec.convert(known, type=BuiltWheel)
+    hashes = [built_wheel.wheel.file.sha256, *([built_wheel.built.parts] if built_wheel.built.parts else [])]
+    return built_wheel if all(store.has(sha256) for sha256 in hashes) else None
 
 
 def build_wheel(
-    one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: Root, store: Store
+    project: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: Root, store: Store
 ) -> BuiltWheel:
     """Build a project's wheel.
 
     The wheel of an editable project points to the source's path in the image.
 
     Args:
-        one: a project in the store.
+        project: a project in the store.
         needs: wheels that the build imports.
         lock: has the interpreter and the base.
         root: that base, unpacked.
@@ -125,50 +130,54 @@ def build_wheel(
         tree, prefix, out = scratch / "tree", scratch / "prefix", scratch / "out"
         for folder in (tree, prefix, out):
             folder.mkdir()
-        unpack_project(one, store, tree)
+        unpack_project(project, store, tree)
         before = paths_below(tree)
         # conda's packages are the interpreter's own tree, at the path of the image's environment.
         conda = lock.interpreter.kind == "conda"
-        place = PREFIX if one.building.environment and not conda else _ISOLATED
-        shared = one.building.environment and (conda or lock.interpreter.shared)
+        place = PREFIX if project.building.environment and not conda else _ISOLATED
+        shared = project.building.environment and (conda or lock.interpreter.shared)
         make_prefix(prefix, place, needs, lock.interpreter, store, shared=shared)
-        variables = _variables(one, lock)
-        present = partial(_present, one, needs, lock, store)
+        variables = _variables(project, lock)
+        present = partial(_present, project, needs, lock, store)
         binds = [
-            Bind(source=tree, target=place_of(one), writable=True), Bind(source=prefix, target=place),
+            Bind(source=tree, target=place_of(project), writable=True), Bind(source=prefix, target=place),
             Bind(source=out, target="/mnt/out", writable=True),
             Bind(source=place_script("build_wheel.py", scratch), target="/mnt/build_wheel.py"),
         ]  # fmt: skip
         path = f"{place}/bin:{variables.get('PATH', PATH)}:/usr/local/cuda/bin"
-        editable = isinstance(one, Source) and one.editable
+        editable = isinstance(project, Source) and project.editable
         argv = [
-            f"{place}/bin/python", "/mnt/build_wheel.py", project_folder(one), "/mnt/out",
-            "editable" if editable else "plain", "compiles" if one.building.compiles else "pure",
+            f"{place}/bin/python", "/mnt/build_wheel.py", project_folder(project), "/mnt/out",
+            "editable" if editable else "plain", "compiles" if project.building.compiles else "pure",
         ]  # fmt: skip
         try:
             run_in_root(
-                root, argv, epoch=build_epoch(one), binds=binds, env=variables | {"PATH": path},
-                purpose=f"build {one.name}", timeout=_TIMEOUT,
+                root, argv, epoch=build_epoch(project), binds=binds, env=variables | {"PATH": path},
+                purpose=f"build {project.name}", timeout=_TIMEOUT,
             )  # fmt: skip
         except ProcessFailedError as err:
-            _check_asked(one, _answer(out), present, lock)
-            raise BuildError(str(err), hint=_remedy(one, err)) from None
+            _check_asked(project, _answer(out), present, lock)
+            raise BuildError(str(err), hint=_remedy(project, err)) from None
         answer = _answer(out)
-        _check_asked(one, answer, present, lock)
-        found, brought = _only_wheel(one, out), frozenset[str]()
-        if isinstance(one, Source) and editable and not answer.editable:
-            found, brought = as_editable(found, tree, one, scratch)
-        wheel = _keep(one, found, scratch, store)
-        origin = f"the build of {one.name}"
-        kept = keep_parts(tree, before, one.subdirectory, brought, origin, store) if editable else ("", ())
+        _check_asked(project, answer, present, lock)
+        wheel_file, module_paths = _only_wheel(project, out), frozenset[str]()
+        if isinstance(project, Source) and editable and not answer.editable:
+            wheel_file, module_paths = as_editable(wheel_file, tree, project, scratch)
+        wheel = _keep(project, wheel_file, scratch, store)
+        origin = f"the build of {project.name}"
+        parts, files = (
+            keep_parts(tree, before, project.subdirectory, module_paths, origin, store)
+            if editable
+            else ("", ())
+        )
         settings = tuple(EnvVar(name=name, value=value) for name, value in sorted(variables.items()))
         built = BuildRecord(
             name=wheel.name,
             wheel=wheel.file.sha256,
             tools=answer.tools,
             variables=settings,
-            parts=kept[0],
-            files=kept[1],
+            parts=parts,
+            files=files,
         )
     return BuiltWheel(wheel=wheel, built=built)
 
@@ -177,18 +186,18 @@ def build_wheel(
 _TIMEOUT = 6 * 3600
 
 
-def _base(one: Source | Sdist, lock: Lock) -> Base:
-    return lock.devel if one.building.compiles and lock.devel else lock.base
+def _base(project: Source | Sdist, lock: Lock) -> Base:
+    return lock.devel if project.building.compiles and lock.devel else lock.base
 
 
-def _variables(one: Source | Sdist, lock: Lock) -> dict[str, str]:
+def _variables(project: Source | Sdist, lock: Lock) -> dict[str, str]:
     """Return the variables for a build.
 
     They are the constant ones, those of an image to compile in, and those of the decisions.
     """
-    image = _base(one, lock).image
+    image = _base(project, lock).image
     inherited = {setting.name: setting.value for setting in (image.environment if image else ())}
-    return _CONSTANT | inherited | {setting.name: setting.value for setting in one.building.variables}
+    return _CONSTANT | inherited | {setting.name: setting.value for setting in project.building.variables}
 
 
 def _answer(out: Path) -> _Answer:
@@ -206,7 +215,7 @@ def _answer(out: Path) -> _Answer:
 
 
 def _present(
-    one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, store: Store, name: str
+    project: Source | Sdist, needs: Sequence[Wheel], lock: Lock, store: Store, name: str
 ) -> Version | None:
     """Return the version of a distribution that a build can import.
 
@@ -216,10 +225,12 @@ def _present(
     if wheel is not None:
         return Version(wheel.version)
     package = next((package for package in lock.conda if name in package.distributions), None)
-    if package is None or not one.building.environment:
+    if package is None or not project.building.environment:
         return None
     facts = read_facts(store.verified(package.file.sha256, package.file.filename), package.file.filename)
-    versions = {canonicalize_name(own): version for own, version in facts.distributions.items()}
+    versions = {
+        canonicalize_name(distribution): version for distribution, version in facts.distributions.items()
+    }
     try:
         return Version(versions.get(canonicalize_name(name), ""))
     except InvalidVersion:
@@ -227,7 +238,7 @@ def _present(
 
 
 def _check_asked(
-    one: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None], lock: Lock
+    project: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None], lock: Lock
 ) -> None:
     """Check that the requirements of the back end are present.
 
@@ -237,63 +248,65 @@ def _check_asked(
     missing = []
     for text in answer.requires:
         try:
-            asked = Requirement(text)
+            requirement = Requirement(text)
         except UNREADABLE:
             continue  # the build came to its own end with it
-        if not applies(asked.marker, markers):
+        if not applies(requirement.marker, markers):
             continue
-        version = present(canonicalize_name(asked.name))
-        if version is None or not asked.specifier.contains(version, prereleases=True):
-            missing.append(shown(str(asked)))
+        version = present(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            missing.append(shown(str(requirement)))
     if missing:
         raise BuildError(
-            f"the back end of {one.name} asks for {', '.join(missing)}, which its files did not tell when the lock "
+            f"the back end of {project.name} asks for {', '.join(missing)}, which its files did not tell when the lock "
             "was made",
-            hint=f"add in reprobuild.yaml: build: {{{one.name}: {{requires: {json.dumps(missing)}}}}}, and lock again",
+            hint=f"add in reprobuild.yaml: build: {{{project.name}: {{requires: {json.dumps(missing)}}}}}, "
+            "and lock again",
         )
 
 
-def _remedy(one: Source | Sdist, err: ProcessFailedError) -> str:
+def _remedy(project: Source | Sdist, err: ProcessFailedError) -> str:
     """Return a hint for a failed build.
 
     Back ends report missing requirements in different ways.
     """
     if "setuptools-scm was unable to detect version" in err.stderr or "setuptools_scm" in err.stderr:
-        name = one.name.upper().replace("-", "_").replace(".", "_")
+        name = project.name.upper().replace("-", "_").replace(".", "_")
         variable = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}"
         return (
-            f"an image has no repository to read the version from: build: {{{one.name}: {{variables: {{{variable}: "
+            f"an image has no repository to read the version from: build: {{{project.name}: {{variables: {{{variable}: "
             "VERSION}}} in reprobuild.yaml, and lock again"
         )
-    if not one.building.environment and "No module named 'torch'" in err.stderr:
+    if not project.building.environment and "No module named 'torch'" in err.stderr:
         return (
-            f"it imports what the environment has: build: {{{one.name}: {{environment: true}}}} in reprobuild.yaml, "
-            "and lock again"
+            f"it imports what the environment has: build: {{{project.name}: {{environment: true}}}} in "
+            "reprobuild.yaml, and lock again"
         )
-    return f"build {one.name} by hand with its backend; there is no network while it is built"
+    return f"build {project.name} by hand with its backend; there is no network while it is built"
 
 
-def _only_wheel(one: Source | Sdist, out: Path) -> Path:
-    found = sorted(out.glob("*.whl"))
-    if len(found) != 1:
+def _only_wheel(project: Source | Sdist, out: Path) -> Path:
+    wheels = sorted(out.glob("*.whl"))
+    if len(wheels) != 1:
         raise BuildError(
-            f"the backend of {one.name} left {len(found) or 'no'} wheel{'s' * (len(found) > 1)}",
+            f"the backend of {project.name} left {len(wheels) or 'no'} wheel{'s' * (len(wheels) > 1)}",
             hint="build it by hand with `python -m build --wheel`",
         )
-    return left_behind(found[0], f"the backend of {one.name}")
+    return left_behind(wheels[0], f"the backend of {project.name}")
 
 
-def _keep(one: Source | Sdist, found: Path, scratch: Path, store: Store) -> Wheel:
+def _keep(project: Source | Sdist, wheel_file: Path, scratch: Path, store: Store) -> Wheel:
     """Store the wheel in canonical form."""
-    target = scratch / found.name
-    version = canonical_wheel(found, target, one.name)
+    target = scratch / wheel_file.name
+    version = canonical_wheel(wheel_file, target, project.name)
     # A direct address may not have a version.
-    if isinstance(one, Sdist) and one.version and Version(version) != Version(one.version):
+    if isinstance(project, Sdist) and project.version and Version(version) != Version(project.version):
         raise BuildError(
-            f"the archive {one.file.filename} was built to {one.name} {version}, and the freeze says {one.version}",
+            f"the archive {project.file.filename} was built to {project.name} {version}, and the freeze says "
+            f"{project.version}",
             hint="it is not what was installed: find the archive of that version, or name a wheel of it",
         )
     size, sha256 = target.stat().st_size, hash_file(target)
     store.adopt(target, sha256)
-    file = Artefact(filename=found.name, sha256=sha256, size=size)
-    return Wheel(name=one.name, version=version, role="environment", file=file)
+    file = Artefact(filename=wheel_file.name, sha256=sha256, size=size)
+    return Wheel(name=project.name, version=version, role="environment", file=file)

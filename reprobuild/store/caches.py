@@ -48,8 +48,8 @@ def user_caches(env: Mapping[str, str]) -> Caches:
         env: PIP_CACHE_DIR, XDG_CACHE_HOME, CONDA_PKGS_DIRS, CONDA_EXE, MAMBA_ROOT_PREFIX and HOME are read.
     """
     home = Path(env["HOME"]) if env.get("HOME") else None
-    given = env.get("XDG_CACHE_HOME") or (str(home / ".cache") if home else "")
-    pip = env.get("PIP_CACHE_DIR") or (f"{given}/pip" if given else "")
+    cache_home = env.get("XDG_CACHE_HOME") or (str(home / ".cache") if home else "")
+    pip = env.get("PIP_CACHE_DIR") or (f"{cache_home}/pip" if cache_home else "")
     conda = [Path(part) for part in env.get("CONDA_PKGS_DIRS", "").split(",") if part]
     if env.get("CONDA_EXE"):
         conda.append(Path(env["CONDA_EXE"]).parent.parent / "pkgs")
@@ -83,7 +83,7 @@ def _places(artefact: Artefact, caches: Caches) -> Iterator[Path]:
         yield from (folder / name for folder in caches.conda)
     elif name.endswith(".deb"):
         for folder in caches.apt:
-            yield from (folder / found for found in _names(folder) if _EPOCH.sub("_", found, count=1) == name)
+            yield from (folder / entry for entry in _names(folder) if _EPOCH.sub("_", entry, count=1) == name)
 
 
 def _normal(url: str) -> str:
@@ -105,19 +105,19 @@ def _names(folder: Path) -> list[str]:
 
 def _copy(path: Path, artefact: Artefact, part: Path) -> bool:
     try:
-        source, left = open_plain(path, links=False)
+        source, rest = open_plain(path, links=False)
     except OSError:
         return False
     with source:
-        if artefact.size and left != artefact.size:
+        if artefact.size and rest != artefact.size:
             return False
         digest = hashlib.sha256()
         part.parent.mkdir(parents=True, exist_ok=True)
         with naming(part), part.open("wb") as target:
-            while left > 0 and (chunk := _read(source, min(CHUNK, left))):
+            while rest > 0 and (chunk := _read(source, min(CHUNK, rest))):
                 target.write(chunk)
                 digest.update(chunk)
-                left -= len(chunk)
+                rest -= len(chunk)
     if digest.hexdigest() == artefact.sha256:
         return True
     part.unlink()

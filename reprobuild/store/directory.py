@@ -77,8 +77,8 @@ class StoreDirectory:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             for folder in (self.root, self.root / "blobs"):
                 with os.scandir(folder) as entries:
-                    links = (one for one in entries if one.is_symlink() and one.name not in _OPENED)
-                    link = next((one.path for one in links), None)
+                    links = (entry for entry in entries if entry.is_symlink() and entry.name not in _OPENED)
+                    link = next((entry.path for entry in links), None)
                 if link is not None:
                     raise FetchError(
                         f"{link} in the store is a link, and no program puts one there",
@@ -113,8 +113,8 @@ class StoreDirectory:
             if self._holder is None:
                 if make:
                     self.make()
-                way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
-                number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
+                flags = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
+                number = os.open(self.root / "in-use", flags | os.O_NOFOLLOW, 0o666)
                 self._let_go = weakref.finalize(self, os.close, number)
                 self._locked = lock(number, fcntl.LOCK_SH)
                 self._holder = number

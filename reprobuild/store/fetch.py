@@ -51,13 +51,13 @@ def of_image(lock: Lock) -> list[Artefact]:
 
 
 def fetch(
-    wanted: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
+    files: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
     *, caches: Caches | None = None,
 ) -> int:  # fmt: skip
     """Fetch the missing files, and verify the present ones.
 
     Args:
-        wanted: the files.
+        files: the locked files.
         store: receives the files.
         net: the connection for downloads.
         caches: of the user, which are searched first.
@@ -70,7 +70,7 @@ def fetch(
         FetchError: the first file that is unavailable, or does not match its hash. Files that were complete by then are
             kept.
     """
-    everything = list(wanted)
+    everything = list(files)
     if everything:
         store.make()
     for artefact in everything:
@@ -79,9 +79,11 @@ def fetch(
     with ThreadPoolExecutor(WORKERS) as pool:
         try:
             whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
-            missing = [artefact for artefact, there in zip(everything, whole, strict=True) if not there]
+            missing = [artefact for artefact, is_whole in zip(everything, whole, strict=True) if not is_whole]
             total, done = sum(artefact.size for artefact in missing), 0
-            downloads = [pool.submit(_bring, one, store, net, caches or Caches(), halt) for one in missing]
+            downloads = [
+                pool.submit(_bring, artefact, store, net, caches or Caches(), halt) for artefact in missing
+            ]
             for download in as_completed(downloads):
                 done += download.result()
                 progress(done, total)
@@ -131,40 +133,41 @@ def _complete(
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)
         return store.blob(artefact.sha256).stat().st_size
-    wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
+    description = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     if not artefact.url and artefact.filename.endswith(".deb"):
         raise FetchError(
-            f"{artefact.filename} ({wanted}) was given with `--deb` when the lock was made, and is not in the store "
-            f"{store.root}",
+            f"{artefact.filename} ({description}) was given with `--deb` when the lock was made, and is not in the "
+            f"store {store.root}",
             hint="lock again with that file, or use the store of then",
         )
     if not artefact.url:
         raise FetchError(
-            f"{artefact.filename} ({wanted}) was made when the lock was made, and is not in the store {store.root}",
+            f"{artefact.filename} ({description}) was made when the lock was made, and is not in the store "
+            f"{store.root}",
             hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
         )
     url = split_credentials(artefact.url)[0]
     resumed = part.exists()
     try:
-        found = _download(artefact, part, net, halt)
-        if found != artefact.sha256 and resumed:  # the partial file may be damaged: fetch all of it again
+        digest = _download(artefact, part, net, halt)
+        if digest != artefact.sha256 and resumed:  # the partial file may be damaged: fetch all of it again
             part.unlink()
-            found = _download(artefact, part, net, halt)
+            digest = _download(artefact, part, net, halt)
     except FetchError as err:
         hint = f"{err.hint}; {_SIGNED}" if isinstance(err, AccessDeniedError) else err.hint
-        what = f"{artefact.filename} ({wanted}) cannot be fetched: {err}"
-        raise type(err)(what, hint=hint) from None
-    if found != artefact.sha256:
+        message = f"{artefact.filename} ({description}) cannot be fetched: {err}"
+        raise type(err)(message, hint=hint) from None
+    if digest != artefact.sha256:
         size = part.stat().st_size
         page = _is_page(part)
         part.unlink()
         raise FetchError(
-            f"{artefact.filename} from {url} is not the file that was locked: sha256 {found} "
-            f"({size} bytes), locked as {wanted}",
+            f"{artefact.filename} from {url} is not the file that was locked: sha256 {digest} "
+            f"({size} bytes), locked as {description}",
             hint=PAGE if page else _CHANGED,
         )
     size = part.stat().st_size
-    store.adopt(part, found)
+    store.adopt(part, digest)
     return size
 
 

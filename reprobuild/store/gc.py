@@ -124,13 +124,13 @@ def collect(
         FetchError: another process uses the store.
         LockError: one of `also` is not a lock.
     """
-    given = {path: read_lock(path) for path in also}
+    locks = {path: read_lock(path) for path in also}
     _require(store)
     if dry_run:
-        extra = [record_of(lock, path, {}) for path, lock in given.items()]
+        extra = [record_of(lock, path, {}) for path, lock in locks.items()]
         return _collect(store, extra, sure=True, dry_run=True, empty=empty)
     with store.sole() as sure:
-        for path, lock in given.items():
+        for path, lock in locks.items():
             keep(lock, path, store)
         return _collect(store, [], sure=sure and not _others(store), dry_run=False, empty=empty)
 
@@ -146,7 +146,7 @@ def _require(store: Store) -> None:
 
 def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool, empty: bool) -> GcResult:
     known = [(place, record, present(record)) for place, record in kept_locks(store)]
-    gone = [(place, str(place_of(record))) for place, record, now in known if now.record is None]
+    orphans = [(place, str(place_of(record))) for place, record, now in known if now.record is None]
     unread = [
         UnreadLock(path=str(place_of(record)), reason=now.unread) for _, record, now in known if now.unread
     ]
@@ -157,23 +157,23 @@ def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool
             hint="name the locks to keep: `reprobuild store gc LOCK...`; `--all` removes everything",
         )
     needs = _needs(counting, store)
-    kept, removed, young = [], [], []
+    kept_paths, removed_paths, young_paths = [], [], []
     for path, needed in _everything(store, needs):
         if needed:
-            kept.append(path)
+            kept_paths.append(path)
         elif sure or _age(path) > YOUNG:
-            removed.append(path)
+            removed_paths.append(path)
         else:
-            young.append(path)
-    amounts = _amount(kept), _amount(removed), _amount(young)
+            young_paths.append(path)
+    amounts = _amount(kept_paths), _amount(removed_paths), _amount(young_paths)
     if not dry_run:
-        for place, _ in gone:
+        for place, _ in orphans:
             place.unlink(missing_ok=True)
-        for path in removed:
+        for path in removed_paths:
             remove(path)
     return GcResult(
         dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})),
-        gone=tuple(path for _, path in gone), unread=tuple(unread),
+        gone=tuple(path for _, path in orphans), unread=tuple(unread),
         kept=amounts[0], removed=amounts[1], young=amounts[2],
     )  # fmt: skip
 
@@ -199,12 +199,12 @@ def _needs(records: Sequence[GcRoot], store: Store) -> _Needs:
     """
     blobs = {sha256 for record in records for sha256 in record.files}
     blobs |= {sha256 for record in records for used in record.runs.values() for sha256 in used.blobs}
-    made = {key for record in records for used in record.runs.values() for key in used.made}
-    for key in made:
+    keys = {key for record in records for used in record.runs.values() for key in used.made}
+    for key in keys:
         with contextlib.suppress(OSError):
             text = unsigned(read_plain(store.root / "made" / key, LARGEST_MEMORY))
-            blobs |= {found.decode() for found in _HASH.findall(text)}
-    return _Needs(blobs=frozenset(blobs), made=frozenset(made | {root_key(sha256) for sha256 in blobs}))
+            blobs |= {digest.decode() for digest in _HASH.findall(text)}
+    return _Needs(blobs=frozenset(blobs), made=frozenset(keys | {root_key(sha256) for sha256 in blobs}))
 
 
 def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
@@ -236,10 +236,10 @@ def _inside(folder: Path) -> list[Path]:
 def _amount(paths: Sequence[Path]) -> Amount:
     files = size = freed = 0
     for path in paths:
-        for found in _files(path):
+        for facts in _files(path):
             files += 1
-            size += found.st_size
-            freed += found.st_size if found.st_nlink == 1 else 0
+            size += facts.st_size
+            freed += facts.st_size if facts.st_nlink == 1 else 0
     return Amount(files=files, bytes=size, freed=freed)
 
 
@@ -249,9 +249,9 @@ def _files(path: Path) -> Iterator[os.stat_result]:
     Files that were removed in the meantime are left out.
     """
     with contextlib.suppress(FileNotFoundError):
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode):
-            yield found
+        facts = path.lstat()
+        if not stat.S_ISDIR(facts.st_mode):
+            yield facts
             return
     folders = [str(path)]
     while folders:
@@ -266,10 +266,10 @@ def _files(path: Path) -> Iterator[os.stat_result]:
 
 def _age(path: Path) -> float:
     try:
-        found = path.lstat()
+        facts = path.lstat()
     except FileNotFoundError:
         return math.inf
-    return time.time() - max(found.st_mtime, found.st_ctime)
+    return time.time() - max(facts.st_mtime, facts.st_ctime)
 
 
 def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> StoreCheck:
@@ -286,7 +286,7 @@ def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) 
     """
     _require(store)
     blobs = [path for folder in _inside(store.root / "blobs") for path in _inside(folder)]
-    sizes = [sum(found.st_size for found in _files(path)) for path in blobs]
+    sizes = [sum(facts.st_size for facts in _files(path)) for path in blobs]
     total, done, files = sum(sizes), 0, 0
     records = [record for _, record in kept_locks(store)]
     damaged, unreadable = [], []
@@ -310,14 +310,14 @@ def _state(path: Path) -> bool | str | None:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
-        found, seen = hash_open(path)
-        while found != path.name and not is_still(path, seen):  # another process replaced it
-            found, seen = hash_open(path)
+        digest, facts = hash_open(path)
+        while digest != path.name and not is_still(path, facts):  # another process replaced it
+            digest, facts = hash_open(path)
     except FileNotFoundError:
         return None
     except OSError as err:
         return err.strerror or str(err)
-    return found == path.name
+    return digest == path.name
 
 
 def _set_aside(path: Path, store: Store, records: Sequence[GcRoot]) -> Damaged:

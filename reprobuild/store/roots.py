@@ -94,22 +94,26 @@ def _lock_key(lock: Lock) -> str:
 
 def named_files(lock: Lock) -> dict[str, NamedFile]:
     """Return every file that a lock names, by its sha256."""
-    found = {item.sha256: NamedFile(name=item.filename, here=not item.url) for item in artefacts(lock)}
+    files = {item.sha256: NamedFile(name=item.filename, here=not item.url) for item in artefacts(lock)}
     if not isinstance(lock, SealedLock):
-        return found
-    made = lock.realised
-    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *made.wheels)}
-    found |= {
-        made.base: NamedFile(name="the tree of the base"),
-        made.runtime: NamedFile(name="the runtime package"),
+        return files
+    outputs = lock.realised
+    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *outputs.wheels)}
+    files |= {
+        outputs.base: NamedFile(name="the tree of the base"),
+        outputs.runtime: NamedFile(name="the runtime package"),
     }
-    found |= {made.interpreter: NamedFile(name="the tree of the interpreter")} if made.interpreter else {}
-    found |= {wheel.file.sha256: NamedFile(name=wheel.file.filename) for wheel in made.wheels}
-    found |= {
-        one.parts: NamedFile(name=f"what is compiled in {one.name}") for one in made.builds if one.parts
+    files |= (
+        {outputs.interpreter: NamedFile(name="the tree of the interpreter")} if outputs.interpreter else {}
+    )
+    files |= {wheel.file.sha256: NamedFile(name=wheel.file.filename) for wheel in outputs.wheels}
+    files |= {
+        build.parts: NamedFile(name=f"what is compiled in {build.name}")
+        for build in outputs.builds
+        if build.parts
     }
-    bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in made.bytecode}
-    return found | {tar: NamedFile(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
+    bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in outputs.bytecode}
+    return files | {tar: NamedFile(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
 
 
 def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> GcRoot:
@@ -168,9 +172,9 @@ def _keep_run(lock: Lock, path: Path, store: Store, run: str, *, whole: bool) ->
         keep(lock, path, store, run, whole=whole)
 
 
-def _both(one: Used, other: Used) -> Used:
-    blobs, made = {*one.blobs, *other.blobs}, {*one.made, *other.made}
-    return Used(blobs=tuple(sorted(blobs)), made=tuple(sorted(made)))
+def _both(first: Used, second: Used) -> Used:
+    blobs, keys = {*first.blobs, *second.blobs}, {*first.made, *second.made}
+    return Used(blobs=tuple(sorted(blobs)), made=tuple(sorted(keys)))
 
 
 def _place(path: Path, store: Store) -> Path:
@@ -184,7 +188,7 @@ def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
         FetchError: a record is damaged.
     """
     folder = store.root / FOLDER
-    found = []
+    pairs = []
     for place in folder.iterdir() if folder.is_dir() else ():
         if place.suffix:  # the lock of a process that writes one
             continue
@@ -194,8 +198,8 @@ def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
                 f"{place} says which lock is kept, and cannot be read",
                 hint="remove it, and name its lock with `reprobuild store gc LOCK`",
             )
-        found.append((place, record))
-    return sorted(found, key=lambda pair: pair[1].path)
+        pairs.append((place, record))
+    return sorted(pairs, key=lambda pair: pair[1].path)
 
 
 def present(record: GcRoot) -> RootContents:
@@ -210,8 +214,8 @@ def present(record: GcRoot) -> RootContents:
             return RootContents()
         lock = read_lock(path)
     except OSError as err:
-        gone = err.errno in (errno.ENOENT, errno.ENOTDIR)
-        return RootContents() if gone else RootContents(record=record, unread=err.strerror or str(err))
+        is_missing = err.errno in (errno.ENOENT, errno.ENOTDIR)
+        return RootContents() if is_missing else RootContents(record=record, unread=err.strerror or str(err))
     except LockError as err:
         return RootContents(record=record, unread=str(err).removeprefix(f"{path} "))
     except (ValueError, RecursionError) as err:  # broken text, or nested too deeply for the parser

@@ -54,9 +54,9 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
                 return taken
             path = Path(folder, name).relative_to(out).as_posix()
             take = _runtime if name == _PAYLOAD else _take
-            found = take(out, path, missing, store)
-            missing.discard(found)
-            taken += bool(found)
+            digest = take(out, path, missing, store)
+            missing.discard(digest)
+            taken += bool(digest)
     return taken
 
 
@@ -67,10 +67,10 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
     """
     if not isinstance(lock, SealedLock):
         return False
-    wanted = lock.realised.runtime
-    places = () if store.has(wanted) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))
+    runtime = lock.realised.runtime
+    places = () if store.has(runtime) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))
     paths = (place.relative_to(out).as_posix() for place in places)
-    return store.has(wanted) or any(_runtime(out, path, (wanted,), store) for path in paths)
+    return store.has(runtime) or any(_runtime(out, path, (runtime,), store) for path in paths)
 
 
 def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:

@@ -118,7 +118,7 @@ def key_note(store: Store) -> str:
     return (
         f"{store.root} has a key that you did not join: what it remembers does not count; to trust each of its "
         f"writers as yourself: `reprobuild store join {shlex.quote(str(store.root))}`"
-        + "".join(f"; {each}" for each in (_exposure(store.root),) if each)
+        + "".join(f"; {note}" for note in (_exposure(store.root),) if note)
     )
 
 
@@ -231,21 +231,21 @@ def _inside(place: _Place, name: str) -> Iterator[_Place]:
         os.close(number)
 
 
-def _strange(path: Path, what: str) -> UsageError:
+def _strange(path: Path, problem: str) -> UsageError:
     return UsageError(
-        f"{path} {what}: it is not shared",
+        f"{path} {problem}: it is not shared",
         hint="remove what others put into the store, and run the command again",
     )
 
 
 def _names(place: _Place, *, directories: bool) -> list[str]:
     with os.scandir(place.number) as entries:
-        found = list(entries)
-    for entry in found:
+        children = list(entries)
+    for entry in children:
         if entry.is_symlink():
             raise _strange(place.path / entry.name, "is a link")
     kind = os.DirEntry.is_dir if directories else os.DirEntry.is_file
-    return [entry.name for entry in found if kind(entry, follow_symlinks=False)]
+    return [entry.name for entry in children if kind(entry, follow_symlinks=False)]
 
 
 def _share(place: _Place) -> None:

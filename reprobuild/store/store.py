@@ -60,21 +60,21 @@ def hash_open(path: Path) -> tuple[str, os.stat_result]:
     """
     digest = hashlib.sha256()
     with path.open("rb") as stream:
-        found = os.fstat(stream.fileno())
+        facts = os.fstat(stream.fileno())
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
-    return digest.hexdigest(), found
+    return digest.hexdigest(), facts
 
 
-def is_still(path: Path, found: os.stat_result) -> bool:
+def is_still(path: Path, facts: os.stat_result) -> bool:
     """Return whether a path still has the file that was found."""
     try:
         now = path.lstat()
     except FileNotFoundError:
         return False
     # The inode of a removed file is given to the next one: the times distinguish them.
-    same = os.path.samestat(now, found) and now.st_size == found.st_size
-    return same and (now.st_mtime_ns, now.st_ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
+    same = os.path.samestat(now, facts) and now.st_size == facts.st_size
+    return same and (now.st_mtime_ns, now.st_ctime_ns) == (facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def touch(path: Path) -> None:
@@ -154,8 +154,8 @@ class Store(StoreDirectory):
     def used(self) -> Used:
         """The existing files that were asked for so far."""
         blobs = sorted(sha256 for sha256 in tuple(self._blobs) if self.blob(sha256).is_file())
-        made = sorted(key for key in tuple(self._made) if (self.root / "made" / key).is_file())
-        return Used(blobs=tuple(blobs), made=tuple(made))
+        keys = sorted(key for key in tuple(self._made) if (self.root / "made" / key).is_file())
+        return Used(blobs=tuple(blobs), made=tuple(keys))
 
     @contextlib.contextmanager
     def own_folder(self, above: str, name: str) -> Iterator[Path]:
@@ -181,20 +181,20 @@ class Store(StoreDirectory):
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 
-    def _asked(self, asked: set[str], name: str, path: Path) -> None:
+    def _asked(self, names: set[str], name: str, path: Path) -> None:
         """Record a used file, and refresh its time for others."""
-        if name not in asked:
-            asked.add(name)
+        if name not in names:
+            names.add(name)
             touch(path)
 
-    def verified(self, sha256: str, what: str) -> Path:
+    def verified(self, sha256: str, origin: str) -> Path:
         """Return the path of a blob after a check of its bytes.
 
         This process checks each blob once.
 
         Args:
             sha256: the blob's hash (hex).
-            what: the name that the user knows.
+            origin: the name that the user knows.
 
         Raises:
             DamagedError: its bytes changed; it is removed, so that the next run fetches or makes it again.
@@ -202,24 +202,26 @@ class Store(StoreDirectory):
         """
         with self._hashing[sha256]:
             if sha256 not in self._verified:
-                self._verify(sha256, what)
+                self._verify(sha256, origin)
         return self.blob(sha256)
 
-    def _verify(self, sha256: str, what: str) -> None:
+    def _verify(self, sha256: str, origin: str) -> None:
         path = self.blob(sha256)
         self._hold()
         self._asked(self._blobs, sha256, path)
         if not path.is_file():
             raise FetchError(
-                f"{what} is not in the store {self.root}", hint="run `reprobuild fetch LOCK`, with a network"
+                f"{origin} is not in the store {self.root}",
+                hint="run `reprobuild fetch LOCK`, with a network",
             )
-        found, seen = hash_open(path)
-        while found != sha256 and path.is_file() and not is_still(path, seen):  # another process replaced it
-            found, seen = hash_open(path)
-        if found != sha256:
+        digest, facts = hash_open(path)
+        # Another process may have replaced it.
+        while digest != sha256 and path.is_file() and not is_still(path, facts):
+            digest, facts = hash_open(path)
+        if digest != sha256:
             path.unlink(missing_ok=True)
             raise DamagedError(
-                f"{what} in the store is damaged: sha256 {found}, locked as {sha256}",
+                f"{origin} in the store is damaged: sha256 {digest}, locked as {sha256}",
                 hint="the damaged copy was removed; run the command again to fetch it anew",
             )
         self._verified.add(sha256)

@@ -61,15 +61,15 @@ def apptainer_files(tree: Tree, config: RuntimeConfig, definition: str) -> Own:
             hint=f"build it without /{FOLDER}: a SIF is made of an image that was none before",
         )
     check_names(config)
-    own: Own = [(_folder(path, mode), b"") for path, mode in _MOUNT_POINTS.items() if path not in tree]
-    own += [_file(path, b"", 0o644) for path in _MOUNT_FILES if path not in tree]
-    own += [(_folder(path), b"") for path in (FOLDER, f"{FOLDER}/env", f"{FOLDER}/libs")]
-    own += [
+    files: Own = [(_folder(path, mode), b"") for path, mode in _MOUNT_POINTS.items() if path not in tree]
+    files += [_file(path, b"", 0o644) for path in _MOUNT_FILES if path not in tree]
+    files += [(_folder(path), b"") for path in (FOLDER, f"{FOLDER}/env", f"{FOLDER}/libs")]
+    files += [
         _file(path, text.encode("utf-8", "surrogateescape"), 0o755) for path, text in scripts(config).items()
     ]
-    own.append(_file(f"{FOLDER}/labels.json", encode(labels(config)), 0o644))
-    own.append(_file(f"{FOLDER}/Singularity", definition.encode(), 0o644))
-    return own
+    files.append(_file(f"{FOLDER}/labels.json", encode(labels(config)), 0o644))
+    files.append(_file(f"{FOLDER}/Singularity", definition.encode(), 0o644))
+    return files
 
 
 def check_names(config: RuntimeConfig) -> None:

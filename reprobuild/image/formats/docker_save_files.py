@@ -34,13 +34,13 @@ def check_saved(files: ImageFiles, raw: bytes, config: str, layers: Sequence[tup
         ValueError: it states another image, or several.
         OSError: a file that it names is missing.
     """
-    listed = parse_image_json(raw, SAVED)
-    if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], dict):
+    images = parse_image_json(raw, SAVED)
+    if not isinstance(images, list) or len(images) != 1 or not isinstance(images[0], dict):
         raise ValueError(f"{SAVED_MANIFEST} does not state one image, and index.json does")
-    names = [listed[0].get("Config"), *(listed[0].get("Layers") or ())]
-    wanted = [(config,), *layers]
+    names = [images[0].get("Config"), *(images[0].get("Layers") or ())]
+    hashes = [(config,), *layers]
     digests = _Digests(files)
-    if len(names) != len(wanted) or not all(map(digests.agree, names, wanted)):
+    if len(names) != len(hashes) or not all(map(digests.agree, names, hashes)):
         raise ValueError(f"{SAVED_MANIFEST} and index.json state different images")
 
 
@@ -57,11 +57,11 @@ class _Digests:
     def of(self, name: str) -> str:
         place = self._files.place(name)
         if place not in self._known:
-            found = hashlib.sha256()
+            digest = hashlib.sha256()
             with self._files.open(name) as stream:
                 while chunk := stream.read(CHUNK):
-                    found.update(chunk)
-            self._known[place] = found.hexdigest()
+                    digest.update(chunk)
+            self._known[place] = digest.hexdigest()
         return self._known[place]
 
     def agree(self, name: Any, digests: tuple[str, ...]) -> bool:
@@ -105,10 +105,19 @@ def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[
 
 def _tops(raw: bytes) -> list[str]:
     """Return the ids of the uppermost layers in `repositories`."""
-    found = parse_image_json(raw, {})
-    tags = [each for each in found.values() if isinstance(each, dict)] if isinstance(found, dict) else []
+    repositories = parse_image_json(raw, {})
+    tags = (
+        [repository for repository in repositories.values() if isinstance(repository, dict)]
+        if isinstance(repositories, dict)
+        else []
+    )
     tops = sorted(
-        {top for each in tags for top in each.values() if isinstance(top, str) and _ID.fullmatch(top)}
+        {
+            top
+            for repository in tags
+            for top in repository.values()
+            if isinstance(top, str) and _ID.fullmatch(top)
+        }
     )
     if len(tops) > 1:
         raise ValueError(f"its {REPOSITORIES} names {len(tops)} images")
@@ -120,12 +129,12 @@ def _chain(files: ImageFiles, top: str, most: int, read: Callable[[str], bytes])
 
     The result is empty if one is missing: no Docker loads such an image.
     """
-    found: list[str] = []
+    names: list[str] = []
     current: Any = top
-    while current and len(found) <= most:
+    while current and len(names) <= most:
         name, description = f"{current}/layer.tar", f"{current}/json"
         if not (isinstance(current, str) and files.has(name) and files.has(description)):
             return []
-        found.append(name)
+        names.append(name)
         current = parse_image_json(read(description), CONFIG).get("parent")
-    return found[::-1]
+    return names[::-1]

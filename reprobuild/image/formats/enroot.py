@@ -40,8 +40,8 @@ def enroot_files(config: RuntimeConfig) -> Own:
         "etc/fstab": "",
         "etc/rc": "".join(f"{line}\n" for line in rc),
     }
-    own: Own = []
+    files: Own = []
     for path, text in texts.items():
         content = text.encode("utf-8", "surrogateescape")
-        own.append((TarEntry(path=path, type="file", mode=0o644, size=len(content)), content))
-    return own
+        files.append((TarEntry(path=path, type="file", mode=0o644, size=len(content)), content))
+    return files

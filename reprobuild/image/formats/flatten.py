@@ -65,19 +65,19 @@ class Flat(Struct, frozen=True, kw_only=True):
     architecture: str
     spools: tuple[IO[bytes], ...]
 
-    def stream(self, own: Sequence[tuple[TarEntry, bytes]] = ()) -> Iterator[bytes]:
+    def stream(self, files: Sequence[tuple[TarEntry, bytes]] = ()) -> Iterator[bytes]:
         """Yield the tar in pieces of at most 1 MiB.
 
         It does not contain the root: see `tree[""]`.
 
         Args:
-            own: more entries, and the content of files; each replaces the tree's own entry.
+            files: more entries, and the content of files; each replaces the tree's own entry.
 
         Raises:
             BuildError: one of them is below a path that is not a directory.
         """
-        tree = merge([[entry for entry, _ in own]], below=self.tree, follow=False)
-        return _gathered(self._members(tree, {entry.path: content for entry, content in own}))
+        tree = merge([[entry for entry, _ in files]], below=self.tree, follow=False)
+        return _gathered(self._members(tree, {entry.path: content for entry, content in files}))
 
     def _members(self, tree: Tree, contents: Mapping[str, bytes]) -> Iterator[bytes]:
         for path, entry in tree.items():
@@ -189,10 +189,10 @@ def epoch_of(image: Mapping[str, Any]) -> int:
     """
     labels = (image.get("config") or {}).get("Labels") or {}
     for text in (labels.get(CREATED), image.get("created")):
-        found = _RFC3339.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        match = _RFC3339.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             continue
-        day, clock, zone = found.groups()
+        day, clock, zone = match.groups()
         with contextlib.suppress(ValueError):
             moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
             seconds = int(moment.astimezone(timezone.utc).timestamp())

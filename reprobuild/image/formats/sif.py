@@ -161,54 +161,56 @@ def _read(file: IO[bytes]) -> Sif:
         raise ValueError(f"its table of {total} descriptors has {table_size} bytes")
     if table < _HEADER.size or data < table + table_size:
         raise ValueError("its header, descriptors and objects overlap")
-    found = _objects(_bytes(file, table, table_size, length, "the table of descriptors"))
-    if len(found) != total - head[7]:
-        raise ValueError(f"it has {len(found)} objects, and says {total - head[7]}")
-    _check_places(found, data, length)
-    architecture, system = _system(found)
+    objects = _objects(_bytes(file, table, table_size, length, "the table of descriptors"))
+    if len(objects) != total - head[7]:
+        raise ValueError(f"it has {len(objects)} objects, and says {total - head[7]}")
+    _check_places(objects, data, length)
+    architecture, system = _system(objects)
     if _bytes(file, system.offset, 4, length, "the squashfs") != _SQUASHFS_MAGIC:
         raise ValueError("what it runs is no squashfs")
-    return Sif(architecture=architecture, objects=tuple(found), system=system)
+    return Sif(architecture=architecture, objects=tuple(objects), system=system)
 
 
-def _bytes(file: IO[bytes], offset: int, size: int, length: int, what: str) -> bytes:
+def _bytes(file: IO[bytes], offset: int, size: int, length: int, name: str) -> bytes:
     if not 0 <= offset <= offset + size <= length:
-        raise ValueError(f"{what} is cut off")
+        raise ValueError(f"{name} is cut off")
     file.seek(offset)
     return file.read(size)
 
 
 def _objects(table: bytes) -> list[Object]:
-    found = []
+    objects = []
     for kind, used, number, _, _, offset, size, _, _, _, _, _, name, extra in _DESCRIPTOR.iter_unpack(table):
         if used:
             text = name.rstrip(b"\0").decode()
-            found.append(Object(id=number, kind=kind, name=text, offset=offset, size=size, extra=extra))
-    if len({each.id for each in found}) != len(found):
+            objects.append(Object(id=number, kind=kind, name=text, offset=offset, size=size, extra=extra))
+    if len({item.id for item in objects}) != len(objects):
         raise ValueError("two of its objects have one number")
-    return found
+    return objects
 
 
-def _check_places(found: Sequence[Object], start: int, length: int) -> None:
+def _check_places(objects: Sequence[Object], start: int, length: int) -> None:
     end, former = start, "the table of descriptors"
-    for each in sorted(found, key=lambda each: (each.offset, each.size)):
-        if each.size < 0 or each.offset + each.size > length:
-            raise ValueError(f"object {each.id} is cut off")
-        if each.offset < end:
-            raise ValueError(f"object {each.id} overlaps with {former}")
-        end, former = each.offset + each.size, f"object {each.id}"
+    for item in sorted(objects, key=lambda item: (item.offset, item.size)):
+        if item.size < 0 or item.offset + item.size > length:
+            raise ValueError(f"object {item.id} is cut off")
+        if item.offset < end:
+            raise ValueError(f"object {item.id} overlaps with {former}")
+        end, former = item.offset + item.size, f"object {item.id}"
 
 
-def _system(found: Sequence[Object]) -> tuple[str, Object]:
+def _system(objects: Sequence[Object]) -> tuple[str, Object]:
     """Return the only runnable partition, and its architecture.
 
     The architecture comes first.
     """
-    partitions = [(each, _FILESYSTEM.unpack_from(each.extra)) for each in found if each.kind == PARTITION]
-    primary = [(each, kind, code) for each, (kind, role, code) in partitions if role == PRIMARY]
+    partitions = [(item, _FILESYSTEM.unpack_from(item.extra)) for item in objects if item.kind == PARTITION]
+    primary = [(item, kind, code) for item, (kind, role, code) in partitions if role == PRIMARY]
     if len(primary) != 1:
         raise ValueError(f"it has {len(primary)} partitions to run")
-    further = [each for each in found if each.kind in (PARTITION, ROOT_INDEX, BLOB) and each != primary[0][0]]
+    further = [
+        item for item in objects if item.kind in (PARTITION, ROOT_INDEX, BLOB) and item != primary[0][0]
+    ]
     if further:
         raise ValueError(f"object {further[0].id} is a file system beside the one to run")
     system, kind, code = primary[0]

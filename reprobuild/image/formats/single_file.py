@@ -52,7 +52,7 @@ def kept_singles(
         store: that of `remember_singles`.
         say: called with each removed file.
     """
-    kept: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for kind in KINDS:
         path = out / filename(kind)
         if not os.path.lexists(path):
@@ -60,13 +60,13 @@ def kept_singles(
         if former and former.manifest != image.manifest and getattr(former, kind):
             why = "it was of another image"
         elif (digest := _digest_of(path)) and store.recall(_key(image, kind, digest)):
-            kept[kind] = digest
+            digests[kind] = digest
             continue
         else:
             why = f"it is not known to be of this image; write it with --{kind}"
         path.unlink()
         say(f"removed {path}: {why}")
-    return msgspec.structs.replace(image, **kept)
+    return msgspec.structs.replace(image, **digests)
 
 
 def remember_singles(image: Image, store: Store) -> None:

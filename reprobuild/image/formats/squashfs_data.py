@@ -57,16 +57,16 @@ class Data:
         Raises:
             ValueError: a block is too short or too long, or has more than one frame.
         """
-        at, left = file.start, file.size
+        at, rest = file.start, file.size
         for word in file.blocks:
             size = word & ~_STORED
-            if word and self._size(at, word) != min(self._block, left):
+            if word and self._size(at, word) != min(self._block, rest):
                 raise ValueError("a block of a file has another size than its place needs")
             at += size
-            left -= min(self._block, left)
-        if file.fragment != NO_FRAGMENT and left:
+            rest -= min(self._block, rest)
+        if file.fragment != NO_FRAGMENT and rest:
             start, word, _ = self._fragments[file.fragment]
-            if self._size(start, word) < file.offset + left:
+            if self._size(start, word) < file.offset + rest:
                 raise ValueError("a fragment is shorter than the end of a file in it")
 
     def _size(self, at: int, word: int) -> int:
@@ -86,7 +86,7 @@ class Data:
             raise EOFError("a block of a file is cut short")
         if word & _STORED:
             return size
-        found = len(self._unpack(packed, self._block))
-        if found > self._block:
+        length = len(self._unpack(packed, self._block))
+        if length > self._block:
             raise ValueError("a block of a file unpacks to too much")
-        return found
+        return length

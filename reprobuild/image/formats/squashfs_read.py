@@ -115,9 +115,9 @@ def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target
 
         code = proc.stream(argv, env=env, purpose=f"read {path}", sink=take, timeout=_SECONDS, hint=INSTALL)
     if code:
-        said = complaint.decode(errors="replace").strip()
+        text = complaint.decode(errors="replace").strip()
         raise BuildError(
-            f"{path} is a damaged image: `{argv[0]}` ended with code {code}: {said}", hint=CUT_SHORT
+            f"{path} is a damaged image: `{argv[0]}` ended with code {code}: {text}", hint=CUT_SHORT
         )
 
 
@@ -128,23 +128,23 @@ def _document(path: Path, sif: Sif) -> dict[str, Any]:
     """
     objects = {}
     config: Any = {}
-    found = False
+    has_config = False
     with path.open("rb") as stream:
-        for each in sif.objects:
-            if each is sif.system:
+        for item in sif.objects:
+            if item is sif.system:
                 continue
-            stream.seek(each.offset)
+            stream.seek(item.offset)
             digest = hashlib.sha256()
-            left = each.size
-            while left and (chunk := stream.read(min(CHUNK, left))):
+            rest = item.size
+            while rest and (chunk := stream.read(min(CHUNK, rest))):
                 digest.update(chunk)
-                left -= len(chunk)
-            objects[f"{each.id} {each.name}"] = f"{each.kind:#x} sha256:{digest.hexdigest()}"
-            if each.kind == JSON and each.name == CONFIG and found:
+                rest -= len(chunk)
+            objects[f"{item.id} {item.name}"] = f"{item.kind:#x} sha256:{digest.hexdigest()}"
+            if item.kind == JSON and item.name == CONFIG and has_config:
                 raise BuildError(f"{path} is a damaged image: it has two objects {CONFIG}", hint=CUT_SHORT)
-            if each.kind == JSON and each.name == CONFIG and each.size <= LARGEST_JSON:
-                stream.seek(each.offset)
-                config, found = _json(path, stream.read(each.size)), True
+            if item.kind == JSON and item.name == CONFIG and item.size <= LARGEST_JSON:
+                stream.seek(item.offset)
+                config, has_config = _json(path, stream.read(item.size)), True
     return {"architecture": sif.architecture, "config": config, "objects": objects}
 
 

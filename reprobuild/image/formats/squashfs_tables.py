@@ -228,10 +228,12 @@ def _check(tables: _Tables, root: int) -> None:
         tables.attributes.check(inode.attributes)
         if inode.content:
             tables.data.check(inode.content)
-        for _, each, its, where in tables.rows(inode.directory) if inode.directory else ():
+        for _, child_kind, child_number, child_place in (
+            tables.rows(inode.directory) if inode.directory else ()
+        ):
             rows += 1
             if rows > MOST_MEMBERS:
                 raise ValueError(f"its directories have more than {MOST_MEMBERS} rows")
-            if each == _DIRECTORY and its in places:
-                raise ValueError(f"the directory with the number {its} stands twice")
-            waiting.append((where, each, its))
+            if child_kind == _DIRECTORY and child_number in places:
+                raise ValueError(f"the directory with the number {child_number} stands twice")
+            waiting.append((child_place, child_kind, child_number))

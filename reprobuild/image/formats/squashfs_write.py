@@ -43,13 +43,15 @@ def find_program(env: Mapping[str, str]) -> tuple[int, int]:
         EngineError: it is missing or too old; with the program to install.
     """
     try:
-        said = proc.run([PROGRAM, "-version"], env=env, purpose="write a squashfs", timeout=60, hint=INSTALL)
+        output = proc.run(
+            [PROGRAM, "-version"], env=env, purpose="write a squashfs", timeout=60, hint=INSTALL
+        )
     except proc.ProcessFailedError as err:  # 4.4 and older exit with 1, and print their version nevertheless
-        said = err.stderr.encode()
-    found = re.search(rb"version (\d+)\.(\d+)", said)
-    if found is None:
+        output = err.stderr.encode()
+    match = re.search(rb"version (\d+)\.(\d+)", output)
+    if match is None:
         raise EngineError(f"`{PROGRAM}` does not say which version it is", hint=INSTALL)
-    version = int(found[1]), int(found[2])
+    version = int(match[1]), int(match[2])
     if version < OLDEST:
         raise EngineError(f"`{PROGRAM}` is {version[0]}.{version[1]}, and cannot read a tar", hint=INSTALL)
     return version

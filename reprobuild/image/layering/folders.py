@@ -72,10 +72,10 @@ class OwnFolders:
             BuildError: the layer writes below such a directory.
         """
         self._above.update(self._nearest(folder, tree) for folder in self._above_whiteouts)
-        seen: set[str] = set()
+        checked_folders: set[str] = set()
         for folder in self._above:
-            while folder not in seen:
-                seen.add(folder)
+            while folder not in checked_folders:
+                checked_folders.add(folder)
                 if folder not in self._entries and _is_special(folder, tree.get(folder)):
                     raise _implied(folder)
                 folder = folder.rpartition("/")[0]

@@ -267,12 +267,12 @@ class _Growing:
 
         The place is never outside the tree.
         """
-        real, left, links = "", path.split("/")[::-1], 0
-        self._steps += len(left)
-        while left:
+        real, steps, links = "", path.split("/")[::-1], 0
+        self._steps += len(steps)
+        while steps:
             if self._steps > MOST_STEPS:
                 raise BuildError("its layers have very long ways to their folders", hint=HOSTILE)
-            part = left.pop()
+            part = steps.pop()
             if part == "..":
                 real = real.rpartition("/")[0]
             elif part not in ("", "."):
@@ -288,7 +288,7 @@ class _Growing:
                 real = "" if entry.target.startswith("/") else real
                 more = entry.target.split("/")[::-1]
                 self._steps += len(more)
-                left += more
+                steps += more
         return real
 
 

@@ -141,9 +141,9 @@ def _is_folder(tree: Mapping[str, TarEntry], path: str) -> bool:
     return path in tree and tree[path].type == "directory"
 
 
-def _ambiguous(what: str) -> BuildError:
+def _ambiguous(problem: str) -> BuildError:
     return BuildError(
-        f"a layer {what}: engines that mount layers over each other show another tree there than those that "
+        f"a layer {problem}: engines that mount layers over each other show another tree there than those that "
         "unpack all layers into one root",
         hint=DAMAGED,
     )

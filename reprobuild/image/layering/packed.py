@@ -98,6 +98,6 @@ def open_packed(
         if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of the writer that uses these bytes
             raise
         raise BuildError(f"{origin} cannot be read: {err}", hint=again) from None
-    found = ((packed, source), (diff_id, plain))
-    if any(stated and checked.digest.hexdigest() != stated for stated, checked in found):
+    pairs = ((packed, source), (diff_id, plain))
+    if any(stated and checked.digest.hexdigest() != stated for stated, checked in pairs):
         raise BuildError(f"{origin} is not what it states", hint=again)

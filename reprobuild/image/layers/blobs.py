@@ -167,8 +167,8 @@ def keep_layer(write: Callable[[LayerWriter], list[TarEntry]], title: str, store
             listing = write(sink)
             diff_id, blob, size = sink.finish()
         store.adopt(path, blob)
-    listed = store.add(encode_listing(listing))
-    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listed)
+    digest = store.add(encode_listing(listing))
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=digest)
 
 
 def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh: bool = False) -> Layer:
@@ -211,10 +211,10 @@ def _add(writer: TarWriter, item: LayerItem) -> None:
             writer.add(entry, stream)
     except DAMAGED as err:
         raise BuildError(f"{item.origin}: {entry.path} cannot be read: {err}", hint=HOSTILE) from None
-    found = writer.listing[-1].sha256
-    if entry.sha256 and found != entry.sha256:
+    digest = writer.listing[-1].sha256
+    if entry.sha256 and digest != entry.sha256:
         raise BuildError(
-            f"{item.origin}: {entry.path} has sha256 {found}, stated as {entry.sha256}", hint=HOSTILE
+            f"{item.origin}: {entry.path} has sha256 {digest}, stated as {entry.sha256}", hint=HOSTILE
         )
 
 

@@ -77,10 +77,12 @@ def conflict(path: str, first: str, second: str) -> BuildError:
     )
 
 
-def _same(one: LayerItem, other: LayerItem) -> bool:
-    if one.entry.type != other.entry.type or one.entry.target != other.entry.target:
+def _same(first: LayerItem, second: LayerItem) -> bool:
+    if first.entry.type != second.entry.type or first.entry.target != second.entry.target:
         return False
-    return one.entry.type != "file" or (one.entry.size == other.entry.size and _hash(one) == _hash(other))
+    return first.entry.type != "file" or (
+        first.entry.size == second.entry.size and _hash(first) == _hash(second)
+    )
 
 
 def _hash(item: LayerItem) -> str:

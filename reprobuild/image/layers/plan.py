@@ -115,8 +115,8 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
 
     def with_bytecode(part: Part, file: Artefact, below: str) -> list[Part]:
         tar = bytecode.get(file.sha256)
-        found = [TarPart(f"the bytecode of {file.filename}", tar, below=below)] if tar else []
-        return [part, *found]
+        tar_parts = [TarPart(f"the bytecode of {file.filename}", tar, below=below)] if tar else []
+        return [part, *tar_parts]
 
     base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.installed)} packages"
     recipes = [recipe(base, BasePart(lock.realised.base))]
@@ -147,10 +147,15 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
         # With the source, so that its next change remakes only this layer.
         origins = [origin(source, lock)] if source.watched else []
-        given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
+        origin_parts = [GivenPart(path.strip("/"), content=content) for path, content in origins]
         built = lock.parts(source)
         added = [TarPart(f"what was compiled in {source.name}", built.parts, prefix=place)] if built else []
-        whole: list[Part] = [GivenPart(place), *given, *with_bytecode(files, source.file, place), *added]
+        whole: list[Part] = [
+            GivenPart(place),
+            *origin_parts,
+            *with_bytecode(files, source.file, place),
+            *added,
+        ]
         recipes.append(recipe(title, *whole))
     return recipes
 
@@ -187,13 +192,13 @@ def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
 
     The form is that of PEP 610, "editable".
     """
-    found = {}
+    urls = {}
     for source in sources:
         if source.editable:
             url = "file://" + "/".join(part for part in (source.path, source.subdirectory) if part)
             text_ = direct_url_text({"dir_info": {"editable": True}, "url": url}).decode()
-            found[str(canonicalize_name(source.name))] = text_
-    return found
+            urls[str(canonicalize_name(source.name))] = text_
+    return urls
 
 
 def files_recipe(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> Recipe:

@@ -76,15 +76,15 @@ class WheelMember:
             return digest.hex()
         if kind and kind not in hashlib.algorithms_guaranteed:
             raise self.wrong(f"a hash of the unknown kind {kind!r}")
-        ours, other = hashlib.sha256(), hashlib.new(kind or "sha256")
+        sha256_hash, other = hashlib.sha256(), hashlib.new(kind or "sha256")
         with self.reopen() as stream:
             while chunk := stream.read(CHUNK):
-                ours.update(chunk)
+                sha256_hash.update(chunk)
                 other.update(chunk)
-        found = base64.urlsafe_b64encode(other.digest()).decode().rstrip("=")
-        if kind and value.rstrip("=") != found:
-            raise self.wrong(f"{kind}={value}, and the file has {kind}={found}")
-        return ours.hexdigest()
+        content_hash = base64.urlsafe_b64encode(other.digest()).decode().rstrip("=")
+        if kind and value.rstrip("=") != content_hash:
+            raise self.wrong(f"{kind}={value}, and the file has {kind}={content_hash}")
+        return sha256_hash.hexdigest()
 
     def wrong(self, states: str) -> BuildError:
         """Return the error for a member that contradicts RECORD."""
@@ -113,12 +113,12 @@ class OpenWheel(WheelSource):
 
     def _find_dist_info(self) -> str:
         tops = {name.split("/", 1)[0] for name in self._members if "/" in name}
-        found = sorted(top for top in tops if top.endswith(".dist-info"))
-        ours = canonicalize_name(self.distribution)
-        if len(found) == 1 and canonicalize_name(found[0].rsplit("-", 2)[0]) == ours:
-            return found[0]
+        folders = sorted(top for top in tops if top.endswith(".dist-info"))
+        project = canonicalize_name(self.distribution)
+        if len(folders) == 1 and canonicalize_name(folders[0].rsplit("-", 2)[0]) == project:
+            return folders[0]
         raise BuildError(
-            f"{self._origin} must hold one .dist-info directory, of {self.distribution}, and holds {found}",
+            f"{self._origin} must hold one .dist-info directory, of {self.distribution}, and holds {folders}",
             hint=HOSTILE,
         )
 

@@ -44,10 +44,10 @@ def written(path: Path) -> Iterator[Callable[[bytes], object]]:
     """
 
     def write(data: bytes) -> None:
-        left = memoryview(data)
+        rest = memoryview(data)
         try:
-            while left:
-                left = left[stream.write(left) :]  # a raw file may take less than all
+            while rest:
+                rest = rest[stream.write(rest) :]  # a raw file may take less than all
         except OSError as err:
             raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
 
@@ -102,8 +102,8 @@ class DirectoryFiles:
     def place(self, name: str) -> tuple[int, int] | None:
         if not self.has(name):
             return None
-        found = (self._folder / name).stat()
-        return found.st_dev, found.st_ino
+        facts = (self._folder / name).stat()
+        return facts.st_dev, facts.st_ino
 
     def size(self, name: str) -> int:
         return (self._folder / name).stat().st_size

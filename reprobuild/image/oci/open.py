@@ -105,14 +105,14 @@ def _parsed(read: Any, name: str) -> OciImage:
     try:
         return cast(OciImage, read())
     except (*DAMAGED, KeyError, TypeError, AttributeError, RecursionError) as err:
-        what = str(err) or type(err).__name__
-        raise BuildError(f"{name} is a damaged image: {what}", hint=CUT_SHORT) from None
+        reason = str(err) or type(err).__name__
+        raise BuildError(f"{name} is a damaged image: {reason}", hint=CUT_SHORT) from None
 
 
 def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
     index = _object(_small(files, "index.json"), json_documents.INDEX)
-    found = _the_image(files, index, name)
-    manifest = _object(_blob(files, found["digest"]), json_documents.MANIFEST)
+    descriptor = _the_image(files, index, name)
+    manifest = _object(_blob(files, descriptor["digest"]), json_documents.MANIFEST)
     config = _configuration(_blob(files, manifest["config"]["digest"]))
     diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
     layers = tuple(
@@ -128,49 +128,49 @@ def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
         check_saved(files, _small(files, SAVED_MANIFEST), _hex(manifest["config"]["digest"]), pairs)
     check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
     return OciImage(
-        name=name, form=form, files=files, layers=layers, manifest=found["digest"],
+        name=name, form=form, files=files, layers=layers, manifest=descriptor["digest"],
         documents={"index": index, "manifest": manifest, "config": config},
         config_digest=manifest["config"]["digest"],
-        reference=str((found.get("annotations") or {}).get(REFERENCE, "")),
+        reference=str((descriptor.get("annotations") or {}).get(REFERENCE, "")),
     )  # fmt: skip
 
 
 def _the_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the descriptor of the only image with a manifest."""
-    found = list_images(
+    descriptors = list_images(
         index,
         lambda digest: files.has(f"blobs/sha256/{_hex(digest)}"),
         lambda digest: _object(_blob(files, digest), json_documents.INDEX),
     )
-    if len({item["digest"] for item in found}) > 1:
-        platforms = [item.get("platform") or {} for item in found]
+    if len({item["digest"] for item in descriptors}) > 1:
+        platforms = [item.get("platform") or {} for item in descriptors]
         names = sorted(f"{p.get('os', '?')}/{p.get('architecture', '?')}" for p in platforms)
-        raise BuildError(f"{name} holds {len(found)} images ({', '.join(names[:8])})", hint=ONE_IMAGE)
-    if not found:
+        raise BuildError(f"{name} holds {len(descriptors)} images ({', '.join(names[:8])})", hint=ONE_IMAGE)
+    if not descriptors:
         raise ValueError("its index names no image that is there")
-    return found[0]
+    return descriptors[0]
 
 
 def _read_docker(files: ImageFiles, name: str) -> OciImage:
-    listed = _shallow(json_documents.parse_image_json(_small(files, "manifest.json"), json_documents.SAVED))
-    if len(listed) != 1:
-        raise BuildError(f"{name} holds {len(listed)} images", hint=ONE_IMAGE)
-    (found,) = listed
-    raw = _small(files, found["Config"])
+    images = _shallow(json_documents.parse_image_json(_small(files, "manifest.json"), json_documents.SAVED))
+    if len(images) != 1:
+        raise BuildError(f"{name} holds {len(images)} images", hint=ONE_IMAGE)
+    (image,) = images
+    raw = _small(files, image["Config"])
     digest = hashlib.sha256(raw).hexdigest()
-    if not set(_DIGESTS.findall(found["Config"])) <= {digest}:
-        raise ValueError(f"the bytes of {found['Config']} are others")
+    if not set(_DIGESTS.findall(image["Config"])) <= {digest}:
+        raise ValueError(f"the bytes of {image['Config']} are others")
     config = _configuration(raw)
     diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
-    pairs = zip(found["Layers"], diff_ids, strict=True)
+    pairs = zip(image["Layers"], diff_ids, strict=True)
     layers = tuple(PackedLayer(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
     _absent(files, layers)
     check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
     return OciImage(
         name=name, form="docker archive", files=files, layers=layers,
-        documents={"index": listed, "config": config},
+        documents={"index": images, "config": config},
         config_digest=f"sha256:{digest}",
-        reference=str(next(iter(found.get("RepoTags") or ()), "")),
+        reference=str(next(iter(image.get("RepoTags") or ()), "")),
     )  # fmt: skip
 
 

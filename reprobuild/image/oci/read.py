@@ -89,11 +89,11 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
     """
     try:
         index = msgspec.json.decode(_plain(read("index.json"), json_documents.INDEX), type=_Index)
-        (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
-        while found.kind == INDEX:  # one image may be in an index of its own
-            inner = _plain(_checked(read, found.digest), json_documents.INDEX)
-            (found,) = msgspec.json.decode(inner, type=_Index).manifests
-        stated = _plain(_checked(read, found.digest), json_documents.MANIFEST)
+        (descriptor,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
+        while descriptor.kind == INDEX:  # one image may be in an index of its own
+            inner = _plain(_checked(read, descriptor.digest), json_documents.INDEX)
+            (descriptor,) = msgspec.json.decode(inner, type=_Index).manifests
+        stated = _plain(_checked(read, descriptor.digest), json_documents.MANIFEST)
         manifest = msgspec.json.decode(stated, type=_Manifest)
         raw = _checked(read, manifest.config.digest)
         config = parse_image_json(raw, json_documents.CONFIG)
@@ -102,8 +102,8 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
         pairs = zip(layers, diff_ids, strict=True)
         return Layout(
             folder=folder,
-            reference=(found.annotations or {}).get(REFERENCE, ""),
-            manifest=found.digest,
+            reference=(descriptor.annotations or {}).get(REFERENCE, ""),
+            manifest=descriptor.digest,
             config_digest=manifest.config.digest,
             config=config,
             runtime=read_runtime_config(config.get("config")),
@@ -147,8 +147,8 @@ def _small(path: Path) -> bytes:
 
     Registries take no larger one.
     """
-    seen = path.stat()
-    if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_JSON:
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} is no file of at most {LARGEST_JSON} bytes")
     return read_plain(path, LARGEST_JSON)
 

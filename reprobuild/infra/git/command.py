@@ -115,11 +115,11 @@ def fetching(env: Mapping[str, str]) -> dict[str, str]:
     It has the user's logins and settings, and not the user's own repository.
     """
     patient = {"GIT_HTTP_LOW_SPEED_LIMIT": str(SLOWEST), "GIT_HTTP_LOW_SPEED_TIME": str(PATIENCE)}
-    kept = {name: value for name, value in env.items() if name not in _PLACES}
-    own = env["GIT_ALLOW_PROTOCOL"].split(":") if env.get("GIT_ALLOW_PROTOCOL") else PROTOCOLS
-    allowed = ":".join(name for name in PROTOCOLS if name in own) or "none"
+    variables = {name: value for name, value in env.items() if name not in _PLACES}
+    protocols = env["GIT_ALLOW_PROTOCOL"].split(":") if env.get("GIT_ALLOW_PROTOCOL") else PROTOCOLS
+    allowed = ":".join(name for name in PROTOCOLS if name in protocols) or "none"
     return {
-        **patient, **kept, "GIT_ALLOW_PROTOCOL": allowed, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8",
+        **patient, **variables, "GIT_ALLOW_PROTOCOL": allowed, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8",
     }  # fmt: skip
 
 
@@ -149,16 +149,16 @@ def fetch(
     if not address.startswith(("http://", "https://")):
         _fetch(repository, words, env, purpose)
         return
-    with without_netrc(env) as own:
+    with without_netrc(env) as clean_env:
         if login := login_for(address, env, configured=configured or _host(address) != _host(place)):
             options, variables = handed(address, login)
             try:
-                _fetch(repository, [*options, *words], {**own, **variables}, purpose)
+                _fetch(repository, [*options, *words], {**clean_env, **variables}, purpose)
                 return
             except proc.ProcessFailedError as err:
                 if not REFUSED.search(err.stderr):
                     raise
-        _fetch(repository, words, own, purpose)
+        _fetch(repository, words, clean_env, purpose)
 
 
 def _host(address: str) -> str:
@@ -179,16 +179,16 @@ def _effective(repository: Path, place: str, env: Mapping[str, str]) -> str:
     `url.BASE.insteadOf` of the user's settings replaces it.
     """
     argv = ["git", *OPTIONS, f"--git-dir={repository.absolute()}", "ls-remote", "--get-url", "--", place]
-    said = proc.run(argv, env=env, purpose="read the settings of git", cwd=repository)
-    return said.decode(errors="surrogateescape").rstrip("\n")
+    output = proc.run(argv, env=env, purpose="read the settings of git", cwd=repository)
+    return output.decode(errors="surrogateescape").rstrip("\n")
 
 
 def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpose: str) -> None:
-    said = bytearray()
+    output = bytearray()
 
     def take(stream: int, data: bytes) -> None:
-        said.extend(data)
-        del said[:-_KEPT]
+        output.extend(data)
+        del output[:-_KEPT]
 
     argv = ["git", *OPTIONS, *words]
     code = proc.stream(
@@ -202,9 +202,9 @@ def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpo
         terminal=True,
     )  # ssh asks for the passphrase of a key
     if code:
-        raise failed(argv, purpose, code, _without_progress(bytes(said)))
+        raise failed(argv, purpose, code, _without_progress(bytes(output)))
 
 
-def _without_progress(said: bytes) -> bytes:
-    lines = re.split(r"[\r\n]+", said.decode(errors="replace"))
+def _without_progress(output: bytes) -> bytes:
+    lines = re.split(r"[\r\n]+", output.decode(errors="replace"))
     return "\n".join(line for line in lines if not _PROGRESS.match(line)).encode()

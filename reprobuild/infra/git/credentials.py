@@ -52,13 +52,13 @@ def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Logi
         configured: the user named the address, not a snapshot.
     """
     try:
-        clean, own = without_credentials(address)
+        clean, url_login = without_credentials(address)
         login = Netrc(env).login(clean, configured={origin(clean)} if configured else (), led=False)
     except ValueError:  # not an address: git reports it
         return None
     if login is None or not _HOST.fullmatch(_host(address)):
         return None
-    return login if own is None or own in ((login[0], ""), login) else None
+    return login if url_login is None or url_login in ((login[0], ""), login) else None
 
 
 def handed(address: str, login: Login) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -64,8 +64,8 @@ class DeadlineAdapter(HTTPAdapter):
                 raise
         finally:
             with self._guard:
-                for one in self._held:
-                    one.close()
+                for connection in self._held:
+                    connection.close()
                 self._held.clear()
         if response is not None and not self._cut:
             return response
@@ -82,19 +82,19 @@ class DeadlineAdapter(HTTPAdapter):
         """End the request that another thread is running."""
         with self._guard:
             self._cut = True
-            for one in self._held:
-                _end(one)
+            for connection in self._held:
+                _end(connection)
 
     def hold(self, connected: socket.socket) -> None:
         """Remember a connection until its headers are complete.
 
         TLS replaces this object by another one.
         """
-        own = socket.socket(fileno=os.dup(connected.fileno()))
+        duplicate = socket.socket(fileno=os.dup(connected.fileno()))
         with self._guard:
-            self._held.append(own)
+            self._held.append(duplicate)
             if self._cut:
-                _end(own)
+                _end(duplicate)
 
 
 def _end(connected: socket.socket) -> None:

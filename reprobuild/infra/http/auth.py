@@ -65,5 +65,5 @@ def pass_gate(
     if urllib.parse.urlsplit(response.url)[:2] != urllib.parse.urlsplit(url)[:2]:
         return response  # it was redirected, and the new host gets no login of the first
     response.close()  # its body is not needed
-    given = gate.answer(url, response.headers.get("WWW-Authenticate", ""), net)
-    return get(StaticAuth(given)) if given and given != known else response
+    authorization = gate.answer(url, response.headers.get("WWW-Authenticate", ""), net)
+    return get(StaticAuth(authorization)) if authorization and authorization != known else response

@@ -125,8 +125,8 @@ class Net:
             return local_page(url, most or self._manners.page)
 
         def once() -> Page:
-            wanted = {"Accept": accept, "Accept-Encoding": "gzip, deflate"}
-            with self._ask(url, wanted, alone=alone) as response:
+            headers = {"Accept": accept, "Accept-Encoding": "gzip, deflate"}
+            with self._ask(url, headers, alone=alone) as response:
                 content = self._content(response, split_credentials(url)[0], most or self._manners.page)
                 return Page(
                     url=split_credentials(response.url)[0],
@@ -183,8 +183,10 @@ class Net:
 
         def once() -> str:
             if not growing.complete:
-                wanted = growing.headers()
-                with self._ask(url, wanted, good=(200, *PARTS) if "Range" in wanted else (200,)) as response:
+                headers = growing.headers()
+                with self._ask(
+                    url, headers, good=(200, *PARTS) if "Range" in headers else (200,)
+                ) as response:
                     growing.take(response)
             return growing.digest
 
@@ -233,16 +235,16 @@ class Net:
         good: Container[int] = (200,), alone: bool = False,
     ) -> requests.Response:  # fmt: skip
         """Return the open answer, with only its headers read."""
-        url, own = split_credentials(url)
+        url, url_login = split_credentials(url)
         if self.offline:
             raise FetchError(
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
-        auth = sendable(own or (None if alone else login_for(url, self._credentials)))
+        auth = sendable(url_login or (None if alone else login_for(url, self._credentials)))
         gate = None if alone or auth else self._gate
         stranger = alone or bool(self._gate and self._gate.serves(url))
 
-        def one(place: str, login: Auth) -> requests.Response:
+        def send(place: str, login: Auth) -> requests.Response:
             if alone:
                 refuse_elsewhere(url, place)
             self._pace.wait(place, self._own.halt)
@@ -258,7 +260,7 @@ class Net:
             return response
 
         def get(login: StaticAuth | None) -> requests.Response:
-            return follow(one, url, login or auth) if method in _FOLLOWED else one(url, login or auth)
+            return follow(send, url, login or auth) if method in _FOLLOWED else send(url, login or auth)
 
         try:
             response = pass_gate(gate, url, self, get) if gate else get(None)
@@ -281,12 +283,12 @@ class Net:
         return response
 
     def _content(self, response: requests.Response, url: str, most: int) -> bytes:
-        found, size, begun = [], 0, time.monotonic()
+        chunks, size, begun = [], 0, time.monotonic()
         try:
             for piece in pieces(
                 response, CHUNK, self._manners, self._manners.least, self._own.halt, decode=True
             ):
-                found.append(piece)
+                chunks.append(piece)
                 size += len(piece)
                 if size > most:
                     raise FetchError(f"{url} gives more than {most} bytes", hint=_ENDLESS)
@@ -294,7 +296,7 @@ class Net:
                     raise FetchError(f"{url} gives no end in {self._manners.page_time:.0f} s", hint=_ENDLESS)
         except StreamInterruptedError as stopped:
             raise RetryableError(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
-        return b"".join(found)
+        return b"".join(chunks)
 
     def _led(self, response: requests.Response, url: str) -> str:
         """Return the target of a redirection, for a message.

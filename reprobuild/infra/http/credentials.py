@@ -27,9 +27,9 @@ def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
             prefix of the address counts; without one, the first login there, as files may be at other paths
             than their lists.
     """
-    there = [place for place in credentials if origin(place) == origin(url)]
-    above = [place for place in there if f"{_path(url)}/".startswith(f"{_path(place)}/")]
-    place = max(above, key=lambda one: len(_path(one))) if above else next(iter(there), None)
+    places = [place for place in credentials if origin(place) == origin(url)]
+    above = [place for place in places if f"{_path(url)}/".startswith(f"{_path(place)}/")]
+    place = max(above, key=lambda address: len(_path(address))) if above else next(iter(places), None)
     return credentials[place] if place is not None else None
 
 

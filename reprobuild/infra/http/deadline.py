@@ -71,9 +71,9 @@ class Watchdog:
             with self._changed:
                 self._clear()
                 self._wakes = self._waiting[0][0] if self._waiting else math.inf
-                left = self._wakes - time.monotonic()
-                if left > 0:
-                    self._changed.wait(None if math.isinf(left) else left)
+                seconds = self._wakes - time.monotonic()
+                if seconds > 0:
+                    self._changed.wait(None if math.isinf(seconds) else seconds)
                     continue
                 due = heapq.heappop(self._waiting)[2]
                 if due.when > time.monotonic():  # renewed

@@ -70,12 +70,12 @@ class Download:
 
         If the file has changed since the first answer, they request all of it.
         """
-        wanted = {"Accept-Encoding": "identity"}
+        result = {"Accept-Encoding": "identity"}
         if self._have:
-            wanted["Range"] = f"bytes={self._have}-"
+            result["Range"] = f"bytes={self._have}-"
             if self._etag and not self._etag.startswith("W/"):
-                wanted["If-Range"] = self._etag
-        return wanted
+                result["If-Range"] = self._etag
+        return result
 
     def take(self, response: requests.Response) -> None:
         """Append the body of an answer.
@@ -155,9 +155,9 @@ def _place(response: requests.Response) -> tuple[int, int | None]:
     """
     headers: CaseInsensitiveDict[str] = response.headers
     if response.status_code == requests.codes.partial_content:
-        found = _RANGE.fullmatch(headers.get("Content-Range", "").strip())
-        if found and found[1]:
-            return int(found[1]), None if found[2] == "*" else int(found[2])
+        match = _RANGE.fullmatch(headers.get("Content-Range", "").strip())
+        if match and match[1]:
+            return int(match[1]), None if match[2] == "*" else int(match[2])
         return -1, None
     length = headers.get("Content-Length", "")
     return 0, int(length) if length.isascii() and length.isdigit() else None

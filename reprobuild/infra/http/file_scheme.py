@@ -89,14 +89,14 @@ def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int,
     """
     digest = hashlib.sha256()
     try:
-        source, left = open_plain(local_path(url), links=True)
+        source, rest = open_plain(local_path(url), links=True)
         with source, naming(part), part.open("wb") as target:
-            if left > most or (size and left != size):
+            if rest > most or (size and rest != size):
                 raise WrongSizeError(
-                    f"{local_path(url)} has {left} bytes, and {size or most} are expected", hint=OTHER
+                    f"{local_path(url)} has {rest} bytes, and {size or most} are expected", hint=OTHER
                 )
-            while left > 0 and (chunk := source.read(min(CHUNK, left))):
-                left -= len(chunk)
+            while rest > 0 and (chunk := source.read(min(CHUNK, rest))):
+                rest -= len(chunk)
                 target.write(chunk)
                 digest.update(chunk)
                 progress(len(chunk))

@@ -59,7 +59,7 @@ def _read(env: Mapping[str, str]) -> dict[str, Login]:
     """
     home = Path(env.get("HOME", "/nonexistent"))
     places = [Path(env["NETRC"])] if "NETRC" in env else [home / name for name in FILES]
-    path = next((one for one in places if one.exists()), None)
+    path = next((place for place in places if place.exists()), None)
     if path is None:
         return {}
     try:

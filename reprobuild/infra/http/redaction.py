@@ -42,13 +42,13 @@ class UrlRedactor:
         """Return the address to request, with its secrets."""
         if url in self._links:
             return self._links[url]
-        above = (one for one in self._tokens if url == one or url.startswith(f"{one}/"))
+        above = (prefix for prefix in self._tokens if url == prefix or url.startswith(f"{prefix}/"))
         clean = max(above, key=len, default=None)
         if clean is None:
             return url
         place, _, query = self._tokens[clean].partition("?")
-        found = place + url.removeprefix(clean)
-        return f"{found}{'&' if '?' in found else '?'}{query}" if query else found
+        address = place + url.removeprefix(clean)
+        return f"{address}{'&' if '?' in address else '?'}{query}" if query else address
 
     def shown(self, text: str) -> str:
         """Return a text for display; servers may have written it.

@@ -32,8 +32,8 @@ class Response(Struct, frozen=True, kw_only=True):
         The header is described in RFC 8288. It is empty if there is no next page.
         """
         links = requests.utils.parse_header_links(self.headers.get("link", ""))
-        found = (one["url"] for one in links if "next" in one.get("rel", "").lower().split())
-        return next(found, "")
+        addresses = (link["url"] for link in links if "next" in link.get("rel", "").lower().split())
+        return next(addresses, "")
 
 
 class Body:

@@ -141,16 +141,16 @@ class RateLimiter:
                 failures = 1 if again.moved else failures + 1
                 if failures >= self._manners.tries:
                     raise again.final from None
-                own = min(self._manners.pause * 2 ** (failures - 1), self._manners.longest)
-                asked = again.wait or 0.0
-                if asked > self._manners.longest:
+                pause = min(self._manners.pause * 2 ** (failures - 1), self._manners.longest)
+                wait = again.wait or 0.0
+                if wait > self._manners.longest:
                     raise FetchError(
-                        f"{again.final}, and asks to wait for {asked:.0f} s",
+                        f"{again.final}, and asks to wait for {wait:.0f} s",
                         hint="run the command again after that time; what is there by then is kept",
                     ) from None
-                if asked:
-                    self.hold(again.place or url, max(own, asked))
-                halt.sleep(own)
+                if wait:
+                    self.hold(again.place or url, max(pause, wait))
+                halt.sleep(pause)
 
 
 def _place(url: str) -> str:

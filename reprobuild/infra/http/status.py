@@ -50,24 +50,24 @@ def judge(
         RetryableError: another try may succeed.
         FetchError: all others.
     """
-    status, told = response.status_code, url + led
+    status, address = response.status_code, url + led
     if status in good:
         return
     if status in (404, 410):
-        raise NotFoundError(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
+        raise NotFoundError(f"{address} does not exist (HTTP {status})", hint="it may have been removed")
     if status in (401, 403):
         login = "put the credentials where pip finds them (its configuration, or ~/.netrc)"
         hint = (gate and gate.remedy(url)) or login
         kind = ForbiddenError if status == requests.codes.forbidden else AccessDeniedError
-        raise kind(f"{told} refuses access (HTTP {status})", hint=hint)
+        raise kind(f"{address} refuses access (HTTP {status})", hint=hint)
     if status < 400 or status in PARTS:
-        raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
+        raise FetchError(f"{address} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
     if status in _PASSING:
-        final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
-        asked = retry_after(response.headers.get("Retry-After"))
-        raise RetryableError(final, wait=asked, place=response.url)
+        final = FetchError(f"{address} answered HTTP {status}", hint="try again later")
+        wait = retry_after(response.headers.get("Retry-After"))
+        raise RetryableError(final, wait=wait, place=response.url)
     sent = response.request.method not in ("GET", "HEAD")
-    raise FetchError(f"{told} answered HTTP {status}", hint=_SENT if sent else "try again later")
+    raise FetchError(f"{address} answered HTTP {status}", hint=_SENT if sent else "try again later")
 
 
 def spare(response: requests.Response) -> None:
@@ -85,4 +85,7 @@ def is_private(response: requests.Response) -> bool:
     A secret is a login, a token or a signature.
     """
     steps = [step.request for step in (*response.history, response)]
-    return any("Authorization" in one.headers or told_address(one.url or "") != one.url for one in steps)
+    return any(
+        "Authorization" in request.headers or told_address(request.url or "") != request.url
+        for request in steps
+    )

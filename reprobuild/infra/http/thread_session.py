@@ -29,8 +29,8 @@ class ThreadSession:
     def session(self) -> requests.Session:
         """The session of this thread."""
         self._make()
-        found: requests.Session = self._local.session
-        return found
+        result: requests.Session = self._local.session
+        return result
 
     @property
     def halt(self) -> CancelToken:

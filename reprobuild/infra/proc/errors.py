@@ -23,8 +23,8 @@ class ProcessFailedError(EngineError):
         stderr: its complete standard error.
     """
 
-    def __init__(self, what: str, *, code: int, stderr: str) -> None:
-        super().__init__(what)
+    def __init__(self, message: str, *, code: int, stderr: str) -> None:
+        super().__init__(message)
         self.code = code
         self.stderr = stderr
 

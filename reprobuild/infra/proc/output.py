@@ -109,7 +109,7 @@ class _Exchange:
 
 
 def _left(deadline: float, child: subprocess.Popen[bytes]) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise subprocess.TimeoutExpired(child.args, 0)
-    return left
+    return seconds

@@ -67,8 +67,8 @@ def _prelude() -> str:
 
     It is empty if an isolated Python has them already.
     """
-    own, standard = str(Path(__file__).parents[3]), sys.path.index(_STANDARD) if _STANDARD in sys.path else 0
-    if own in sys.path[:standard]:  # from PYTHONPATH, or `python -m` in a checkout
-        return _ABOVE.format(folder=own)
+    root, standard = str(Path(__file__).parents[3]), sys.path.index(_STANDARD) if _STANDARD in sys.path else 0
+    if root in sys.path[:standard]:  # from PYTHONPATH, or `python -m` in a checkout
+        return _ABOVE.format(folder=root)
     folder = site.getusersitepackages()
     return _USER_SITE.format(folder=folder) if Path(folder).is_absolute() and folder in sys.path else ""

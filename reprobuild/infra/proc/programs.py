@@ -21,8 +21,8 @@ def absolute_path(env: Mapping[str, str]) -> dict[str, str]:
     """
     if "PATH" not in env:
         return dict(env)
-    kept = [entry for entry in env["PATH"].split(os.pathsep) if Path(entry).is_absolute()]
-    return {**env, "PATH": os.pathsep.join(kept) or os.defpath}
+    entries = [entry for entry in env["PATH"].split(os.pathsep) if Path(entry).is_absolute()]
+    return {**env, "PATH": os.pathsep.join(entries) or os.defpath}
 
 
 def which(name: str, env: Mapping[str, str]) -> str | None:
@@ -43,13 +43,13 @@ def with_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     program, *words = argv
     if "/" in program:
         return [program, *words]
-    found = which(program, env)
-    if found is None:
+    full_path = which(program, env)
+    if full_path is None:
         path = absolute_path(env).get("PATH", os.defpath)
-        there = any((Path(entry) / program).is_file() for entry in path.split(os.pathsep))
-        code = errno.EACCES if there else errno.ENOENT
+        exists = any((Path(entry) / program).is_file() for entry in path.split(os.pathsep))
+        code = errno.EACCES if exists else errno.ENOENT
         raise OSError(code, os.strerror(code), program)
-    return [found, *words]
+    return [full_path, *words]
 
 
 def passed_over(program: str, env: Mapping[str, str]) -> str:

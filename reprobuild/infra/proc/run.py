@@ -66,10 +66,10 @@ def run(
             )  # fmt: skip
         except OSError as err:
             raise unstarted(err, argv, env, purpose, cwd, missing, hint) from None
-        said, complained = _result(child, stdin, timeout, most, shown, purpose, grace)
+        stdout, stderr = _result(child, stdin, timeout, most, shown, purpose, grace)
     if child.returncode:
-        raise failed(shown, purpose, child.returncode, complained)
-    return said
+        raise failed(shown, purpose, child.returncode, stderr)
+    return stdout
 
 
 def _result(
@@ -136,12 +136,12 @@ class Process:
             ProcessTimeoutError: it did not end within `timeout` seconds.
         """
         try:
-            said, complained = _result(self._child, None, timeout, MOST_OUTPUT, self._argv, self._purpose)
+            stdout, stderr = _result(self._child, None, timeout, MOST_OUTPUT, self._argv, self._purpose)
         finally:
             self.end()
         if self._child.returncode:
-            raise failed(self._argv, self._purpose, self._child.returncode, complained)
-        return said
+            raise failed(self._argv, self._purpose, self._child.returncode, stderr)
+        return stdout
 
     def end(self) -> None:
         """End the program if it is still running."""

@@ -41,11 +41,11 @@ def feed(
     Raises:
         ProcessFailedError, EngineError: as `run` does; an early end of the program with code 0 is no error.
     """
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
             child = subprocess.Popen(
-                with_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=said,
-                stderr=complained, start_new_session=True,
+                with_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=stdout,
+                stderr=stderr, start_new_session=True,
             )  # fmt: skip
         except OSError as err:
             raise unstarted(err, argv, env, purpose, None, missing, hint) from None
@@ -67,13 +67,13 @@ def feed(
             clock.cancel()
             kill(child)
             _close(stream)
-        said.seek(0)
-        complained.seek(0)
+        stdout.seek(0)
+        stderr.seek(0)
         if expired.is_set():
             raise late(argv, purpose, timeout)
         if child.returncode:
-            raise failed(argv, purpose, child.returncode, complained.read())
-        return said.read()
+            raise failed(argv, purpose, child.returncode, stderr.read())
+        return stdout.read()
 
 
 def stream(
@@ -114,9 +114,9 @@ def stream(
         EngineError: it is absent or cannot be run.
     """
     begun = _Started()
-    with contextlib.ExitStack() as told:
+    with contextlib.ExitStack() as stack:
         if handing:
-            told.enter_context(
+            stack.enter_context(
                 handed_on(handing.tell or begun.tell, partial(begun.tell, handing.last), handing)
             )
         try:
@@ -137,7 +137,7 @@ def stream(
         assert child.stderr is not None
         with child.stdout, child.stderr:
             try:
-                with told, contextlib.suppress(subprocess.TimeoutExpired):
+                with stack, contextlib.suppress(subprocess.TimeoutExpired):
                     streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
                     if _hand_on(streams, sink, deadline, silence or None):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -186,10 +186,10 @@ def _hand_on(
         for descriptor, number in streams.items():
             selector.register(descriptor, selectors.EVENT_READ, number)
         while selector.get_map():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            rest = None if deadline is None else deadline - time.monotonic()
+            if rest is not None and rest <= 0:
                 return False
-            ready = selector.select(min((seconds for seconds in (left, silence) if seconds), default=None))
+            ready = selector.select(min((seconds for seconds in (rest, silence) if seconds), default=None))
             if not ready and silence:
                 return False
             for key, _ in ready:

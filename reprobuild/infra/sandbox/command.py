@@ -109,10 +109,10 @@ def _setup() -> str:
 
 def _settings(root: Root) -> list[str]:
     """Return the arguments of `setup.sh`."""
-    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    own = found is not None and (int(found[1]), int(found[2])) >= _OWN_PID_MAX
+    match = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    has_pid_max = match is not None and (int(match[1]), int(match[2])) >= _OWN_PID_MAX
     layered = "yes" if root.layered else "no"
-    return [str(root.folder.absolute()), HOSTNAME, layered, str(_processes() if own else 0)]
+    return [str(root.folder.absolute()), HOSTNAME, layered, str(_processes() if has_pid_max else 0)]
 
 
 def _processes() -> int:

@@ -82,7 +82,7 @@ def make_filter(machine: str) -> bytes:
         block = [*_of_abi(abi, table), (_RETURN, 0, 0, _ALLOW)]
         program += [(_EQUAL, 1, 0, table.architectures[abi]), (_JUMP, 0, 0, len(block)), *block]
     program.append((_RETURN, 0, 0, _KILL))
-    return b"".join(struct.pack("=HBBI", *one) for one in program)
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
 def _of_abi(abi: str, table: SyscallTable) -> Iterator[Instruction]:

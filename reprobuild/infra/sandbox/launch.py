@@ -220,10 +220,10 @@ def bind(root: str, binds: list[tuple[str, str, bool]]) -> None:
         if not writable:
             mounted = os.open(place.rpartition("/")[2], os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
             # Flags that a user namespace may not clear are kept.
-            kept = os.fstatvfs(mounted).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
-            mount(f"mount {place} read-only", None, mounted, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+            flags = os.fstatvfs(mounted).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+            mount(f"mount {place} read-only", None, mounted, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
             os.close(mounted)
-    for descriptor in (top, *(one for pair in points for one in pair)):
+    for descriptor in (top, *(file for pair in points for file in pair)):
         os.close(descriptor)
 
 
@@ -314,8 +314,8 @@ def follow(process_1: int, codes: int) -> int:
         signal.signal(signum, end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     _, status = os.waitpid(process_1, 0)
-    said = os.read(codes, 4)
-    code = int.from_bytes(said, "little", signed=True) if said else os.waitstatus_to_exitcode(status)
+    raw = os.read(codes, 4)
+    code = int.from_bytes(raw, "little", signed=True) if raw else os.waitstatus_to_exitcode(status)
     if code < 0:
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_DFL)

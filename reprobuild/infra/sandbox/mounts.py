@@ -35,15 +35,15 @@ def real_places(root: Path, targets: Sequence[str]) -> list[str]:
     """
     for target in targets:
         _check_name(target)
-    for one, other in combinations(targets, 2):
-        if _overlap(one, other):
-            raise ValueError(f"one of two binds would hide the other: {one!r} and {other!r}")
-    own = {place: _follow(root, place) for place in (*_KERNEL, *_EMPTY)}
-    found = [_real_place(root, target, own) for target in targets]
-    pairs = list(zip(targets, found, strict=True))
-    _check_apart([*own.items(), *(pair for pair in pairs if not pair[0].startswith(_EMPTY_BELOW))])
+    for first, second in combinations(targets, 2):
+        if _overlap(first, second):
+            raise ValueError(f"one of two binds would hide the other: {first!r} and {second!r}")
+    sandbox_places = {place: _follow(root, place) for place in (*_KERNEL, *_EMPTY)}
+    places = [_real_place(root, target, sandbox_places) for target in targets]
+    pairs = list(zip(targets, places, strict=True))
+    _check_apart([*sandbox_places.items(), *(pair for pair in pairs if not pair[0].startswith(_EMPTY_BELOW))])
     _check_apart(pairs)
-    return found
+    return places
 
 
 def _check_name(target: str) -> None:
@@ -55,14 +55,14 @@ def _check_name(target: str) -> None:
         raise ValueError(f"a place of the sandbox's own: {target!r}")
 
 
-def _real_place(root: Path, target: str, own: dict[str, str]) -> str:
+def _real_place(root: Path, target: str, sandbox_places: dict[str, str]) -> str:
     """Return the real place of a target.
 
     The root's files below an empty directory of ours are not visible.
     """
     for place in _EMPTY:
         if target.startswith(f"{place}/"):
-            return own[place] + target[len(place) :]
+            return sandbox_places[place] + target[len(place) :]
     return _follow(root, target)
 
 
@@ -73,20 +73,22 @@ def _follow(root: Path, target: str) -> str:
     """
     top = root.resolve()
     try:
-        found = (top / target.lstrip("/")).resolve()
+        path = (top / target.lstrip("/")).resolve()
     except (OSError, RuntimeError):  # links that lead to each other
-        found = top
-    if found == top or not found.is_relative_to(top):
+        path = top
+    if path == top or not path.is_relative_to(top):
         raise EngineError(f"{target} is a symbolic link out of the root {root}", hint=_HINT)
-    return f"/{found.relative_to(top)}"
+    return f"/{path.relative_to(top)}"
 
 
 def _check_apart(places: Iterable[tuple[str, str]]) -> None:
-    for (one, first), (other, second) in combinations(places, 2):
-        if _overlap(first, second):
-            raise EngineError(f"a symbolic link leads {other} to {second}, where {one} stands", hint=_HINT)
+    for (first, first_place), (second, second_place) in combinations(places, 2):
+        if _overlap(first_place, second_place):
+            raise EngineError(
+                f"a symbolic link leads {second} to {second_place}, where {first} stands", hint=_HINT
+            )
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(first: str, second: str) -> bool:
     """Return whether a path is at, above or below another."""
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+    return f"{first}/".startswith(f"{second}/") or f"{second}/".startswith(f"{first}/")

@@ -110,10 +110,10 @@ def parents(paths: Iterable[str]) -> list[str]:
 
     Each is listed once, parents first.
     """
-    found: set[str] = set()
+    directories: set[str] = set()
     for path in paths:
         above = path.rpartition("/")[0]
-        while above and above not in found:
-            found.add(above)
+        while above and above not in directories:
+            directories.add(above)
             above = above.rpartition("/")[0]
-    return sorted(found)
+    return sorted(directories)

@@ -44,13 +44,13 @@ class TarWriter:
         if content is None:
             raise ValueError(f"{entry.path} is a file without content")
         stream = io.BytesIO(content) if isinstance(content, bytes) else content
-        digest, left = hashlib.sha256(), entry.size
-        while left and (chunk := stream.read(min(CHUNK, left))):
+        digest, rest = hashlib.sha256(), entry.size
+        while rest and (chunk := stream.read(min(CHUNK, rest))):
             digest.update(chunk)
             self._write(chunk)
-            left -= len(chunk)
-        if left or stream.read(1):
-            raise ValueError(f"{entry.path} is {'shorter' if left else 'longer'} than its {entry.size} bytes")
+            rest -= len(chunk)
+        if rest or stream.read(1):
+            raise ValueError(f"{entry.path} is {'shorter' if rest else 'longer'} than its {entry.size} bytes")
         self._write(bytes(-entry.size % tarfile.BLOCKSIZE))
         return digest.hexdigest()
 

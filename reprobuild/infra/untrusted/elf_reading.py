@@ -149,11 +149,11 @@ def _versions(structs: Any, stream: IO[bytes], at: int, strings: _Strings) -> It
         file = struct_parse(structs.Elf_Verneed, stream, at)
         below = at + file["vn_aux"]
         for _ in range(file["vn_cnt"]):
-            one = struct_parse(structs.Elf_Vernaux, stream, below)
-            yield strings.at(one["vna_name"])
-            if not one["vna_next"]:
+            version = struct_parse(structs.Elf_Vernaux, stream, below)
+            yield strings.at(version["vna_name"])
+            if not version["vna_next"]:
                 break
-            below += one["vna_next"]
+            below += version["vna_next"]
         else:
             yield ""  # so that an empty list ends, too
         if not file["vn_next"]:

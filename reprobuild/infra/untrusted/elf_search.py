@@ -47,7 +47,7 @@ def _written(data: bytes, text: bytes) -> bytes | None:
     if not data.startswith(_MAGIC):
         return None
     segments = _segments(data)
-    dynamic = next(one for one in segments if one.kind == _DYNAMIC)
+    dynamic = next(segment for segment in segments if segment.kind == _DYNAMIC)
     tags = [
         struct.unpack_from("<qQ", data, dynamic.place + 16 * number)
         for number in range(min(dynamic.size // 16, MOST_TAGS))
@@ -57,11 +57,12 @@ def _written(data: bytes, text: bytes) -> bytes | None:
     strings = tags[kinds.index(_STRTAB, 0, end)][1]
     size = kinds.index(_STRSZ, 0, end)
     holder = next(
-        one for one in segments
-        if one.kind == _LOAD and one.address <= strings < one.address + one.size and one.size == one.in_memory
+        segment for segment in segments
+        if segment.kind == _LOAD and segment.address <= strings < segment.address + segment.size
+        and segment.size == segment.in_memory
     )  # fmt: skip
     place, length = holder.place + holder.size, len(text) + 1
-    after = [one.place for one in segments if one.kind == _LOAD and one.place >= place]
+    after = [segment.place for segment in segments if segment.kind == _LOAD and segment.place >= place]
     if not after:  # the next bytes are no padding: sections that are not loaded
         return None
     if place + length > min([-(-place // _PAGE) * _PAGE, len(data), *after]) or any(
@@ -72,12 +73,12 @@ def _written(data: bytes, text: bytes) -> bytes | None:
     if known is None and (end + 1 >= len(kinds) or kinds[end + 1] != _NULL):
         return None  # the entry that ends the list must stay
     offset = holder.address + holder.size - strings
-    made = bytearray(data)
-    made[place : place + len(text)] = text
+    content = bytearray(data)
+    content[place : place + len(text)] = text
     number, kind = (end, _RUNPATH) if known is None else (known, kinds[known])
-    struct.pack_into("<qQ", made, dynamic.place + 16 * number, kind, offset)
-    struct.pack_into("<qQ", made, dynamic.place + 16 * size, _STRSZ, max(tags[size][1], offset + length))
-    return bytes(made)
+    struct.pack_into("<qQ", content, dynamic.place + 16 * number, kind, offset)
+    struct.pack_into("<qQ", content, dynamic.place + 16 * size, _STRSZ, max(tags[size][1], offset + length))
+    return bytes(content)
 
 
 def _segments(data: bytes) -> list[_Segment]:

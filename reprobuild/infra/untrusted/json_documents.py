@@ -68,11 +68,11 @@ def parse_image_json(raw: bytes, fields: Fields) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"its JSON has the key {twice[:60]!r} twice")
-    return found
+    return members
 
 
 def _refuse_constant(text: str) -> Any:
@@ -84,13 +84,13 @@ def _check_places(value: Any) -> None:
 
     The place of each value repeats these keys.
     """
-    left, total = [(value, 0)], 0
-    while left:
-        item, length = left.pop()
+    stack, total = [(value, 0)], 0
+    while stack:
+        item, length = stack.pop()
         if isinstance(item, dict) and item:
-            left += [(inner, length + len(key) + 1) for key, inner in item.items()]
+            stack += [(inner, length + len(key) + 1) for key, inner in item.items()]
         elif isinstance(item, list) and item:
-            left += [(inner, length + 8) for inner in item]
+            stack += [(inner, length + 8) for inner in item]
         else:
             total += length
             if total > MOST_PLACES:

@@ -94,16 +94,16 @@ class _Source:
 
     def block(self) -> bytes:
         """Return the next block, shorter at the tar's end."""
-        found = self._stream.read(BLOCK)
-        self.place += len(found)
-        return found
+        data = self._stream.read(BLOCK)
+        self.place += len(data)
+        return data
 
     def exactly(self, size: int) -> bytes:
-        found = self._stream.read(size)
-        self.place += len(found)
-        if len(found) < size:
+        data = self._stream.read(size)
+        self.place += len(data)
+        if len(data) < size:
             raise tarfile.ReadError("unexpected end of data")
-        return found
+        return data
 
     def skip(self, size: int) -> None:
         if self._seeks:

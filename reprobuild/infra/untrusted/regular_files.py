@@ -67,11 +67,11 @@ def _checked(number: int) -> tuple[IO[bytes], int]:
 
     A descriptor of anything else is closed.
     """
-    found = os.fstat(number)
-    if stat.S_ISREG(found.st_mode):
-        return os.fdopen(number, "rb"), found.st_size
+    facts = os.fstat(number)
+    if stat.S_ISREG(facts.st_mode):
+        return os.fdopen(number, "rb"), facts.st_size
     os.close(number)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(facts.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise OSError(errno.EINVAL, "it is no plain file")
 
@@ -137,7 +137,7 @@ def real_place(top: Path, path: str) -> Path | None:
         return None
     real = top.resolve()
     try:
-        found = (real / path).resolve()
+        place = (real / path).resolve()
     except (OSError, RuntimeError):  # links that lead to each other; a name that is too long
         return None
-    return found if found.is_relative_to(real) else None
+    return place if place.is_relative_to(real) else None

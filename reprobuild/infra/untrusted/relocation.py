@@ -24,8 +24,8 @@ def built_for(sysconfig: str) -> str:
 
     It is empty if no prefix can be identified in the text.
     """
-    found = _PREFIX.search(sysconfig)
-    return found[1] if found else ""
+    match = _PREFIX.search(sysconfig)
+    return match[1] if match else ""
 
 
 def moved_text(text: str, old: str, new: str) -> str:
@@ -61,13 +61,13 @@ def moved_program(data: bytes, search: SearchPath | None, old: str, new: str) ->
     if any(mark in text for mark in _OF_ITSELF):
         return data
     library = f"{new}/lib".encode()
-    wanted = _moved(text, old, new) if old and text else text
-    if library not in wanted.split(b":"):
-        wanted = b":".join(filter(None, (library, wanted)))
-    if search and len(wanted) <= len(text):
+    new_text = _moved(text, old, new) if old and text else text
+    if library not in new_text.split(b":"):
+        new_text = b":".join(filter(None, (library, new_text)))
+    if search and len(new_text) <= len(text):
         end = search.place + len(text)
-        return data[: search.place] + wanted.ljust(len(text), b"\0") + data[end:]
-    return with_search_path(data, wanted)
+        return data[: search.place] + new_text.ljust(len(text), b"\0") + data[end:]
+    return with_search_path(data, new_text)
 
 
 def _moved(text: bytes, old: str, new: str) -> bytes:

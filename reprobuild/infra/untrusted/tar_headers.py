@@ -110,21 +110,21 @@ def _check_sum(block: bytes) -> None:
         raise tarfile.ReadError("a header cannot be read: bad checksum")
 
 
-def _number(field: bytes, what: str) -> int:
+def _number(field: bytes, name: str) -> int:
     if field[0] in (0x80, 0xFF):  # GNU: base 256
-        found = int.from_bytes(field[1:], "big") - (1 << 8 * (len(field) - 1) if field[0] == 0xFF else 0)
-        if -_MOST <= found < _MOST:
-            return found
+        number = int.from_bytes(field[1:], "big") - (1 << 8 * (len(field) - 1) if field[0] == 0xFF else 0)
+        if -_MOST <= number < _MOST:
+            return number
     elif (match := _OCTAL.fullmatch(field)) is not None:
         return int(match[1] or b"0", 8)
-    raise tarfile.ReadError(f"a header cannot be read: the {what} {field!r}")
+    raise tarfile.ReadError(f"a header cannot be read: the {name} {field!r}")
 
 
-def _count(field: bytes, what: str) -> int:
-    found = _number(field, what)
-    if found < 0:
-        raise tarfile.ReadError(f"a member has a negative {what}")
-    return found
+def _count(field: bytes, name: str) -> int:
+    count = _number(field, name)
+    if count < 0:
+        raise tarfile.ReadError(f"a member has a negative {name}")
+    return count
 
 
 def parse_pax(content: bytes) -> Pax:

@@ -151,6 +151,6 @@ def _skip(tar: tarfile.TarFile) -> None:
     stream = tar.fileobj
     if hasattr(stream, "seekable"):  # a file: it seeks, and finds the end
         return
-    while (left := tar.offset - stream.tell()) > 0:
-        if not stream.read(min(left, _PIECE)):
+    while (rest := tar.offset - stream.tell()) > 0:
+        if not stream.read(min(rest, _PIECE)):
             raise tarfile.ReadError("unexpected end of data")

@@ -57,12 +57,12 @@ class StrictLoader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        seen: set[str] = set()
+        names: set[str] = set()
         for key in () if self.repeats else keys:
             # PyYAML silently takes the last one; in YAML 1.2.2 (3.2.1.1) all keys differ.
-            if key.value in seen:
+            if key.value in names:
                 raise yaml.composer.ComposerError(None, None, f"a second {key.value[:60]!r}", key.start_mark)
-            seen.add(key.value)
+            names.add(key.value)
         return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:

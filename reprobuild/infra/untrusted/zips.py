@@ -61,16 +61,16 @@ def open_zip(path: Path, origin: str) -> Iterator[tuple[zipfile.ZipFile, Members
     except (*UNREADABLE, OSError) as err:
         raise BuildError(f"{origin} is not a zip archive: {err}", hint=HOSTILE) from None
     with archive:
-        found = _files(archive, origin)
+        members = _files(archive, origin)
         stream = archive.fp
         assert stream is not None
         size = stream.seek(0, 2)
-        check_total(sum(info.file_size for info in found.values()), size, origin)
+        check_total(sum(info.file_size for info in members.values()), size, origin)
         try:
             _check_places(archive, stream, origin)
         except (struct.error, ValueError, OverflowError, OSError) as err:
             raise BuildError(f"{origin} is damaged: {err}", hint=HOSTILE) from None
-        yield archive, found
+        yield archive, members
 
 
 def read_text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, origin: str) -> bytes:
@@ -104,13 +104,13 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
         if name in files:
             raise BuildError(f"{origin} holds {name} twice", hint=HOSTILE)
         files[name] = info
-    seen: set[str] = set()
+    directories: set[str] = set()
     for name in files:
         above = name.rpartition("/")[0]
-        while above and above not in seen:
+        while above and above not in directories:
             if above in files:
                 raise BuildError(f"{origin} holds {above} as a file and as a directory", hint=HOSTILE)
-            seen.add(above)
+            directories.add(above)
             above = above.rpartition("/")[0]
     return files
 
@@ -148,8 +148,8 @@ def _check_places(archive: zipfile.ZipFile, stream: IO[bytes], origin: str) -> N
             wide = iter(struct.unpack(f"<{len(extra[1]) // 8}Q", extra[1][: len(extra[1]) // 8 * 8]))
             plain = next(wide, plain) if plain == _WIDE else plain
             packed = next(wide, packed) if packed == _WIDE else packed
-        told = (name.decode("utf-8" if flags & _UTF8 else "cp437"), flags & _ENCRYPTED, method)
-        if magic != b"PK\3\4" or told != (info.orig_filename, 0, info.compress_type):
+        header = (name.decode("utf-8" if flags & _UTF8 else "cp437"), flags & _ENCRYPTED, method)
+        if magic != b"PK\3\4" or header != (info.orig_filename, 0, info.compress_type):
             raise _disagree(info, origin)
         sizes = (crc, packed, plain)
         if not flags & _DESCRIPTOR and sizes != (info.CRC, info.compress_size, info.file_size):
@@ -173,9 +173,9 @@ def _extra(field: bytes) -> dict[int, bytes]:
 
     An incomplete part is left out.
     """
-    found: dict[int, bytes] = {}
+    parts: dict[int, bytes] = {}
     while len(field) >= 4:
         kind, size = struct.unpack_from("<2H", field)
-        found.setdefault(kind, field[4 : 4 + size])
+        parts.setdefault(kind, field[4 : 4 + size])
         field = field[4 + size :]
-    return found
+    return parts

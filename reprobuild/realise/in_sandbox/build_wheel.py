@@ -57,14 +57,14 @@ def tools() -> "List[str]":
 
     A version line is the first line of `--version`.
     """
-    found = []
+    lines = []
     for name in COMPILERS:
         with os.popen(name + " --version 2>&1") as answer:
             line = answer.readline().strip()
             status = answer.close()
         if status is None and line:
-            found.append(name + ": " + line)
-    return found + ["%s: %s" % (name, sysconfig.get_config_var(name)) for name in FLAGS]
+            lines.append(name + ": " + line)
+    return lines + ["%s: %s" % (name, sysconfig.get_config_var(name)) for name in FLAGS]
 
 
 def main() -> None:
