@@ -88,7 +88,7 @@ CUTS: tuple[Cut, ...] = (
     Cut(name="modes and times of the context", part="image", file="reprobuild/recipe/build_context.py",
         old="    _settle(part, lock.epoch)\n"),
     Cut(name="order of variables", part="image", file="reprobuild/recipe/image_config.py",
-        old="for name, value in sorted(variables.items())]", new="for name, value in {*variables.items()}]"),
+        old="in sorted(static_variables(lock).items())", new="in {*static_variables(lock).items()}"),
     Cut(name="times in the squashfs", part="sif", file=_SQUASH, old='"-all-time", str(epoch), '),
     Cut(name="time of the squashfs", part="sif", file=_SQUASH, old='"-mkfs-time", str(epoch), '),
     Cut(name="no SOURCE_DATE_EPOCH for mksquashfs", part="sif", file=_SQUASH,

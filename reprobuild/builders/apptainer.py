@@ -166,7 +166,8 @@ def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None
 
 def _checked(config: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
     """Return Apptainer's configuration if it equals the lock's."""
-    lock_config, clean = image_config(lock).document(), cleaned_config(config, NAME).document()
+    expected, clean = image_config(lock), cleaned_config(config, NAME).document()
+    lock_config = {**expected.document(), "Env": expected.settings}  # the definition file has this order
     for name in sorted({*lock_config, *clean}):
         if clean.get(name) != lock_config.get(name):
             values = f"{clean.get(name)!r}, not {lock_config.get(name)!r}"

@@ -21,7 +21,7 @@ HealthCheck: TypeAlias = dict[Key, list[Value] | Value | int | None]
 class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
     """The `config` object of an image configuration, in one form.
 
-    `env` has lines `NAME=VALUE`, sorted by `sorted_settings`. `exposed_ports` and `volumes` are sorted. An empty value
+    `env` has lines `NAME=VALUE`. `exposed_ports` and `volumes` are sorted. An empty value
     is the same as an absent one. `healthcheck` is a JSON object, None unless it starts a program.
     """
 
@@ -35,6 +35,11 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
     volumes: tuple[Key, ...] = ()
     labels: dict[Key, Text] = {}
     healthcheck: HealthCheck | None = None
+
+    @property
+    def settings(self) -> list[str]:
+        """The lines of `env`, as `sorted_settings` sorts them."""
+        return sorted_settings(self.env)
 
     @property
     def directory(self) -> str:
@@ -54,7 +59,11 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
 
         Absent values are [] or "", and the directory is never absent.
         """
-        values: dict[str, Any] = {**msgspec.to_builtins(self), "WorkingDir": self.directory}
+        values: dict[str, Any] = {
+            **msgspec.to_builtins(self),
+            "Env": self.settings,
+            "WorkingDir": self.directory,
+        }
         del values["Labels"]
         if self.healthcheck is None:
             del values["Healthcheck"]
@@ -128,7 +137,7 @@ def sorted_settings(settings: Iterable[str]) -> list[str]:
 
 def environment_lines(config: RuntimeConfig) -> list[str]:
     """Return the lines of `%environment`: sh commands that set the variables."""
-    pairs = (pair.partition("=") for pair in config.env)
+    pairs = (pair.partition("=") for pair in config.settings)
     return [f"export {name}={shlex.quote(value)}" for name, _, value in pairs]
 
 

@@ -26,6 +26,7 @@ from reprobuild.lock.model import Lock, encode
 from reprobuild.lock.system import EnvVar
 from reprobuild.output.directory import LOCK
 from reprobuild.recipe.build_context import write_context
+from reprobuild.recipe.image_config import image_config
 from reprobuild.recipe.payload import payload
 from reprobuild.recipe.render import render
 from reprobuild.store.store import Store
@@ -268,6 +269,15 @@ def test_the_build_has_no_network_and_nothing_of_the_environment(
     assert "s3cr3t" not in str(failed.value)
     assert "0000" not in str(failed.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Apptainer.def", "reprobuild.lock"]
+
+
+def test_variables_whose_order_depends_on_the_equals_sign(tmp_path: Path) -> None:
+    """`A1=` sorts before `A=` as a line, and behind it as a name."""
+    environment = tuple(EnvVar(name=name, value="x") for name in ("A", "A1"))
+    lock = Made(tmp_path).lock(environment=environment)
+    config = image_config(lock)
+    assert apptainer._checked({**config.document(), "Env": config.settings}, lock)["Env"] == config.settings
+    assert list(config.env) != config.settings
 
 
 def test_another_definition_file_is_noticed(built_example: Built, apptainer_env: Env, tmp_path: Path) -> None:

@@ -126,7 +126,8 @@ def oci_config(config: RuntimeConfig) -> bytes:
     It has the part of the image configuration in the tree digest, and labels. With it a SIF holds everything
     in its image. https://github.com/opencontainers/image-spec/blob/main/config.md
     """
-    return encode({**config.document(), "WorkingDir": config.directory})
+    variables = {"Env": config.settings} if config.env else {}
+    return encode({**config.document(), **variables, "WorkingDir": config.directory})
 
 
 def encode(value: Any) -> bytes:

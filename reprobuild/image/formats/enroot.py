@@ -30,7 +30,7 @@ def enroot_files(config: RuntimeConfig) -> Own:
     check_names(config)
     plain: list[tuple[str, str]] = []
     changed: list[tuple[str, str]] = []
-    for pair in config.env:
+    for pair in config.settings:
         name, _, value = pair.partition("=")
         (changed if _CHANGED.search(value) or name.startswith("ENROOT_") else plain).append((name, value))
     exports = [f"export {name}={shlex.quote(value)}" for name, value in changed]
